@@ -22,6 +22,7 @@ class Holder:
         thread: The name of its thread or task.
         since: When it acquired the lock, in seconds since the epoch, as ``time.time()`` counts.
         remaining: Seconds until its lease ends if it is not renewed. Infinite: the lock never expires.
+        reason: Why it holds the lock, if ``pyredisson lock --reason`` acquired it.
     """
 
     client_id: str | None = None
@@ -32,8 +33,12 @@ class Holder:
     thread: str | None = None
     since: float | None = None
     remaining: float | None = None
+    reason: str | None = None
 
     def __str__(self) -> str:
+        return self._name() + ("" if self.reason is None else f" (by hand: {self.reason!r})")
+
+    def _name(self) -> str:
         place = "@".join(part for part in (self.app, self.host) if part)
         if place or self.pid is not None or self.thread is not None:
             pid = "" if self.pid is None else f"pid {self.pid}"

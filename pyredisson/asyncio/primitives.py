@@ -72,7 +72,7 @@ class AnyLock(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        unknown and refuse(self.lock, unknown)
+        refuse(self.lock, unknown)
         await self._core.lock(lease_time)
 
     async def try_lock(
@@ -101,7 +101,7 @@ class AnyLock(Handle):
             QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
             LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
         """
-        unknown and refuse(self.try_lock, unknown)
+        refuse(self.try_lock, unknown)
         return await self._core.try_lock(wait_time, lease_time)
 
     async def unlock(self) -> None:
@@ -201,7 +201,7 @@ class AnyLock(Handle):
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
         """
-        unknown and refuse(self.acquire, unknown)
+        refuse(self.acquire, unknown)
         return await self._core.acquire(wait_of(blocking, timeout))
 
     async def release(self) -> None:
@@ -286,7 +286,7 @@ class AnyLock(Handle):
             LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
@@ -427,7 +427,7 @@ class FencedLock(Lock):
             token = await lock.lock_and_get_token()
             await lock.unlock()
         """
-        unknown and refuse(self.lock_and_get_token, unknown)
+        refuse(self.lock_and_get_token, unknown)
         return await self._core.lock_and_get_token(lease_time)
 
     async def try_lock_and_get_token(
@@ -444,7 +444,7 @@ class FencedLock(Lock):
         Returns:
             The token of the hold, or ``None`` if the lock was not acquired in time.
         """
-        unknown and refuse(self.try_lock_and_get_token, unknown)
+        refuse(self.try_lock_and_get_token, unknown)
         return await self._core.try_lock_and_get_token(wait_time, lease_time)
 
     @overload  # type: ignore[override]  # The token is what makes the difference.
@@ -483,7 +483,7 @@ class FencedLock(Lock):
             async with lock.hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:

@@ -117,7 +117,7 @@ class Semaphore(AnySemaphore):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        unknown and refuse(self.acquire, unknown)
+        refuse(self.acquire, unknown)
         return await self._core.acquire(permits, wait_seconds(timeout, "timeout"))
 
     async def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0, **unknown: NoReturn) -> bool:
@@ -138,7 +138,7 @@ class Semaphore(AnySemaphore):
         Raises:
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`.
         """
-        unknown and refuse(self.try_acquire, unknown)
+        refuse(self.try_acquire, unknown)
         return await self._core.acquire(permits, wait_seconds(wait_time))
 
     async def release(self, permits: int = 1) -> None:
@@ -205,7 +205,7 @@ class Semaphore(AnySemaphore):
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     async def __aenter__(self) -> bool:
@@ -272,7 +272,7 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        unknown and refuse(self.acquire, unknown)
+        refuse(self.acquire, unknown)
         return await self._core.acquire(lease_time)
 
     async def try_acquire(
@@ -298,7 +298,7 @@ class PermitExpirableSemaphore(AnySemaphore):
                 it refused the request.
             OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
         """
-        unknown and refuse(self.try_acquire, unknown)
+        refuse(self.try_acquire, unknown)
         return await self._core.try_acquire(wait_time, lease_time)
 
     async def release(self, permit_id: str) -> None:
@@ -412,7 +412,7 @@ class PermitExpirableSemaphore(AnySemaphore):
                 takes precedence.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
@@ -498,5 +498,5 @@ class CountDownLatch(Handle):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        unknown and refuse(self.wait, unknown)
+        refuse(self.wait, unknown)
         return await self._core.wait(timeout)

@@ -24,6 +24,7 @@ from pyredisson.holders import Holder
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.ownership import Ownership
+    from pyredisson.core.presence import Entry
     from pyredisson.core.runtime import Reply
 
 __all__ = ["BUDGET", "Finder", "Found", "found_here", "token_id"]
@@ -66,6 +67,7 @@ class Found(NamedTuple):
         waiting: How many clients wait for it (of a fair lock, how many calls); ``None``: not known.
         foreign: Whether no connected client of pyredisson is the holder's.
         free: Whether it is known that no one holds it.
+        fixed: Whether its lease is known to be fixed: no watchdog renews it.
     """
 
     holder: Holder | None = None
@@ -73,6 +75,7 @@ class Found(NamedTuple):
     waiting: int | None = None
     foreign: bool = False
     free: bool = False
+    fixed: bool = False
 
     def describe(self) -> str | None:
         """Say it, for the message of an error; ``None`` if there is nothing to say."""
@@ -84,7 +87,8 @@ class Found(NamedTuple):
             if self.holder.remaining == math.inf:
                 parts.append("it never expires")
             elif self.holder.remaining is not None:
-                parts.append(f"its lease ends in {self.holder.remaining:.1f} s unless it is renewed")
+                renewal = "" if self.fixed else " unless it is renewed"
+                parts.append(f"its lease ends in {self.holder.remaining:.1f} s{renewal}")
         if self.waiting:
             parts.append(f"{self.waiting} others wait for it" if self.waiting > 1 else "1 other waits for it")
         return "; ".join(parts) or None
@@ -104,7 +108,7 @@ def found_here(client: ClientCore, ownership: Ownership) -> Found:
         None if held_for is None else client.runtime.unix_time() - held_for,
         max(0.0, ownership.deadline - now),
     )
-    return Found(holder, held_for)
+    return Found(holder, held_for, fixed=not any(hold.renewed for hold in ownership.holds))
 
 
 class Connected(NamedTuple):
@@ -255,7 +259,7 @@ class Search:
             if client.id == client_id:
                 for entry in client.presence.held():
                     if entry.who.number == number and client.key_of(entry.name) == self._key:
-                        self._learn_from(client, entry.who.name, self._runtime.now() - entry.since)
+                        self._learn_from(client, entry)
                         return
         said = _presence(await self.ask("GET", presence_key(client_id, self._client.config.prefix)))
         if said:
@@ -273,7 +277,7 @@ class Search:
             for entry in client.presence.held():
                 if entry.token_id == wanted and client.key_of(entry.name) == self._key:
                     self._learn(client_id=client.id, thread_id=entry.who.number)
-                    self._learn_from(client, entry.who.name, self._runtime.now() - entry.since)
+                    self._learn_from(client, entry)
                     return
         names = await self._finder.names(self) if self._one_server else None
         ids = list(names or ())[:MOST_ASKED]
@@ -294,6 +298,8 @@ class Search:
         if entry is None:
             return False
         self._learn(client_id=client_id, thread_id=_whole(entry, "id"), thread=_text(entry, "thread"))
+        self._learn(reason=_text(entry, "reason"))
+        self.found = self.found._replace(fixed=entry.get("watchdog") is False)
         age, ttl = _whole(entry, "ms"), _whole(said, "ttl_ms")
         if age is not None and ttl is not None:
             left = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
@@ -301,10 +307,11 @@ class Search:
                 self._learn_age((age + ttl - left) / 1000)
         return True
 
-    def _learn_from(self, client: ClientCore, thread: str, held_for: float) -> None:
+    def _learn_from(self, client: ClientCore, entry: Entry) -> None:
         identity = client.runtime.identity()
-        self._learn(app=identity.app, host=identity.host, pid=identity.pid, thread=thread)
-        self._learn_age(held_for)
+        self._learn(app=identity.app, host=identity.host, pid=identity.pid, thread=entry.who.name)
+        self.found = self.found._replace(fixed=not entry.watchdog)
+        self._learn_age(self._runtime.now() - entry.since)
 
     def _learn_age(self, held_for: float) -> None:
         self.found = self.found._replace(held_for=held_for)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyredisson.core.listing import Look
     from pyredisson.core.runtime import Request
 
-__all__ = ["AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun", "Unlock"]
+__all__ = ["QUEUE_FOR", "AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun", "Unlock"]
 
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
 QUEUE_FOR = 900.0

@@ -12,6 +12,8 @@ Rules kept here:
 3. A client with nothing to tell writes nothing, and deletes what it has told before.
 4. What is written contains no time of day: how long ago something began is counted from when it was written, which a
    reader derives from the time that the key has to live.
+5. It lives as long as what a dead client would leave behind: a fixed lease, or a place in the queue of a fair lock. A
+   reader that finds it older than three periods knows that the client is probably gone.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyredisson.core import events
-from pyredisson.core.deadline import lease_ms
+from pyredisson.core.deadline import whole_ms
 from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.in_flight import QUEUE_FOR
 from pyredisson.core.names import presence_key
 
 if TYPE_CHECKING:
@@ -81,6 +84,7 @@ class Entry(NamedTuple):
         holds: How often it is held; 0: it is waited for.
         watchdog: Whether a watchdog renews it.
         token_id: What tells the hold of a token lock from others, to those who see the token.
+        outlives: Until when it stays in Redis if the client is gone, and no watchdog determines that.
     """
 
     source: object
@@ -92,6 +96,7 @@ class Entry(NamedTuple):
     holds: int
     watchdog: bool = False
     token_id: str | None = None
+    outlives: float = -math.inf
 
 
 class Presence:
@@ -113,7 +118,7 @@ class Presence:
         self._held_limit = _or_never(config.warn_held_longer_than)
         self._wait_limit = _or_never(config.warn_waiting_longer_than)
         self._period = config.lock_watchdog_timeout / 3
-        self._ttl_ms = lease_ms(config.lock_watchdog_timeout)
+        self._at_least = config.lock_watchdog_timeout
         self.first: float = min(self._after, self._held_limit, self._wait_limit)
         self.waits: dict[Wait, None] = {}
         self.blocks: dict[Any, Wait] = {}
@@ -176,6 +181,7 @@ class Presence:
             holds, kind = list(ownership.holds), ownership.kind
             if not holds or kind is None or ownership.loss is not None or now >= ownership.deadline:
                 continue
+            renewed = any(hold.renewed for hold in holds)
             entry = Entry(
                 ownership,
                 kind.word,
@@ -184,8 +190,9 @@ class Presence:
                 ownership.who,
                 ownership.since[0],
                 len(holds),
-                any(hold.renewed for hold in holds),
+                renewed,
                 kind.token_id(ownership),
+                -math.inf if renewed else ownership.deadline,
             )
             found.append(entry)
         blocks = list(self.blocks.items())
@@ -193,7 +200,13 @@ class Presence:
 
     def waiting(self) -> list[Entry]:
         """What the client waits for."""
-        return [Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0) for each in list(self.waits)]
+        now, find = self._now(), self._client.ownerships.find
+        found: list[Entry] = []
+        for each in list(self.waits):
+            ownership = find((each.name, each.owner))
+            queued = 0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR)
+            found.append(Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0, outlives=now + queued))
+        return found
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
@@ -250,7 +263,8 @@ class Presence:
         if not told:
             await self._delete(patience)
             return
-        command = "SET", self._key(), self._text(told, now), "PX", str(self._ttl_ms)
+        ttl_ms = whole_ms(max(self._at_least, *(each.outlives - now for each in told)))
+        command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
             self._written = True  # Before: it may arrive, whatever we hear of it.
             await self._client.runtime.ask(command, patience)
@@ -283,7 +297,7 @@ class Presence:
     def _key(self) -> str:
         return presence_key(self._client.id, self._client.config.prefix)
 
-    def _text(self, told: list[Entry], now: float) -> str:
+    def _text(self, told: list[Entry], now: float, ttl_ms: int) -> str:
         """Return what to write: what has lasted for longest, as far as there is room."""
         identity = self._client.runtime.identity()
         said: dict[str, Any] = {
@@ -292,7 +306,7 @@ class Presence:
             "app": identity.app,
             "host": identity.host,
             "pid": identity.pid,
-            "ttl_ms": self._ttl_ms,
+            "ttl_ms": ttl_ms,
             "period_ms": round(self._period * 1000),
             "holds": [],
             "waits": [],

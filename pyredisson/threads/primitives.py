@@ -73,7 +73,7 @@ class AnyLock(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        unknown and refuse(self.lock, unknown)
+        refuse(self.lock, unknown)
         run(self._core.lock(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn) -> bool:
@@ -100,7 +100,7 @@ class AnyLock(Handle):
             QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
             LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
         """
-        unknown and refuse(self.try_lock, unknown)
+        refuse(self.try_lock, unknown)
         return run(self._core.try_lock(wait_time, lease_time))
 
     def unlock(self) -> None:
@@ -190,7 +190,7 @@ class AnyLock(Handle):
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
         """
-        unknown and refuse(self.acquire, unknown)
+        refuse(self.acquire, unknown)
         return run(self._core.acquire(wait_of(blocking, timeout)))
 
     def release(self) -> None:
@@ -263,7 +263,7 @@ class AnyLock(Handle):
             LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip)
 
 
@@ -404,7 +404,7 @@ class FencedLock(Lock):
             token = lock.lock_and_get_token()
             lock.unlock()
         """
-        unknown and refuse(self.lock_and_get_token, unknown)
+        refuse(self.lock_and_get_token, unknown)
         return run(self._core.lock_and_get_token(lease_time))
 
     def try_lock_and_get_token(
@@ -421,7 +421,7 @@ class FencedLock(Lock):
         Returns:
             The token of the hold, or ``None`` if the lock was not acquired in time.
         """
-        unknown and refuse(self.try_lock_and_get_token, unknown)
+        refuse(self.try_lock_and_get_token, unknown)
         return run(self._core.try_lock_and_get_token(wait_time, lease_time))
 
     @overload  # type: ignore[override]  # The token is what makes the difference.
@@ -449,7 +449,7 @@ class FencedLock(Lock):
             with lock.hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return Hold(self, wait_time, lease_time, skip)
 
     def get_token(self) -> int | None:

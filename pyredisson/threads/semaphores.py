@@ -118,7 +118,7 @@ class Semaphore(AnySemaphore):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        unknown and refuse(self.acquire, unknown)
+        refuse(self.acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(timeout, "timeout")))
 
     def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0, **unknown: NoReturn) -> bool:
@@ -139,7 +139,7 @@ class Semaphore(AnySemaphore):
         Raises:
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`.
         """
-        unknown and refuse(self.try_acquire, unknown)
+        refuse(self.try_acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(wait_time)))
 
     def release(self, permits: int = 1) -> None:
@@ -206,7 +206,7 @@ class Semaphore(AnySemaphore):
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     def __enter__(self) -> bool:
@@ -273,7 +273,7 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        unknown and refuse(self.acquire, unknown)
+        refuse(self.acquire, unknown)
         return run(self._core.acquire(lease_time))
 
     def try_acquire(
@@ -299,7 +299,7 @@ class PermitExpirableSemaphore(AnySemaphore):
                 it refused the request.
             OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
         """
-        unknown and refuse(self.try_acquire, unknown)
+        refuse(self.try_acquire, unknown)
         return run(self._core.try_acquire(wait_time, lease_time))
 
     def release(self, permit_id: str) -> None:
@@ -413,7 +413,7 @@ class PermitExpirableSemaphore(AnySemaphore):
                 takes precedence.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        unknown and refuse(self.hold, unknown)
+        refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
@@ -499,5 +499,5 @@ class CountDownLatch(Handle):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        unknown and refuse(self.wait, unknown)
+        refuse(self.wait, unknown)
         return run(self._core.wait(timeout))

@@ -16,10 +16,13 @@ from pyredisson import __version__
 __all__ = ["COMMANDS", "cli"]
 
 #: The commands, in the order of the help. What a command needs is imported when it runs.
-COMMANDS = (
-    *("run", "ls", "show", "why", "watch", "top", "unlock", "lock", "clients", "leaks", "doctor", "metrics"),
-    *("web", "demo", "completion"),
-)
+GROUPS = {
+    "Look": ("ls", "show", "why", "watch", "top", "web", "clients", "leaks", "doctor"),
+    "Act": ("run", "lock", "unlock"),
+    "Export": ("metrics",),
+    "Try": ("demo", "completion"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 @final
@@ -36,6 +39,15 @@ class Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"pyredisson.tools.commands.{cmd_name}"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what they are for."""
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            found = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
+            with formatter.section(title):
+                # Padded, so that the columns of all groups begin alike.
+                formatter.write_dl([(f"{name:<{width}}", command.get_short_help_str(80)) for name, command in found])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

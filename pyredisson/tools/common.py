@@ -13,7 +13,7 @@ from pyredisson import Config, Redisson
 from pyredisson.net.urls import DEFAULT_URL
 from pyredisson.shared.process import is_posix
 
-__all__ = ["DEFAULT_URL", "BadUsage", "ExitCode", "check_posix", "connect", "plain", "say", "signals"]
+__all__ = ["DEFAULT_URL", "BadUsage", "ExitCode", "check_posix", "connect", "plain", "say", "signals", "unavailable"]
 
 
 class ExitCode(IntEnum):
@@ -61,6 +61,16 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def unavailable(why: str, url: str | None = None) -> str:
+    """Return what every command says when a server cannot be used.
+
+    Args:
+        why: What happened.
+        url: The server, its password masked.
+    """
+    return f"the server{f' at {url}' if url else ''} is not available: {why}"
 
 
 def say(text: str) -> None:

@@ -47,12 +47,13 @@ class Bash(BashComplete):
     """click's completion for bash, for names that contain what bash takes for a separator or for its own.
 
     Bash splits words at colons, as in ``order:17``, and completes the part after the last one. It inserts a completion
-    as it is: a name with a space, a quote or a ``;`` has to be quoted.
+    as it is: a name with a space, a quote or a ``;`` has to be quoted, in the way in which the user has begun to. Words
+    in quotes are not split.
     """
 
     source_template: ClassVar[str] = """\
 %(complete_func)s() {
-    local response completion type value typed
+    local response completion type value typed escape='\\' quoted=${COMP_WORDS[COMP_CWORD]}
     # The words as the shell reads them: COMP_WORDS is split at colons as well.
     response=$(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" %(complete_var)s=bash_complete "$1" 2>/dev/null)
     typed=${COMP_LINE:0:COMP_POINT}
@@ -66,9 +67,18 @@ class Bash(BashComplete):
         elif [[ $type == file ]]; then
             compopt -o default
         elif [[ $type == plain ]]; then
-            printf -v value '%%q' "$value"
-            if [[ $COMP_WORDBREAKS == *:* && $typed == *:* ]]; then
-                value=${value#"${typed%%"${typed##*:}"}"}
+            if [[ $quoted == "'"* ]]; then
+                value=${value//"'"/"'$escape''"}
+            elif [[ $quoted == '"'* ]]; then
+                value=${value//"$escape"/"$escape$escape"}
+                value=${value//'"'/"$escape"'"'}
+                value=${value//'$'/"$escape"'$'}
+                value=${value//'`'/"$escape"'`'}
+            else
+                printf -v value '%%q' "$value"
+                if [[ $COMP_WORDBREAKS == *:* && $typed == *:* ]]; then
+                    value=${value#"${typed%%"${typed##*:}"}"}
+                fi
             fi
             COMPREPLY+=("$value")
         fi

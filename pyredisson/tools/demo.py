@@ -31,7 +31,7 @@ from rich.table import Table
 
 from pyredisson import Config, Redisson, RedissonError
 from pyredisson.core.names import LockNames
-from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals
+from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals, unavailable
 
 __all__ = ["SaleResult", "run_demo", "show_results"]
 
@@ -111,7 +111,7 @@ def run_demo(*, seats: int, workers: int, url: str | None = None, console: Conso
                     takeover = _kill_the_holder(client, shop, progress)
             return show_results(console, unlocked, locked, takeover)
     except (RedisError, RedissonError) as error:
-        say(f"the server is not available: {error}")
+        say(unavailable(str(error)))
         return ExitCode.UNAVAILABLE
     except DemoError as error:
         say(str(error))

@@ -17,8 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 from redis.exceptions import RedisError
 
-from pyredisson.tools.common import BadUsage, ExitCode, plain, say
-from pyredisson.tools.inspection import Inspector, LockView, Snapshot
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
+from pyredisson.tools.inspection import Inspector, LockView, Snapshot, wait_graph
 from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Scanner:
         snapshot, error = None, None
         try:
             found = self._scan()
-            if found.errors and not found.complete and not found.keys_seen:
+            if found.unread:
                 error = found.errors[0]
             else:
                 snapshot = found
@@ -105,7 +105,7 @@ class Scanner:
                 self.failures += snapshot is None
                 self._ended.notify_all()
         if error is not None and (before is None or before.error is None):
-            say(f"no server answers: {error}")
+            say(unavailable(error))
         elif error is None and before is not None and before.error is not None:
             say("the server answers again")
 
@@ -180,7 +180,7 @@ def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     held = [lock for lock in snapshot.locks if lock.held]
-    waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.expired]
+    waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.dead]
     counts, waiting = Counter(lock.kind for lock in held), Counter[str]()
     for lock in snapshot.locks:
         waiting[lock.kind] += lock.waiting
@@ -188,10 +188,12 @@ def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
     unlimited = sum(lock.never_expires for lock in held)
     yield _gauge(_own("locks_without_expiry"), "Locks held that never expire.", unlimited)
-    gone = sum(any(who.connected is False for who in lock.holders) for lock in held)
-    yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is not connected.", gone)
-    dead = sum(waiter.expired for lock in snapshot.locks for waiter in lock.waiters)
+    gone = sum(any(who.gone for who in lock.holders) for lock in held)
+    yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is gone, certainly or probably.", gone)
+    dead = sum(waiter.dead for lock in snapshot.locks for waiter in lock.waiters)
     yield _gauge(_own("dead_waiters"), "Waiters in queues that are considered dead.", dead)
+    deadlocked = {edge.waiter.owner for cycle in wait_graph(snapshot).cycles for edge in cycle}
+    yield _gauge(_own("deadlocked_owners"), "Owners that wait for each other, in a deadlock.", len(deadlocked))
     longest = max((_oldest(snapshot, lock) for lock in held), default=0.0)
     yield _gauge(_own("longest_hold_seconds"), "The longest present hold, as far as it is known since when.", longest)
     longest = max((_lasted(snapshot, waiter.who.since) for waiter, _ in waits), default=0.0)

@@ -15,13 +15,15 @@ TIMEOUT = 1.0  # seconds for each answer
 
 
 def held_by(url: str, name: str) -> str:
-    """Return who holds a lock, since when and until when; empty if that cannot be found out."""
+    """Return by whom a lock is held, since when and until when, or that it is no lock; empty if that is not known."""
     try:
         with Inspector(url, timeout=TIMEOUT) as inspector:
             view = inspector.lock(name)
+            if view is None:
+                return inspector.foreign(name) or ""
     except (ValueError, rx.RedisError, OSError):
         return ""
-    return "" if view is None else describe_holders(view, time.time())
+    return f"held by {holders}" if (holders := describe_holders(view, time.time())) else ""
 
 
 def describe_holders(view: LockView, now: float) -> str:
@@ -34,11 +36,13 @@ def describe_holders(view: LockView, now: float) -> str:
         return f"{text}; it never expires"
     if view.free_in is None:
         return text
-    return f"{text}; it expires in {duration_text(view.free_in)} unless it is renewed"
+    renewal = "" if first.watchdog is False else " unless it is renewed"
+    return f"{text}; it expires in {duration_text(view.free_in)}{renewal}"
 
 
 def _describe(who: Who, now: float) -> str:
-    if who.since is None:
-        return who.label
-    begun = time.strftime("%H:%M:%S", time.localtime(who.since))
-    return f"{who.label} for {duration_text(now - who.since)} (since {begun})"
+    text = who.label
+    if who.since is not None:
+        begun = time.strftime("%H:%M:%S", time.localtime(who.since))
+        text += f" for {duration_text(now - who.since)} (since {begun})"
+    return text if who.reason is None else f"{text}, by hand: {who.reason}"

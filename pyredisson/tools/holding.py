@@ -12,10 +12,11 @@ import redis.exceptions as rx
 
 from pyredisson import Config, LockError, RedissonError, __version__, current_thread_id
 from pyredisson.core.names import presence_key
-from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
+from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
+from pyredisson.tools.held_by import describe_holders
 from pyredisson.tools.inspection import Inspector, describe
-from pyredisson.tools.looking import describe_who, print_json, quoted
+from pyredisson.tools.looking import print_json, quoted
 
 __all__ = ["hold_by_hand"]
 
@@ -27,6 +28,8 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
 
     The lease is fixed and outlives this command. Whatever interrupts the command before it has said so releases it.
     """
+    if not reason.strip():
+        raise BadUsage("--reason must say why: others read it while they wait")
     # By default Ctrl-C ends a command without another word. Here it must not leave a lock held that no one knows of.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     client = connect(url, Config(prefix=prefix, client_name=_user(), presence=False))
@@ -52,7 +55,7 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
     except (RedissonError, rx.RedisError, OSError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
             raise BadUsage(plain(str(error))) from None  # The name is that of something else.
-        say(f"{quoted(name)}: {describe(error)}")
+        say(unavailable(describe(error), client.url))
         return ExitCode.UNAVAILABLE
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds
     free = f"pyredisson unlock {quoted(name)} --yes --holder {field}"
@@ -107,8 +110,8 @@ def _announce(url: str, prefix: str, name: str, client_id: str, number: int, sec
 def _refused(name: str, url: str, prefix: str) -> None:
     with Inspector(url, prefix=prefix) as inspector:
         lock = inspector.lock(name)
+        foreign = inspector.foreign(name) if lock is None else None
     if lock is None or not lock.holders:
-        say(f"{quoted(name)} was held a moment ago, and is free now")
+        say(f"{quoted(name)} {f'is {foreign}' if foreign else 'was held a moment ago, and is free now'}")
         return
-    now = time.time()
-    say(f"{quoted(name)} is held by {'; '.join(describe_who(each, now) for each in lock.holders[:3])}")
+    say(f"{quoted(name)} is held by {describe_holders(lock, time.time())}")

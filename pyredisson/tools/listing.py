@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Snapshot, is_meant
 from pyredisson.tools.looking import (
     KIND_NAMES,
     ago,
+    free_command,
     held_by,
     inspecting,
     look_with_progress,
     print_json,
     print_lines,
     print_table,
-    shell_name,
     waiting_text,
 )
 
 __all__ = ["Leak", "find_leaks", "list_clients", "list_leaks", "list_locks"]
+
+#: The kinds that --kind takes, by both their names.
+KINDS = {
+    each: short
+    for kind, short in KIND_NAMES.items()
+    if kind not in ("read_lock", "write_lock")
+    for each in (kind, short)
+}
 
 TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE")
 
@@ -38,12 +46,16 @@ def list_locks(
     everything: bool,
 ) -> int:
     """Run ``pyredisson ls``. Returns the exit code."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(KINDS.values()))}, not {plain(kind)!r}")
     with inspecting(url, prefix) as inspector:
         snapshot = look_with_progress(inspector, pattern, quiet=as_json)
         url = inspector.url
     locks = [each for each in snapshot.locks if everything or each.held or each.waiting]
     if kinds:
-        locks = [each for each in locks if each.kind in kinds or KIND_NAMES.get(each.kind) in kinds]
+        wanted = {KINDS[kind] for kind in kinds}
+        locks = [each for each in locks if KIND_NAMES.get(each.kind) in wanted]
     if holder is not None:
         locks = [each for each in locks if _is_held_by(each, holder)]
     locks.sort(key=lambda lock: _sort_key(lock, sort))
@@ -197,20 +209,21 @@ def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
 
 def _leaks_of(lock: LockView) -> Iterable[Leak]:
     who = held_by(lock)
-    free = f"pyredisson unlock {shell_name(lock)}"
-    gone = [each for each in lock.holders if each.connected is False and each.reason is None]
+    gone = [each for each in lock.holders if each.gone and each.reason is None]
     if lock.never_expires:
-        if len(lock.holders) == 1:
-            free += f" --holder {lock.holders[0].client_id or lock.holders[0].owner}"
         text = f"{DOUBTFUL}; it never expires" if DOUBTFUL in lock.notes else f"held by {who}, and never expires"
-        yield Leak(lock.name, "never_expires", text, free)
+        yield Leak(lock.name, "never_expires", text, free_command(lock))
     elif gone:
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
-        yield Leak(lock.name, "holder_gone", f"held by {who}: no client with its id is connected{when}", free)
-    dead = [each for each in lock.waiters if each.expired]
+        why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
+        yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", free_command(lock))
+    dead = [each for each in lock.waiters if each.dead]
     if dead and (len(dead) == len(lock.waiters) or not lock.holders):
         text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
-        yield Leak(lock.name, "dead_queue", text, "the next acquire of the lock removes them")
+        until = "the next acquire of the lock removes them"
+        if not all(each.expired for each in dead):
+            until = "an acquire removes them once Config.fair_lock_wait_timeout has passed"
+        yield Leak(lock.name, "dead_queue", text, until)
 
 
 def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:

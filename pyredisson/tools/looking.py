@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from pyredisson.tools.common import BadUsage, ExitCode, plain, say
+from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
 
@@ -28,6 +28,7 @@ __all__ = [
     "ago",
     "describe_waiter",
     "describe_who",
+    "free_command",
     "held_by",
     "inspecting",
     "look_with_progress",
@@ -37,6 +38,7 @@ __all__ = [
     "print_table",
     "quoted",
     "shell_name",
+    "stack_lines",
     "waiting_text",
 ]
 
@@ -46,6 +48,7 @@ Line = list[tuple[str, str]]
 
 NARROW = 60  # columns; a table that does not fit into fewer becomes a list
 SMALLEST = 12  # columns of a cell that is cut
+MOST_PADDED = 60  # columns to which cells are padded in a pipe, where none is cut
 PROGRESS_AFTER = 0.5  # seconds
 
 #: The kinds as tables show them.
@@ -79,12 +82,20 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
     except (rx.RedisError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             raise
-        say(f"{inspector.url}: {describe(error)}")
+        say(unavailable(describe(error), inspector.url))
         raise SystemExit(ExitCode.UNAVAILABLE) from None
 
 
 def look_with_progress(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
-    """Take a snapshot, with a progress bar on a terminal if it takes long."""
+    """Take a snapshot, with a progress bar on a terminal if it takes long. Ends the command if nothing can be read."""
+    snapshot = _snapshot(inspector, pattern, quiet=quiet)
+    if snapshot.unread:
+        say(unavailable(snapshot.errors[0], inspector.url))
+        raise SystemExit(ExitCode.UNAVAILABLE)
+    return snapshot
+
+
+def _snapshot(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         return inspector.snapshot(pattern)
@@ -145,12 +156,19 @@ def waiting_text(lock: LockView) -> str:
     if not lock.waiters:
         count = lock.waiting_clients
         return "" if not count else f"{count} client" + ("s" if count > 1 else "")
-    waiters = [each for each in lock.waiters if not each.expired]
+    waiters = [each for each in lock.waiters if not each.dead]
     queued = sum(each.place is not None for each in waiters)
     if queued and queued == len(waiters):
         return f"{queued} queued"
     clients = {each.who.client_id for each in waiters}
     return f"{len(waiters)} in {len(clients)} client" + ("s" if len(clients) > 1 else "")
+
+
+def free_command(lock: LockView) -> str:
+    """Return the command that frees a lock if the same owner still holds it."""
+    command = f"pyredisson unlock {shell_name(lock)}"
+    ids = {who.client_id or who.owner for who in lock.holders}
+    return f"{command} --holder {ids.pop()}" if len(ids) == 1 else command
 
 
 def note_style(note: str) -> str:
@@ -205,14 +223,17 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], flexible: 
     used = [any(row[at] for row in cells) or at == 0 for at in range(len(titles))]
     columns = [at for at in range(len(titles)) if used[at]]
     widths = {at: max(cell_len(titles[at]), *(cell_len(row[at]) for row in cells), 0) for at in columns}
-    if console.is_terminal and not _fit(widths, flexible, console.width):
+    if not console.is_terminal:
+        widths = {at: min(width, MOST_PADDED) for at, width in widths.items()}
+    elif not _fit(widths, flexible, console.width):
         _print_list(console, titles, cells, columns, notes)
         return
     heading = _row([titles[at] for at in columns], [widths[at] for at in columns], ["dim"] * len(columns))
     console.print(heading, soft_wrap=True)
     for row in cells:
         styles = ["bold" if not at else note_style(row[at]) if at == notes else "" for at in columns]
-        console.print(_row([row[at] for at in columns], [widths[at] for at in columns], styles), soft_wrap=True)
+        text = _row([row[at] for at in columns], [widths[at] for at in columns], styles, cut=console.is_terminal)
+        console.print(text, soft_wrap=True)
 
 
 def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
@@ -227,13 +248,13 @@ def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
     return width >= NARROW
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
+def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str], *, cut: bool = True) -> Text:
     text = Text()
     for number, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
         last = number == len(cells) - 1
-        if cell_len(cell) > width:
+        if cut and cell_len(cell) > width:
             cell = set_cell_size(cell, width - 1) + "…"
-        text.append(cell if last else set_cell_size(cell, width), style or None)
+        text.append(cell if last or cell_len(cell) > width else set_cell_size(cell, width), style or None)
         text.append("" if last else "  ")
     text.rstrip()
     return text
@@ -257,11 +278,18 @@ def _console() -> Console:
 def describe_who(who: Who, now: float) -> str:
     """Return who it is and for how long, in a line."""
     since = "" if who.since is None else f" for {ago(who.since, now)}"
-    return f"{who.label}{since}"
+    by_hand = "" if who.reason is None else f", by hand: {who.reason}"
+    return f"{who.label}{since}{by_hand}"
+
+
+def stack_lines(who: Who, indent: int) -> Iterator[Line]:
+    """Yield the stack of an owner: a call may have two lines, its place and its text."""
+    for call in who.stack:
+        yield from ([(f"{' ' * indent}{line}", "dim")] for line in call.splitlines())
 
 
 def describe_waiter(waiter: WaiterView, now: float) -> str:
     """Return who waits and for how long, in a line."""
     since = "" if waiter.since is None else f" for {ago(waiter.since, now)}"
-    dead = ", considered dead" if waiter.expired else ""
+    dead = ", considered dead" if waiter.expired else ""  # One that is gone has that in its label.
     return f"{waiter.who.label}{since}{dead}"

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 from pyredisson import Config, Lease, LockError, LockLostError, LockTimeoutError, Redisson, RedissonError
 from pyredisson.core.deadline import meant
 from pyredisson.tools.child import Command, Interrupted, Signals, find_program
-from pyredisson.tools.common import BadUsage, ExitCode, connect, say
+from pyredisson.tools.common import BadUsage, ExitCode, connect, say, unavailable
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.run_modes import Guard, Mode, fit_permits, guard_of, without_calls
 
@@ -115,13 +115,13 @@ def _while_connected(client: Redisson, name: str, mode: Mode, run: _Run) -> int:
             fit_permits(client, name, mode.permits)
         return run.while_locked(guard)
     except LockTimeoutError:
-        say(mode.refusal(name, run.holders()))
+        say(mode.refusal(name, run.state()))
         return ExitCode.NOT_LOCKED
     except (RedisError, RedissonError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, ResponseError):
             raise BadUsage(without_calls(str(error))) from None  # The name is that of something else.
-        trouble = "refused" if isinstance(error, ResponseError) else "is not available"
-        say(f"the server at {client.url} {trouble}: {error}")
+        refused = isinstance(error, ResponseError)
+        say(f"the server at {client.url} refused: {error}" if refused else unavailable(str(error), client.url))
         return ExitCode.UNAVAILABLE
 
 
@@ -143,7 +143,7 @@ class _Run:
         signals: Signals,
         times: Times,
         verbose: bool,
-        holders: Callable[[], str],
+        state: Callable[[], str],
     ) -> None:
         self._name = name
         self._program = program
@@ -151,7 +151,7 @@ class _Run:
         self._signals = signals
         self._times = times
         self._verbose = verbose
-        self.holders = holders
+        self.state = state
         self._begun = time.monotonic()
         self._lease_ends = self._begun
 
@@ -166,8 +166,8 @@ class _Run:
             try:
                 return self._while_locked(guard, 0)
             except LockTimeoutError:
-                holders = self.holders()
-                say(f"waiting for {guard.subject}{f', held by {holders}' if holders else ''}")
+                state = self.state()
+                say(f"waiting for {guard.subject}{f', {state}' if state else ''}")
                 wait = None if wait is None else max(0.0, self._begun + wait - time.monotonic())
         return self._while_locked(guard, wait)
 

@@ -41,12 +41,11 @@ class Mode:
         }.get(self.kind, "the lock")
         return f"{what} {name!r}"
 
-    def refusal(self, name: str, holders: str) -> str:
+    def refusal(self, name: str, state: str) -> str:
         """Return what to say when it was not acquired in time."""
         if self.kind == "permits":
-            by = f": by {holders}" if holders else ""
-            return f"all permits of {self.subject(name)} are acquired{by}"
-        return f"{self.subject(name)} is held by {holders or 'another client'}"
+            return f"all permits of {self.subject(name)} are acquired{f': {state}' if state else ''}"
+        return f"{self.subject(name)} is {state or 'held by another client'}"
 
 
 @final

@@ -16,6 +16,7 @@ from pyredisson.tools.looking import (
     ago,
     describe_waiter,
     describe_who,
+    free_command,
     held_by,
     inspecting,
     look_with_progress,
@@ -23,10 +24,10 @@ from pyredisson.tools.looking import (
     print_json,
     print_lines,
     quoted,
-    shell_name,
+    stack_lines,
 )
 
-__all__ = ["explain_waits", "free_command", "show_lock"]
+__all__ = ["explain_waits", "show_lock"]
 
 NOT_HELD = 3
 SHOWN = 20  # holders and waiters of one lock
@@ -37,13 +38,18 @@ def show_lock(name: str, *, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson show``. Returns the exit code."""
     with inspecting(url, prefix) as inspector:
         lock = inspector.lock(name)
+        foreign = inspector.foreign(name) if lock is None else None
     if as_json:
-        print_json({"lock": lock})
+        print_json({"lock": lock, "foreign": foreign})
     elif lock is None:
-        print_lines([[(quoted(name), "bold"), (": free, and no client waits for it", "")]])
+        print_lines([_nothing(name, foreign)])
     else:
         print_lines(list(_description(lock, time.time())))
     return 0 if lock is not None and lock.held else NOT_HELD
+
+
+def _nothing(name: str, foreign: str | None) -> Line:
+    return [(quoted(name), "bold"), (f" is {foreign}" if foreign else ": free, and no client waits for it", "")]
 
 
 def _labelled(label: str, text: str, style: str = "") -> Line:
@@ -56,8 +62,7 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
     yield [(lock.name, "bold"), (f"  {what}", "")]
     for number, who in enumerate(lock.holders[:SHOWN]):
         yield _labelled("held by" if not number else "", _holder_text(who, now))
-        if who.stack:
-            yield from ([(f"    {line}", "dim")] for line in who.stack)
+        yield from stack_lines(who, 4)
     if len(lock.holders) > SHOWN:
         yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
     yield (
@@ -71,7 +76,7 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
         place = "" if waiter.place is None else f"{waiter.place}. "
         kind = "" if waiter.kind == lock.kind else f" ({KIND_NAMES.get(waiter.kind, waiter.kind)})"
         text = f"{place}{describe_waiter(waiter, now)}{kind}"
-        yield _labelled("waiting" if not number else "", text, "red" if waiter.expired else "")
+        yield _labelled("waiting" if not number else "", text, "red" if waiter.dead else "")
     if lock.waiting_clients and lock.kind != "token_lock":
         plural = "s are" if lock.waiting_clients > 1 else " is"
         yield _labelled("channel", f"{lock.waiting_clients} client{plural} subscribed")
@@ -104,8 +109,6 @@ def _holder_text(who: Who, now: float) -> str:
         parts.append(who.thread)
     if who.holds > 1:
         parts.append(f"held {who.holds} times")
-    if who.reason:
-        parts.append(f"by hand: {who.reason}")
     return ", ".join(parts)
 
 
@@ -132,13 +135,6 @@ def _unknown(lock: LockView) -> Iterator[str]:
             )
 
 
-def free_command(lock: LockView) -> str:
-    """Return the command that frees a lock if the same owner still holds it."""
-    command = f"pyredisson unlock {shell_name(lock)}"
-    ids = {who.client_id or who.owner for who in lock.holders}
-    return f"{command} --holder {ids.pop()}" if len(ids) == 1 else command
-
-
 # ---- why -------------------------------------------------------------------------------------------------------------
 
 
@@ -149,13 +145,17 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         lock = next((each for each in snapshot.locks if each.name == name), None)
         if lock is None and name is not None and snapshot.complete:
             lock = inspector.lock(name)  # Some are listed only if they are asked for.
+        foreign = inspector.foreign(name) if name is not None and lock is None else None
     graph = wait_graph(snapshot)
     cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
     if as_json:
         edges = graph.edges if name is None else tuple(_chain(name, graph))
-        print_json({"lock": lock, "edges": edges, "cycles": cycles, "complete": snapshot.complete})
+        said = {"lock": lock, "foreign": foreign, "edges": edges, "cycles": cycles, "complete": snapshot.complete}
+        print_json(said)
+    elif name is not None and (lock is None or not (lock.held or lock.waiting)):
+        print_lines([_nothing(name, foreign)])
     else:
-        print_lines(list(_explanation(name, lock, graph, cycles, snapshot)))
+        print_lines(list(_explanation(lock, graph, cycles, snapshot)))
     for error in snapshot.errors:
         say(error)
     if cycles or not snapshot.complete:
@@ -194,20 +194,18 @@ def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
 
 
 def _explanation(
-    name: str | None, lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], snapshot: Snapshot
+    lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], snapshot: Snapshot
 ) -> Iterator[Line]:
     now = snapshot.taken
-    if name is not None:
-        if lock is None or not (lock.held or lock.waiting):
-            yield [(quoted(name), "bold"), (": free, and no client waits for it", "")]
-            return
+    if lock is not None:
         yield from _story(lock, graph, now)
     listening = {each.name for each in snapshot.locks if each.waiting_clients}
     for cycle in cycles:
         yield from _deadlock(cycle, now, listening)
     if not cycles:
         waits = "1 wait" if len(graph.edges) == 1 else f"{len(graph.edges):,} waits"
-        yield [(f"no deadlock among {waits}", "dim")]
+        searched = "" if snapshot.complete else ", and not all keys were searched"
+        yield [(f"no deadlock among {waits}{searched}", "dim")]
 
 
 def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
@@ -215,7 +213,7 @@ def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
     seen = {_owner(who) for who in lock.holders}
     for who in lock.holders[:SHOWN]:
         yield [(f"  {describe_who(who, now)}", "")]
-        yield from ([(f"      {line}", "dim")] for line in who.stack)
+        yield from stack_lines(who, 6)
         yield from _onwards(who, graph, now, 4, seen)
     if lock.waiters:
         yield [("  and waited for by", "")]
@@ -253,7 +251,7 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
             ]
         for owner in (edge.waiter, before.holder):
             if owner.stack:
-                yield from ([(f"      {line}", "dim")] for line in owner.stack)
+                yield from stack_lines(owner, 6)
                 break
     last = cycle[-1]
     yield [("  end it: ", "dim"), (f"pyredisson unlock {quoted(last.lock)} --holder {last.holder.owner}", "")]

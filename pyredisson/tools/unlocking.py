@@ -9,17 +9,20 @@ import click
 import redis.exceptions as rx
 
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
-from pyredisson.tools.inspection import DOUBTFUL, LockView, Unlocked, as_json, describe
+from pyredisson.tools.inspection import DOUBTFUL, LockView, Unlocked, Who, describe
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
 
 __all__ = ["unlock_lock"]
 
 NOT_HELD = 3
 OTHER_HOLDER = 4
+LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
 
 
 def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None) -> int:
     """Run ``pyredisson unlock``. Returns the exit code."""
+    if holder is not None and len(holder) < LEAST_HOLDER:
+        raise BadUsage(f"--holder needs at least {LEAST_HOLDER} characters of an id: pyredisson show prints it")
     if not yes and (as_json or not sys.stdin.isatty()):
         raise BadUsage("say --yes: there is no terminal to ask on")
     with inspecting(url, prefix) as inspector:
@@ -64,9 +67,10 @@ def _report(done: Unlocked, in_json: bool) -> int:
                 "name": done.name,
                 "outcome": done.outcome,
                 "owners": done.owners,
-                "notified": done.notified,
-                "woken": as_json(woken),
+                "notified": max(done.notified, len({each.client_id for each in woken})),
+                "woken": [each.label for each in woken],
                 "before": done.before,
+                "foreign": done.foreign,
             }
         )
         return code
@@ -75,7 +79,7 @@ def _report(done: Unlocked, in_json: bool) -> int:
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
         case 3:
-            say(f"{name} is not held")
+            say(f"{name} is {done.foreign or 'not held'}")
         case _:
             holders = done.before.holders if done.before is not None else ()
             now = time.time()
@@ -83,25 +87,29 @@ def _report(done: Unlocked, in_json: bool) -> int:
     return code
 
 
-def _woken(done: Unlocked) -> list[str]:
+def _woken(done: Unlocked) -> list[Who]:
     """Return who was notified, as far as it is known."""
     if not done.freed or done.before is None:
         return []
-    queue = [each for each in done.before.waiters if each.place is not None and not each.expired]
+    queue = [each.who for each in done.before.waiters if each.place is not None and not each.expired]
     if queue:
-        return [queue[0].who.label]
+        return queue[:1]
     if done.before.kind == "token_lock":
         return []
-    return list(dict.fromkeys(each.who.label for each in done.before.waiters))
+    return list({each.who.label: each.who for each in done.before.waiters}.values())
 
 
-def _woken_text(woken: list[str], done: Unlocked) -> str:
+def _woken_text(woken: list[Who], done: Unlocked) -> str:
+    one_acquires = "" if done.before is None or done.before.kind == "read_write_lock" else "; one of them acquires it"
     if woken:
+        labels = ", ".join(each.label for each in woken[:3])
+        if len(woken) == 1:
+            return f"; {'notified' if woken[0].gone else 'woke'} {labels}"
         more = f" and {len(woken) - 3} more" if len(woken) > 3 else ""
-        return f"; woke {', '.join(woken[:3])}{more}"
+        return f"; notified {labels}{more}{one_acquires}"
     clients = max(done.notified, done.before.waiting_clients if done.before is not None else 0)
     if clients:
-        return f"; woke {clients} waiting client{'s' if clients > 1 else ''}"
+        return f"; notified {clients} waiting clients{one_acquires}" if clients > 1 else "; woke 1 waiting client"
     if done.before is not None and done.before.waiters:
         return "; those who wait ask again by themselves"
     return "; no client waits for it"

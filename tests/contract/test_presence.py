@@ -14,9 +14,11 @@ import time
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
 from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
+from pyredisson.tools.cli import cli
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.base import Remote
@@ -142,9 +144,9 @@ def test_holds_of_each_kind_are_told(world: ClockWorld) -> None:
             "pid": os.getpid(),
             "more": 0,
         }.items() <= said.items()
-        assert said["ttl_ms"] == 3000
+        assert 50_000 < said["ttl_ms"] <= 60_000  # The longest fixed lease: that of the spin lock.
         assert said["period_ms"] == 1000
-        assert 0 < (world.redis.ttl(key_of(client)) or 0) <= 3.0
+        assert 50 < (world.redis.ttl(key_of(client)) or 0) <= 60
         holds = {each["kind"]: each for each in said["holds"]}
         assert set(holds) == {*LOCKS, "semaphore", "permit_expirable_semaphore"}
         for kind, each in holds.items():
@@ -184,6 +186,22 @@ def test_a_fixed_lease_is_told_too(world: ClockWorld) -> None:
     actor.lock(client).lock(60)
     said = world.until(lambda: told(world, client))
     assert [(each["name"], each["watchdog"]) for each in said["holds"]] == [("orders", False)]
+    # As long as the lock itself would stay if the client died now.
+    assert 50 < (world.redis.ttl(key_of(client)) or 0) <= 60
+    assert 50_000 < said["ttl_ms"] <= 60_000
+    assert said["period_ms"] == 1000
+
+
+def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world: ClockWorld) -> None:
+    client, holder = world.client(**SOON), world.client()
+    one, two = world.actors(2)
+    held = one.get(holder, "fair_lock", "fair")
+    held.lock()
+    waiting = two.start(two.get(client, "fair_lock", "fair").try_lock, 60)
+    world.until(lambda: 3 < (world.redis.ttl(key_of(client)) or 0) <= 60)
+    assert [each["name"] for each in told(world, client)["waits"]] == ["fair"]
+    held.unlock()
+    waiting.result()
 
 
 def test_the_members_of_a_multi_lock_are_told(world: ClockWorld) -> None:
@@ -368,6 +386,33 @@ def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world:
     semaphore = world.actor().get(world.client(), "semaphore", "seats", permits=3)
     with pytest.raises(LockTimeoutError, match=r"waiting for 5 permits of 'seats'; 3 of 5 are available$"):
         semaphore.hold(5, wait_time=0.05).enter()
+
+
+def test_a_fixed_lease_is_not_said_to_be_renewed(world: ClockWorld) -> None:
+    theirs, mine = world.client(client_name="web", **SOON), world.client()
+    one, two = world.actors(2)
+    one.lock(theirs).lock(60)
+    one.lock(theirs, "renewed").lock()
+    world.until(lambda: len((told(world, theirs) or {"holds": ()})["holds"]) == 2)
+    assert re.search(r"its lease ends in \d+\.\d s($|;)", str(not_acquired(two.lock(mine))))
+    assert "unless it is renewed" in str(not_acquired(two.lock(mine, "renewed")))
+
+
+def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world: ClockWorld) -> None:
+    by_hand = CliRunner().invoke(
+        cli,
+        ["lock", "orders", "--for", "10m", "--reason", "INC-42: the disk is full"],
+        env={"PYREDISSON_URL": f"redis://{HOST}:{world.port}"},
+    )
+    assert by_hand.exit_code == 0, by_hand.output
+    mine = world.client()
+    error = not_acquired(world.actor().lock(mine))
+    assert error.holder is not None
+    assert error.holder.reason == "INC-42: the disk is full"
+    assert "(by hand: 'INC-42: the disk is full')" in str(error)
+    assert "unless it is renewed" not in str(error)
+    assert mine.holder_of("orders").reason == error.holder.reason
+    assert pickle.loads(pickle.dumps(error)).holder == error.holder
 
 
 def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:

@@ -80,6 +80,16 @@ def test_what_never_ends_is_counted() -> None:
     assert found["dead_waiters"] == 1
 
 
+def test_owners_that_wait_for_each_other_are_counted() -> None:
+    one, other, third = (Who(client_id=each, thread_id=1, owner=f"{each}:1") for each in ("one", "other", "third"))
+    locks = (
+        LockView("a", "lock", "node", holders=(one,), waiters=(WaiterView(other, "lock"), WaiterView(third, "lock"))),
+        LockView("b", "lock", "node", holders=(other,), waiters=(WaiterView(one, "lock"),)),
+    )
+    assert exported(*locks)["deadlocked_owners"] == 2
+    assert exported(locks[0])["deadlocked_owners"] == 0
+
+
 def test_without_locks_there_are_zeros() -> None:
     found = exported()
     assert [found[name] for name in ("locks lock", "waiters lock", "longest_hold_seconds", "clients")] == [0] * 4

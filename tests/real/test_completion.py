@@ -35,7 +35,7 @@ def server(fresh_server: Callable[..., Server]) -> Server:
     """A server with locks, and with other keys."""
     server = fresh_server()
     with server.client() as keys:
-        for name in ("order:17", "other", "other two", "x'; touch \x1b", "x;$(touch owned)*"):
+        for name in ("order:17", "other", "other two", "x'; touch \x1b", "x;$(touch owned)*", "a<b\"c'd$e"):
             keys.hset(name, HOLDER, "1")
         keys.hset("rw", mapping={"mode": "write", f"{HOLDER}:write": "1"})
         keys.hset("order:profile", "name", "x")
@@ -153,12 +153,16 @@ def test_bash_inserts_names_that_it_reads_back(server: Server, tmp_path: Path) -
         "orde": "order:17",
         "other\\ ": "other\\ two",
         "x": r"x\;\$\(touch\ owned\)\*",
+        "a": r"a\<b\"c\'d\$e",
+        '"a<': r"a<b\"c'd\$e",
+        "'a<": r"""a<b"c'\''d$e""",
+        '"order:1': "order:17",
     }
     script = """
         eval "$(pyredisson completion bash)"
         COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
         for typed; do
-            COMP_LINE="pyredisson run $typed" COMP_POINT=500
+            COMP_LINE="pyredisson run $typed" COMP_POINT=500 COMP_WORDS=(pyredisson run "$typed") COMP_CWORD=2
             _pyredisson_completion pyredisson
             printf '%s\\n' "${COMPREPLY[@]}"
         done

@@ -15,7 +15,7 @@ import pyredisson
 from pyredisson.core.server import read_info
 from pyredisson.tools.doctor import Grade, Node, Report, examine, judge
 from tests.clusters import RunningCluster
-from tests.command_line import programs
+from tests.command_line import PYREDISSON, programs
 from tests.sentinels import SERVICE, SOON_MS, SentinelSet
 from tests.servers import HOST, VALKEY, Build, Server, free_port
 from tests.waiting import until
@@ -26,7 +26,8 @@ def texts(report: Report) -> str:
 
 
 def test_a_sound_server(build: Build, fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server(build)  # On one that others use there may be what a doctor complains of.
+    # On one that others use there may be what a doctor complains of.
+    server = fresh_server(build, "--appendonly", "yes")
     report = examine([server.url])
     [node] = report.nodes
     assert report.grade is Grade.OK
@@ -45,6 +46,28 @@ def test_no_server_there() -> None:
     assert report.grade is Grade.CRITICAL
     assert "not reachable" in texts(report)
     assert "s3cret" not in report.as_json()
+
+
+def test_a_single_server_that_stores_nothing(build: Build, fresh_server: Callable[..., Server]) -> None:
+    report = examine([fresh_server(build).url])
+    assert report.grade is Grade.WARNING
+    assert "a restart frees every lock" in texts(report)
+
+
+def test_what_cannot_be_reached_has_no_column(tmp_path: Path) -> None:
+    with programs(tmp_path) as started:
+        program = started.pyredisson("doctor", "--url", f"redis://{HOST}:{free_port()}")
+        assert program.exit_code() == 2
+        assert [line.split(":")[0] for line in program.stdout.splitlines()] == ["CRITICAL"]
+
+
+def test_a_url_may_be_an_argument(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    server = fresh_server(VALKEY, "--appendonly", "yes")
+    elsewhere = {"PYREDISSON_URL": f"redis://{HOST}:{free_port()}"}
+    with programs(tmp_path) as started:
+        program = started.start(*PYREDISSON, "doctor", server.url, environment=elsewhere)
+        assert program.exit_code() == 0, program.stdout
+        assert "nothing is wrong" in program.stdout
 
 
 def test_settings_that_endanger(build: Build, fresh_server: Callable[..., Server]) -> None:
@@ -91,7 +114,7 @@ def test_strings_that_are_as_many_as_data_are_no_leaks(fresh_server: Callable[..
 
 
 def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Server]) -> None:
-    own = fresh_server(server.build)
+    own = fresh_server(server.build, "--appendonly", "yes")
     with pyredisson.Redisson.from_url(own.url) as client, own.client() as direct:
         names = [f"orders{number}" for number in range(8)]
         for name in names:
@@ -265,7 +288,7 @@ def test_a_url_that_leads_nowhere(url: str) -> None:
 
 
 def test_the_command(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
-    valkey = fresh_server()
+    valkey = fresh_server(VALKEY, "--appendonly", "yes")
 
     def run(*arguments: str) -> tuple[int, str]:
         with programs(tmp_path) as command_line:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -98,22 +98,64 @@ def test_each_kind_of_lock_can_be_watched(
         watcher.sees("released")
 
 
+@pytest.mark.parametrize("notified", [True, False])
 def test_of_a_hand_over_each_event_is_of_its_own_owner(
-    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
+    watching: Callable[..., Watcher],
+    fresh_server: Callable[..., Server],
+    monkeypatch: pytest.MonkeyPatch,
+    notified: bool,
 ) -> None:
-    watcher = watching(valkey.url, unique_name)
+    monkeypatch.setattr("pyredisson.tools.watch.run.KNOWN_WITHIN", 0.9)  # A busy machine looks late.
+    server = fresh_server(VALKEY, "--notify-keyspace-events", "KA" if notified else "")
+    watcher = watching(server.url, "order")
     watcher.sees("free")
-    locks.hset(unique_name, HOLDER, "1")
-    watcher.sees("acquired")
-    pipeline = locks.pipeline()
-    pipeline.delete(unique_name)
-    pipeline.hset(unique_name, HOLDER.replace("7", "8"), "1")
-    pipeline.publish(f"redisson_lock__channel:{{{unique_name}}}", "0")
-    pipeline.execute()
-    watcher.sees("released", "acquired")
-    assert watcher.held[1] is None
-    assert watcher.held[2] is not None
+    with server.client() as locks:
+        locks.hset("order", HOLDER, "1")
+        watcher.sees("acquired")
+        for owner in (HOLDER.replace("7", "8"), HOLDER):
+            pipeline = locks.pipeline()
+            pipeline.delete("order")
+            pipeline.hset("order", owner, "1")
+            pipeline.publish("redisson_lock__channel:{order}", "0")
+            pipeline.execute()
+            watcher.sees("released", "acquired")
+    assert [held is not None for held in watcher.held[:2]] == [False, False]
+    # Without notifications the first holder may have acquired the lock up to a second before that was seen.
+    assert (watcher.held[2] is not None) == notified
     assert watcher.held[3] is None
+    assert watcher.held[4] is not None  # This one acquired it from the one before it, and that sent a message.
+    assert watcher.held[5] is None
+
+
+def test_each_holder_is_named_from_the_beginning(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str
+) -> None:
+    names = [f"{unique_name}-{number}" for number in range(4)]
+    with ExitStack() as stack:
+        for name in names:
+            client = stack.enter_context(Redisson.from_url(valkey.url, config=Config(client_name=name[-1])))
+            client.get_lock(name).lock()
+        watcher = watching(valkey.url, *names)
+        watcher.sees(*["held"] * 4)
+        assert [label.split("@")[0] for label in watcher.labels] == ["0", "1", "2", "3"]
+        # And those who appear one after the other.
+        for name in names:
+            client = stack.enter_context(Redisson.from_url(valkey.url, config=Config(client_name="late")))
+            with Inspector(valkey.url) as inspector:
+                inspector.unlock(name)
+            client.get_lock(name).lock()
+            watcher.sees("forced", "acquired")
+            assert watcher.labels[-1].startswith("late@")
+
+
+def test_a_key_that_is_no_lock_is_watched_as_that(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
+) -> None:
+    locks.hset(unique_name, "name", "bob")
+    watcher = watching(valkey.url, unique_name)
+    watcher.sees("no_lock")
+    locks.delete(unique_name)
+    watcher.sees("free")
 
 
 def test_a_fair_lock_is_known_by_what_its_holder_tells(

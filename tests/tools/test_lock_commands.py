@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -100,6 +101,71 @@ def test_no_server(run: Callable[..., Result], command: str) -> None:
     assert "s3cret" not in result.output
 
 
+def outcome(started: Programs, command: str, url: str) -> tuple[int, str, str]:
+    """What a command ends with, as a program of its own: its exit code, stdout and stderr."""
+    program = started.pyredisson(*command.split(), url=url)
+    return program.exit_code(), program.stdout.strip(), program.stderr.strip()
+
+
+@pytest.mark.parametrize("command", ["ls", "show x", "why", "why x", "clients", "leaks"])
+def test_a_server_that_cannot_be_read(own: Server, started: Programs, command: str) -> None:
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@connection")
+    for url in (f"redis://{HOST}:{own.port}/99", f"redis://ann:sesame@{HOST}:{own.port}/0"):
+        if command == "clients" and "ann" in url:
+            continue  # The connections may be listed by that user.
+        code, stdout, stderr = outcome(started, command, url)
+        assert (code, stdout) == (69, "")
+        assert "is not available: " in stderr
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
+def test_all_commands_say_alike_that_there_is_no_server(started: Programs, command: str) -> None:
+    url = f"redis://{HOST}:{NOBODYS_PORT}/0"
+    code, _, stderr = outcome(started, command, url)
+    assert code == 69
+    assert stderr.startswith(f"pyredisson: the server at {url} is not available: ")
+
+
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "hash": ("HSET", "name", "bob"),
+    "list": ("RPUSH", "x"),
+    "set": ("SADD", "x"),
+    "sorted set": ("ZADD", "1", "x"),
+}
+
+
+@pytest.mark.parametrize("held", FOREIGN)
+def test_a_key_that_is_no_lock_is_called_so(
+    own: Server, run: Callable[..., Result], started: Programs, held: str
+) -> None:
+    command, *content = FOREIGN[held]
+    foreign = f"no lock: the key holds a {held} of another program"
+    with own.client() as direct:
+        direct.execute_command(command, "user:7", *content)
+        before = direct.dump("user:7")
+        assert run("show", "user:7").stdout.strip() == f"user:7 is {foreign}"
+        assert run("why", "user:7").stdout.strip() == f"user:7 is {foreign}"
+        assert outcome(started, "unlock user:7 --yes", own.url) == (3, "", f"pyredisson: user:7 is {foreign}")
+        for line in ("show user:7", "why user:7", "unlock user:7 --yes"):
+            result = run(*line.split(), "--json")
+            assert (result.exit_code, report(result)["foreign"]) == (3, foreign)
+        if held == "hash":  # Of the others the server says so itself.
+            refused = outcome(started, "run user:7 --wait 0 true", own.url)
+            assert refused == (75, "", f"pyredisson: the lock 'user:7' is {foreign}")
+            refused = outcome(started, "lock user:7 --for 1s --reason y", own.url)
+            assert refused == (75, "", f"pyredisson: user:7 is {foreign}")
+        assert direct.dump("user:7") == before
+
+
+def test_a_kind_that_there_is_not(run: Callable[..., Result]) -> None:
+    result = run("ls", "--kind", "fiar")
+    assert result.exit_code == 2
+    assert "fair" in result.stderr
+    for kind in ("lock", "fair", "fenced", "spin", "rw", "token", "semaphore", "permits", "latch", "fair_lock"):
+        assert run("ls", "--kind", kind).exit_code == 0
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_url_that_is_none(run: Callable[..., Result], command: str) -> None:
     result = run(*command.split(), url="http://:s3cret@x")
@@ -120,6 +186,55 @@ def test_a_lock_in_detail(holder: Redisson, run: Callable[..., Result]) -> None:
     assert "renewed by its watchdog" in text
     assert "redisson_lock_token:{x}" in text
     assert f"pyredisson unlock x --holder {holder.id}" in text
+
+
+def test_an_id_that_is_too_short_means_no_one(holder: Redisson, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    for short in ("", holder.id[:1], holder.id[:3]):
+        assert run("unlock", "x", "--yes", "--holder", short).exit_code == 2
+    assert holder.get_lock("x").is_locked()
+
+
+def test_the_report_of_an_unlock_is_consistent(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.lock("token", timeout=60).acquire()
+    shown = report(run("show", "token", "--json"))["lock"]["holders"][0]["owner"]
+    assert report(run("unlock", "token", "--yes", "--json"))["owners"] == [shown]
+    holder.get_fair_lock("queue").lock()
+    with Redisson.from_url(own.url, config=SOON) as other:
+        waiting = threading.Thread(target=other.get_fair_lock("queue").try_lock, args=(60,))
+        waiting.start()
+        until(lambda: (report(run("show", "queue", "--json"))["lock"] or {})["waiters"], within=20)
+        said = report(run("unlock", "queue", "--yes", "--json"))
+        waiting.join(20)
+    assert len(said["woken"]) == said["notified"] == 1
+
+
+def test_of_several_that_are_notified_one_acquires(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+    holder.get_lock("x").lock()
+    with Redisson.from_url(own.url, config=SOON) as other:
+
+        def hold() -> None:
+            with other.get_lock("x").hold(60):
+                pass
+
+        threads = [threading.Thread(target=hold) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len((report(run("show", "x", "--json"))["lock"] or {})["waiters"]) == 3, within=20)
+        said = run("unlock", "x", "--yes").stdout
+        for thread in threads:
+            thread.join(20)
+    assert re.fullmatch(r"freed x; notified (web@\S+ pid \d+ t\d+(, )?){3}; one of them acquires it\n", said)
+
+
+def test_a_long_name_pads_no_other_line(own: Server, run: Callable[..., Result]) -> None:
+    with own.client() as direct:
+        direct.hset("x" * 300, f"{HOLDER}:1", 1)
+        direct.hset("short", f"{HOLDER}:1", 1)
+    heading, short, long, _ = run("ls").stdout.splitlines()
+    assert max(len(heading), len(short)) < 160
+    assert long.startswith("x" * 300 + "  lock")
 
 
 def test_unlock_asks_only_on_a_terminal(holder: Redisson, run: Callable[..., Result]) -> None:
@@ -301,6 +416,9 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
         "for a while": "holder_gone",
         "queue": "dead_queue",
     }
+    advice = {leak["lock"]: leak["advice"] for leak in report(result)["leaks"]}
+    for name in ("for good", "for a while"):
+        assert advice[name] == f"pyredisson unlock '{name}' --holder {HOLDER}"
     [leak] = report(run("leaks", "cfg:*", "--json"))["leaks"]
     assert leak["text"] == "a string: a lock only if a program uses it as one; it never expires"
 
@@ -334,6 +452,62 @@ def test_strings_of_a_cache_are_not_listed(own: Server, started: Programs) -> No
     assert "more than 1,000 short strings may be locks" in listing.stderr
 
 
+#: Holds a lock with a fixed lease, and waits for a fair lock, until it is killed.
+DOOMED = """
+import sys, threading
+from pyredisson import Config, Redisson
+config = Config(client_name="doomed", presence_after=0.05, lock_watchdog_timeout=3.0)
+client = Redisson.from_url(sys.argv[1], config=config)
+client.get_lock("x").lock(600)
+client.get_fair_lock("queue").lock()
+"""
+
+
+def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(
+    holder: Redisson, own: Server, run: Callable[..., Result], started: Programs
+) -> None:
+    holder.get_fair_lock("queue").lock()
+    with own.client() as direct:  # It could be the killed one's, for all that the server knows.
+        direct.ping()
+        doomed = started.start(sys.executable, "-c", DOOMED, own.url)
+
+        def has_reported() -> bool:
+            with Inspector(own.url) as inspector:
+                [who] = holders if (holders := getattr(inspector.lock("x"), "holders", ())) else [None]
+                return bool(who and who.since and getattr(inspector.lock("queue"), "waiters", ()))
+
+        until(has_reported, within=20)
+        assert run("leaks").exit_code == 0
+        doomed.send(signal.SIGKILL)
+        leaks = until(lambda: report(run("leaks", "--json"))["leaks"], within=20)
+        assert {(each["lock"], each["problem"]) for each in leaks} >= {("x", "holder_gone")}
+        assert "its client no longer reports" in leaks[0]["text"]
+        assert re.fullmatch(r"pyredisson unlock x --holder [0-9a-f-]{36}", leaks[0]["advice"])
+        assert "(probably gone)" in run("ls", "x").stdout
+        assert re.search(r"waiting +1\. doomed@.*\(probably gone\)", run("show", "queue").stdout)
+        assert "1 dead in the queue" in run("show", "queue").stdout
+        metrics = run("metrics", "--once").stdout
+        assert "pyredisson_server_locks_of_absent_clients 1.0" in metrics
+        assert "pyredisson_server_dead_waiters 1.0" in metrics
+        assert "doomed" not in run("clients").stdout
+
+
+@pytest.mark.parametrize("command", ["show x", "why x"])
+def test_stacks_are_printed_in_lines(own: Server, run: Callable[..., Result], command: str) -> None:
+    stack = ['  File "/srv/shop.py", line 12, in order\n    lock.lock()', '  File "/srv/shop.py", line 7, in pay']
+    with own.client() as direct:
+        direct.hset("x", f"{HOLDER}:1", 1)
+        hold = {"kind": "lock", "name": "x", "id": 1, "ms": 1, "stack": stack}
+        direct.set(f"pyredisson_client:{HOLDER}", json.dumps({"ttl_ms": 60_000, "holds": [hold]}), px=60_000)
+    text = run(*command.split()).stdout
+    assert "\\n" not in text
+    assert [line.strip() for line in text.splitlines() if "shop.py" in line or "lock.lock()" in line] == [
+        'File "/srv/shop.py", line 12, in order',
+        "lock.lock()",
+        'File "/srv/shop.py", line 7, in pay',
+    ]
+
+
 # ---- lock ------------------------------------------------------------------------------------------------------------
 
 
@@ -350,9 +524,22 @@ def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., R
     refused = started.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
     assert refused.exit_code() == 75
     assert "x is held by" in refused.stderr
+    assert "by hand: INC-42" in refused.stderr
+    assert "unless it is renewed" not in refused.stderr
+    started_too_soon = started.pyredisson("run", "x", "--wait", "0", "true", url=own.url)
+    assert started_too_soon.exit_code() == 75
+    assert "by hand: INC-42" in started_too_soon.stderr
+    assert "unless it is renewed" not in started_too_soon.stderr
     assert run(*said["unlock"].split()[1:]).exit_code == 0
     with own.client() as direct:
         assert direct.keys("*") == []
+
+
+def test_a_lock_by_hand_has_a_reason(own: Server, run: Callable[..., Result]) -> None:
+    for reason in ("", " "):
+        assert run("lock", "x", "--for", "1m", "--reason", reason).exit_code == 2
+    with own.client() as direct:
+        assert not direct.exists("x")
 
 
 def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, started: Programs) -> None:

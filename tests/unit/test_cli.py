@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pyredisson.tools.cli import COMMANDS
 from pyredisson.tools.common import ExitCode
 from pyredisson.tools.demo import SaleResult, show_results
 from pyredisson.tools.run import find_program
@@ -34,6 +36,14 @@ def nobody() -> str:
 def test_help_and_version(command_line: Programs) -> None:
     for arguments in (["--help"], ["-h"], ["--version"], ["run", "--help"], ["demo", "--help"]):
         assert command_line.pyredisson(*arguments).exit_code() == 0
+
+
+def test_the_help_groups_the_commands(command_line: Programs) -> None:
+    program = command_line.pyredisson("--help")
+    assert program.exit_code() == 0
+    titles = re.findall(r"^(\w+):$", program.stdout, re.MULTILINE)
+    assert titles == ["Options", "Look", "Act", "Export", "Try"]
+    assert re.findall(r"^  ([a-z]+) ", program.stdout, re.MULTILINE) == list(COMMANDS)
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])

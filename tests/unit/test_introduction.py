@@ -51,6 +51,7 @@ def test_the_name_in_the_settings_of_a_user(settings: dict[str, object], app: st
         (Holder(CLIENT, 7), f"client {CLIENT} thread 7"),
         (Holder(CLIENT, 7, "web", "web-3", 4711, "main"), "web@web-3 pid 4711 thread 'main'"),
         (Holder(CLIENT, 7, None, "web-3", 4711), "web-3 pid 4711 thread 7"),
+        (Holder(CLIENT, 7, "ann", "web-3", reason="INC-42"), "ann@web-3 thread 7 (by hand: 'INC-42')"),
     ],
 )
 def test_a_holder_in_words(holder: Holder, text: str) -> None:
@@ -67,6 +68,7 @@ def test_a_holder_in_words(holder: Holder, text: str) -> None:
             Found(Holder(host="h", remaining=22.1), 41.0, 3),
             "held by h for 41.0 s; its lease ends in 22.1 s unless it is renewed; 3 others wait for it",
         ),
+        (Found(Holder(host="h", remaining=22.1), fixed=True), "held by h; its lease ends in 22.1 s"),
         (Found(Holder(host="h", remaining=float("inf"))), "held by h; it never expires"),
         (
             Found(Holder("8c1e", 77), foreign=True),

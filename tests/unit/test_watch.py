@@ -84,7 +84,7 @@ COUNTS = [b"a", 2, b"b", 0, b"c", 0, b"d", 0]
 
 
 def test_a_look_is_read() -> None:
-    assert len(look_at("orders")) == len([29_000, 1, 2, 3, 4, 5, 6, 7])
+    assert len(look_at("orders")) == len([29_000, 1, 2, 3, 4, 5, 6, 7, 8])
     hashed = [29_000, [b"0", [A.encode(), b"2"]], WRONG, [], b"17", 3, COUNTS]
     assert read_look(hashed) == State({A: 2}, ends=29.0, token=17, queued=3, subscribed=2)
     written = [-1, [b"0", [b"mode", b"write", A.encode() + b":write", b"1"]], WRONG, [], None, 0, COUNTS]
@@ -102,6 +102,33 @@ def test_a_look_is_read() -> None:
     assert read_look([500, WRONG, b"x" * 65, [], None, 0, []]).holders == {}, "too long for a token"
     permits = read_look([-1, WRONG, b"1", [b"\x00\xff"], None, 0, []])
     assert permits.holders == {"permit 00ff": 1}
+
+
+def test_a_key_that_is_no_lock_is_called_so() -> None:
+    hashed = read_look([-1, [b"0", [b"name", b"bob"]], WRONG, WRONG, None, 0, COUNTS, 0, b"hash"])
+    assert hashed.foreign == "no lock: the key holds a hash of another program"
+    listed = read_look([-1, WRONG, WRONG, WRONG, None, 0, COUNTS, 0, b"list"])
+    assert listed.foreign == "no lock: the key holds a list of another program"
+    for found in (
+        [-2, [b"0", []], b"", [], None, 0, COUNTS, 0, b"none"],
+        [-1, WRONG, b"3", [], None, 0, [], 0, b"string"],
+    ):
+        assert read_look(found).foreign is None
+    held = [29_000, [b"0", [A.encode(), b"1"]], WRONG, [], None, 0, COUNTS, 0, b"hash"]
+    assert read_look(held) == replace(HELD, ends=29.0, subscribed=2)
+    assert events(FREE, listed, NOTHING) == [("no_lock", None)]
+    assert events(listed, FREE, NOTHING) == [("free", None)]
+    assert events(listed, HELD, NOTHING) == [("acquired", A)]
+    assert (
+        line(Change("no_lock"), Seen(state=listed))
+        == "no lock   the key holds a list of another program, 2 clients waiting"
+    )
+
+
+def test_who_waits_is_counted_by_client_unless_there_is_a_queue() -> None:
+    assert line(Change("free"), Seen(state=replace(FREE, subscribed=1))) == "free      1 client waiting"
+    assert line(Change("free"), Seen(state=replace(FREE, subscribed=2))) == "free      2 clients waiting"
+    assert line(Change("free"), Seen(state=replace(FREE, subscribed=2, queued=5))) == "free      5 queued"
 
 
 def test_a_look_at_nonsense_is_no_error() -> None:
@@ -133,7 +160,7 @@ def test_an_event_is_a_line() -> None:
     waited_for = replace(HELD, queued=3)
     assert line(Change("acquired", A, handed_over=True, holds=1)) == "acquired  web@web-3 pid 4711 t12  handed over"
     seen = Seen(state=waited_for)
-    assert line(Change("released", A, held=41.79), seen) == "released  web@web-3 pid 4711 t12  held 42 s, 3 waiting"
+    assert line(Change("released", A, held=41.79), seen) == "released  web@web-3 pid 4711 t12  held 42 s, 3 queued"
     assert line(Change("expired", A, held=30.0)).endswith(
         "EXPIRED   web@web-3 pid 4711 t12  held 30 s, not renewed in time"
     )

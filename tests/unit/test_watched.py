@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pyredisson.core.server import read_info
 from pyredisson.tools.doctor import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas
+from pyredisson.tools.doctor.show import show
 
 INFO = (
     b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
@@ -37,6 +40,13 @@ SOUND = Replica("r:1", "online", 0, 0)
 
 def test_what_is_sound() -> None:
     assert not judge([led([SentinelAnswer("s:1", master="m:1")], [SOUND])]).findings
+
+
+def test_a_clock_that_is_right_has_no_sign_of_being_slow(capsys: pytest.CaptureFixture[str]) -> None:
+    show(judge([Node("redis://s", facts=read_info(INFO, 0.0), clock=-0.0001, replicas=[SOUND])]))
+    shown = capsys.readouterr().out
+    assert "+0.000 s" in shown
+    assert "-0.000 s" not in shown
 
 
 def test_what_is_not() -> None:

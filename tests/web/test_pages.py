@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import json
 import re
@@ -11,9 +13,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from starlette.requests import Request
+from starlette.types import Message
 
+from pyredisson.tools.web.access import Access
+from pyredisson.tools.web.app import Site
+from pyredisson.tools.web.pages import Pages
 from pyredisson.tools.web.seen import MAX_NAME, PAGE, Query, id_of
-from tests.web.scenes import RunningSite, Scene, client, lock, until, waiter, who
+from pyredisson.tools.web.watcher import Watcher
+from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 
 pytestmark = pytest.mark.quick
 
@@ -156,6 +164,24 @@ def test_locks_are_searched_and_sorted(start: Start) -> None:
     assert names(show="waiting") == ["c", "a"]
     assert names(q="nothing of this") == []
     assert names(sort="wrong", kind="wrong", show="wrong", page="-1") == ["c", "a", "b"]
+
+
+def test_a_latch_is_open_or_closed(start: Start) -> None:
+    site = start(
+        Scene(
+            lock("shut", kind="count_down_latch", count=4, waiting_clients=1),
+            lock("done", kind="count_down_latch", count=0, waiting_clients=1),
+        )
+    )
+    parts = site.get("/").text.split("<tr ")
+    rows = [row for row in (part.split("</tr>")[0] for part in parts) if "/lock/" in row]
+    assert [("closed" in row, "open" in row, "count 4" in row, ">free<" in row) for row in rows] == [
+        (False, True, False, False),
+        (True, False, True, False),
+    ]
+    page = site.get(path_of(site, "shut")).text
+    assert '<span class="tag">closed</span>' in page
+    assert '<span class="tag">free</span>' not in page
 
 
 def test_what_happened_to_a_lock_is_kept(start: Start) -> None:
@@ -406,6 +432,30 @@ def test_the_page_of_a_lock_is_there_as_soon_as_the_first_look_ends(
     assert 'http-equiv="refresh"' in page.text
     goes_on.set()
     until(lambda: "host-1" in site.get(path).text)
+
+
+def test_a_burst_of_streams_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests are answered before the first stream begins; then the viewers leave."""
+    monkeypatch.setattr("pyredisson.tools.web.app.MAX_STREAMS", 3)
+    watcher = Watcher(Scene().take, interval=60.0, always=False)
+    site = Site(watcher, Pages(watcher, server=SERVER, form_token=None), Access(None, frozenset(), 80))
+    scope = {"type": "http", "method": "GET", "query_string": b"", "headers": []}
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise OSError("the viewer has left")
+
+    async def burst() -> list[int]:
+        responses = [await site._overview_events(Request(scope)) for _ in range(5)]
+        for each in responses:
+            with contextlib.suppress(Exception):
+                await each(scope, receive, send)
+        return [each.status_code for each in responses]
+
+    assert asyncio.run(burst()) == [200, 200, 200, 503, 503]
+    assert asyncio.run(burst()) == [200, 200, 200, 503, 503]
 
 
 def test_more_than_so_many_streams_are_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

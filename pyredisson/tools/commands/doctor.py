@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+from click.core import ParameterSource
 
 from pyredisson.tools.common import DEFAULT_URL
 
@@ -12,6 +13,7 @@ __all__ = ["doctor"]
 
 
 @click.command(short_help="Inspect the servers that locks are kept on.")
+@click.argument("servers", nargs=-1, metavar="[URL]...")
 @click.option(
     "--url",
     "urls",
@@ -23,8 +25,10 @@ __all__ = ["doctor"]
     show_envvar=True,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
-def doctor(urls: tuple[str, ...], as_json: bool) -> None:
+def doctor(servers: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
     """Inspect the servers that locks are kept on, and report what endangers the locks. Changes nothing.
+
+    Each URL is a server, as with --url.
 
     \b
         pyredisson doctor --url redis://one:6379 --url redis://two:6379 --url redis://three:6379
@@ -33,15 +37,17 @@ def doctor(urls: tuple[str, ...], as_json: bool) -> None:
     \b
     Exit code, as monitoring systems expect it:
        0  nothing is wrong
-       1  warnings: a setting that endangers locks, one of several nodes or a sentinel that is not reachable, no replica
-          to take over, locks that never expire
+       1  warnings: a setting that endangers locks, a single server that stores nothing on disk, one of several nodes or
+          a sentinel that is not reachable, no replica to take over, locks that never expire
        2  critical: no server, no quorum, a replica, the same server twice, sentinels that name different masters,
           slots that no node serves; or wrong usage
     """
     from pyredisson.tools.doctor import run_doctor
 
+    if servers and click.get_current_context().get_parameter_source("urls") is ParameterSource.ENVIRONMENT:
+        urls = ()  # What is typed goes before.
     try:
-        status = run_doctor(urls or (DEFAULT_URL,), as_json=as_json)
+        status = run_doctor((*servers, *urls) or (DEFAULT_URL,), as_json=as_json)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)

@@ -23,8 +23,9 @@ def leaks(pattern: str | None, as_json: bool, url: str, prefix: str) -> None:
         pyredisson leaks
         pyredisson leaks 'order:*' --json
 
-    A client counts as gone only if every connection to the server is known to belong to another one. Where a client of
-    Redisson (Java) or a pool of a program could be the holder, the lock is not reported.
+    A client counts as gone if every connection to the server is known to belong to another one. Where a connection
+    without a name could be its own, it counts as gone once what it reports is older than Config.lock_watchdog_timeout
+    (30 seconds); one that never reported, such as Redisson's (Java), does not.
 
     \b
     Exit code:

@@ -15,7 +15,11 @@ __all__ = ["unlock"]
 @click.command(short_help="Free a lock whose holder is stuck or gone.")
 @click.argument("name", shell_complete=complete_names)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
-@click.option("--holder", metavar="ID", help="Only if this client or owner still holds it: its id, or how that begins.")
+@click.option(
+    "--holder",
+    metavar="ID",
+    help="Only if this client or owner still holds it: its id, or at least its first 4 characters.",
+)
 @json_option
 @server_options
 def unlock(name: str, yes: bool, holder: str | None, as_json: bool, url: str, prefix: str) -> None:

@@ -87,6 +87,8 @@ def judge(nodes: Sequence[Node]) -> Report:
     findings = [finding for node in nodes for finding in _judge_node(node, several=several)]
     if several:
         findings += _judge_all(nodes, reachable, needed)
+    else:
+        findings += [each for node in reachable for each in _judge_alone(node)]
     findings.sort(key=lambda finding: -finding.grade)
     return Report(nodes, findings, len(reachable), needed)
 
@@ -140,6 +142,17 @@ def _judge_settings(node: Node, *, several: bool) -> Iterator[Finding]:
             node,
             f"it was started {facts.uptime} s ago and may have forgotten locks that are held: keep a restarted node "
             "out of use for longer than the longest lease",
+        )
+
+
+def _judge_alone(node: Node) -> Iterator[Finding]:
+    """Judge what endangers a server that has no others to take over."""
+    keeps_nothing = node.facts is not None and node.facts.aof is False and node.saves == ""
+    if keeps_nothing and node.sentinels is None and node.masters is None:
+        yield _warning(
+            node,
+            "it stores nothing on disk (persistence none): a restart frees every lock while its holder goes on. Set "
+            "'appendonly yes', or keep it stopped for longer than the longest lease",
         )
 
 

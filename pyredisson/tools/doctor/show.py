@@ -20,17 +20,18 @@ TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "roun
 
 def show(report: Report) -> None:
     """Print the report: a table, then what is wrong."""
-    servers = [server for node in report.nodes for server in (node.masters or [node])]
+    servers = [server for node in report.nodes for server in (node.masters or [node]) if server.error is None]
     console = Console()
     if not console.is_terminal:
         console = Console(width=40 + 40 * len(servers))  # Lines in a file are not folded.
-    table = Table(box=box.SIMPLE_HEAD)  # A row for each check: a column for each server fits the screen.
-    first, *rows = zip(TITLES, *map(_row, servers), strict=True)
-    for title in first:
-        table.add_column(Text(title), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(table)
+    if servers:  # What is not reachable is a finding, and has nothing to show.
+        table = Table(box=box.SIMPLE_HEAD)  # A row for each check: a column for each server fits the screen.
+        first, *rows = zip(TITLES, *map(_row, servers), strict=True)
+        for title in first:
+            table.add_column(Text(title), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(plain(cell)) for cell in row))
+        console.print(table)
     for line in [line for node in report.nodes for line in _surroundings(node)]:
         console.print(Text(plain(line)), soft_wrap=True)
     for finding in report.findings:
@@ -60,8 +61,6 @@ def _surroundings(node: Node) -> Iterator[str]:
 
 
 def _row(node: Node) -> list[str]:
-    if node.error is not None:
-        return [node.url, "not reachable", *["-"] * 7]
     facts = node.facts
     said = ["?"] * 5
     if facts is not None:
@@ -77,7 +76,7 @@ def _row(node: Node) -> list[str]:
         node.url,
         *said,
         "-" if node.round_trip is None else f"{1000 * node.round_trip:.2f} ms",
-        "-" if node.clock is None else f"{node.clock:+.3f} s",
+        "-" if node.clock is None else f"{round(node.clock, 3) + 0.0:+.3f} s",  # Not -0.000.
         str(node.leaked) + ("" if node.all_seen else f" in {node.keys_seen} keys"),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyredisson.tools.inspection.foreign import foreign_text
 from pyredisson.tools.inspection.graph import Edge, WaitGraph, wait_graph
 from pyredisson.tools.inspection.inspector import Inspector, is_meant
 from pyredisson.tools.inspection.model import ClientView, LockView, PresenceEntry, Snapshot, WaiterView, Who, as_json
@@ -27,6 +28,7 @@ __all__ = [
     "Who",
     "as_json",
     "describe",
+    "foreign_text",
     "is_meant",
     "wait_graph",
 ]

@@ -66,7 +66,7 @@ def wait_graph(snapshot: Snapshot) -> WaitGraph:
 
 def _blocking(lock: LockView, waiter: WaiterView) -> list[Who]:
     """Return the holders for whom a waiter has to wait."""
-    if lock.kind in _WITHOUT_OWNERS or waiter.expired:
+    if lock.kind in _WITHOUT_OWNERS or waiter.dead:
         return []
     if waiter.kind == "read_lock":
         return [each for each in lock.holders if lock.mode == "write"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import final
 
 from pyredisson.core.names import presence_key
+from pyredisson.tools.inspection.foreign import foreign_text
 from pyredisson.tools.inspection.look import Look, Progress
 from pyredisson.tools.inspection.model import ClientView, LockView, Snapshot, Who
 from pyredisson.tools.inspection.reading import Stored
@@ -81,6 +82,19 @@ class Inspector:
         """Return the lock of a name; ``None`` if there is none. Raises as :meth:`locks` does."""
         return self._meet().one(encode_name(self._prefix + name))
 
+    def locks_named(self, names: Iterable[str]) -> list[LockView]:
+        """Return those locks that there are, for one list of the clients. Raises as :meth:`locks` does."""
+        look = self._meet()
+        found = [look.one(encode_name(self._prefix + name)) for name in names]
+        return [view for view in found if view is not None]
+
+    def foreign(self, name: str) -> str | None:
+        """Return what the key of a name is, in words, where :meth:`lock` finds none; ``None``: there is no such key."""
+        key = encode_name(self._prefix + name)
+        key_type = self._servers.of(key).ask("TYPE", key)
+        found = key_type.decode(errors="replace") if isinstance(key_type, bytes) else "none"
+        return None if found == "none" else foreign_text(found)
+
     def clients(self) -> list[ClientView]:
         """Return the clients, by their connections and their presence. Raises as :meth:`locks` does."""
         look = self._meet()
@@ -138,7 +152,8 @@ class Inspector:
             raise ValueError("a semaphore or a latch has no owner: release its permits or count it down")
         before = None if stored is None else look.view(stored)
         if stored is None or before is None or not before.holders:
-            return Unlocked(name, "not_held", before)
+            foreign = self.foreign(name) if before is None else None
+            return Unlocked(name, "not_held", before, foreign=foreign)
         expected = _expected(stored, before, holder, seen)
         if expected is None:
             return Unlocked(name, "other_holder", before)
@@ -149,7 +164,10 @@ class Inspector:
             before = self.lock(name) or before
         elif outcome == "freed":
             self._forget(before)
-        return Unlocked(name, outcome, before, tuple(each.decode(errors="replace") for each in owners), notified)
+        stored_owners = tuple(each.decode(errors="replace") for each in owners)
+        if outcome == "freed" and stored.layout == "token":
+            stored_owners = tuple(who.owner for who in before.holders)  # The script keeps the token to itself.
+        return Unlocked(name, outcome, before, stored_owners, notified)
 
     def _forget(self, lock: LockView) -> None:
         """Delete the presence entry of a hold by hand: its client has ended long ago."""

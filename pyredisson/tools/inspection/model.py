@@ -41,6 +41,7 @@ class Who:
         thread: The name of the thread or task.
         runtime: The library, as far as it can be recognised.
         connected: Whether the client is connected; ``None`` if that cannot be known.
+        probably_gone: Whether that cannot be known, and its client has not reported for too long.
         since: Since when it holds or waits, in Unix seconds.
         holds: How many nested holds it has.
         remaining: Seconds until its hold expires.
@@ -58,6 +59,7 @@ class Who:
     thread: str | None = None
     runtime: RuntimeName = "unknown"
     connected: bool | None = None
+    probably_gone: bool = False
     since: float | None = None
     holds: int = 1
     remaining: float | None = None
@@ -65,6 +67,11 @@ class Who:
     watchdog: bool | None = None
     stack: tuple[str, ...] = ()
     reason: str | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether its client has ended, certainly or probably."""
+        return self.connected is False or self.probably_gone
 
     @property
     def label(self) -> str:
@@ -81,7 +88,9 @@ class Who:
             number = "" if self.thread_id is None else f":{self.thread_id}"
             before = {"redisson": "Redisson ", "pyredisson": "pyredisson "}.get(self.runtime, "?")
             words = [f"{before}{self.client_id[:4]}…{number}"]
-        if self.connected is False:
+        if self.probably_gone:
+            words.append("(probably gone)")
+        elif self.connected is False:
             words.append("(no such client)" if self.host is None else "(not connected)")
         return " ".join(words)
 
@@ -104,6 +113,11 @@ class WaiterView:
     since: float | None = None
     place: int | None = None
     expired: bool = False
+
+    @property
+    def dead(self) -> bool:
+        """Whether its place in the queue is that of a client that has ended."""
+        return self.expired or (self.place is not None and self.who.gone)
 
 
 @final
@@ -247,6 +261,11 @@ class Snapshot:
     seconds: float = 0.0
     errors: tuple[str, ...] = ()
     strings_left_out: bool = False
+
+    @property
+    def unread(self) -> bool:
+        """Whether no key could be read at all."""
+        return bool(self.errors) and not self.complete and not self.keys_seen
 
 
 #: Times carry their unit in JSON: the name there, and by what they are multiplied.

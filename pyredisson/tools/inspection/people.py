@@ -74,9 +74,14 @@ class People:
         if not self._complete:
             return None
         if self.strangers:
-            # Its presence ends soon after the client; a pool of the user's keeps the names of its connections.
+            # It may be one of them: a pool of the user's keeps the names of its connections.
             return None
         return False
+
+    def probably_gone(self, client_id: str) -> bool:
+        """Whether a client has not reported for too long, where its connections do not tell."""
+        presence = self._presence.get(client_id)
+        return presence is not None and presence.overdue and self.connected(client_id) is None
 
     def names_in_use(self) -> list[str]:
         """Return the names of all that clients report to hold or to wait for."""
@@ -93,8 +98,8 @@ class People:
         return self._holds.get(name, [])
 
     def waits_of(self, name: str) -> list[tuple[Presence, PresenceEntry]]:
-        """Return who reports to wait for something."""
-        return self._waits.get(name, [])
+        """Return who reports to wait for something: what a client reported that is gone has ended."""
+        return [each for each in self._waits.get(name, ()) if not self.probably_gone(each[0].client_id)]
 
     def holder(self, name: str, field: bytes, owner: Owner, count: bytes, remaining: float | None) -> Who:
         """Return who a field of a lock's hash names."""
@@ -115,7 +120,7 @@ class People:
 
     def waiter(self, name: str, owner: Owner) -> Who:
         """Return who a member of a queue is."""
-        entry = self._entry(self.waits_of(name), owner)
+        entry = self._entry(self._waits.get(name, ()), owner)
         return _with(
             self.person(owner.client_id, owner.thread_id, entry, None), owner=f"{owner.client_id}:{owner.thread_id}"
         )
@@ -128,6 +133,7 @@ class People:
         connections = self.connections.get(client_id, [])
         named = connections[0] if connections else None
         source = presence if presence is not None and presence.host is not None else named
+        by_hand = entry is not None and entry.reason is not None
         return Who(
             client_id=client_id,
             thread_id=thread_id,
@@ -137,7 +143,8 @@ class People:
             thread=entry.thread if entry is not None else None,
             runtime="pyredisson" if presence is not None or named is not None else self._runtime(),
             # What is held by hand needs no client.
-            connected=self.connected(client_id) if entry is None or entry.reason is None else None,
+            connected=None if by_hand else self.connected(client_id),
+            probably_gone=not by_hand and self.probably_gone(client_id),
             since=entry.since if entry is not None else None,
             holds=entry.holds if entry is not None else 1,
             remaining=remaining,
@@ -149,7 +156,8 @@ class People:
 
     def views(self) -> list[ClientView]:
         """Return the clients: ours, and those who may be Redisson's by address."""
-        ids = dict.fromkeys((*self.connections, *(each for each, said in self._presence.items() if said is not None)))
+        reporting = [each for each, said in self._presence.items() if said is not None and not said.overdue]
+        ids = dict.fromkeys((*self.connections, *reporting))
         views = [self._view(each) for each in ids]
         return sorted(views, key=lambda view: (view.app or "", view.host or "", view.pid or 0, view.client_id or ""))
 

@@ -42,6 +42,7 @@ MAX_ENTRIES = 1000  # of one presence entry
 MAX_DOUBTFUL = 1000  # strings that may be locks or data; more are data
 MAX_TOKEN = 64  # bytes of the value of a token lock
 TOKEN_SIZES = frozenset({22, 24, 32, 36, 40})  # of the tokens of known libraries
+MAX_PERIODS = 3  # without a report, after which a client is probably gone
 MAX_TEXT = 256  # characters of a name of a thread, an application, a machine
 MAX_STACK = 64  # lines
 
@@ -163,6 +164,7 @@ class Presence:
         holds: What it holds.
         waits: What it waits for.
         more: How many entries did not fit.
+        overdue: Whether it should have been written again long ago: the client is probably gone.
     """
 
     client_id: str
@@ -174,6 +176,7 @@ class Presence:
     holds: tuple[PresenceEntry, ...] = ()
     waits: tuple[PresenceEntry, ...] = ()
     more: int = 0
+    overdue: bool = False
 
 
 def read_presence(client_id: str, value: object, time_to_live_ms: object, now: float) -> Presence | None:
@@ -194,6 +197,7 @@ def read_presence(client_id: str, value: object, time_to_live_ms: object, now: f
     if not isinstance(said, dict):
         return None
     total, left = _number(said.get("ttl_ms")), read_count(time_to_live_ms)
+    period = _number(said.get("period_ms"))
     written = now - max(0.0, total - left) / 1000 if total is not None and left is not None and left >= 0 else None
     return Presence(
         client_id=client_id,
@@ -205,6 +209,7 @@ def read_presence(client_id: str, value: object, time_to_live_ms: object, now: f
         holds=tuple(_entries(said.get("holds"), written)),
         waits=tuple(_entries(said.get("waits"), written)),
         more=max(0, _whole(said.get("more")) or 0),
+        overdue=written is not None and period is not None and now - written > MAX_PERIODS * period / 1000,
     )
 
 

@@ -39,8 +39,9 @@ class Unlocked:
         name: The lock.
         outcome: ``"freed"``, ``"not_held"`` or ``"other_holder"``.
         before: The lock as it was seen immediately before; ``None`` if it was free.
-        owners: Who was stored as holder, as the script saw it.
+        owners: Who was stored as holder, as the script saw it; of a token lock, by what its token is called.
         notified: How many subscribers received the message.
+        foreign: What the key is, in words, if it is no lock.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Unlocked:
     before: LockView | None = None
     owners: tuple[str, ...] = ()
     notified: int = 0
+    foreign: str | None = None
 
     @property
     def freed(self) -> bool:

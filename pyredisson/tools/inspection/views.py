@@ -131,10 +131,12 @@ def _notes(
     if never:
         yield NEVER_EXPIRES
     yield from (f"by hand: {each.reason}" for each in holders[:1] if each.reason)
-    gone = sum(each.connected is False for each in holders)
-    if gone:
-        yield "holder not connected" if len(holders) == 1 else f"{gone} of {len(holders)} holders not connected"
-    dead = sum(each.expired for each in waiters)
+    absent = sum(each.connected is False for each in holders), "not connected"
+    silent = sum(each.probably_gone for each in holders), "probably gone"
+    for gone, what in (absent, silent):
+        if gone:
+            yield f"holder {what}" if len(holders) == 1 else f"{gone} of {len(holders)} holders {what}"
+    dead = sum(each.dead for each in waiters)
     if dead:
         yield f"{dead} dead in the queue"
     if stored.queued > len(stored.queue):

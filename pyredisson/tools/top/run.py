@@ -16,8 +16,8 @@ from types import FrameType
 import redis.exceptions as rx
 
 from pyredisson.shared.process import is_posix
-from pyredisson.tools.common import ExitCode, say, signals
-from pyredisson.tools.inspection import Inspector
+from pyredisson.tools.common import ExitCode, say, signals, unavailable
+from pyredisson.tools.inspection import Inspector, describe
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.top.rounds import Round
 from pyredisson.tools.top.sampler import Sampler
@@ -47,7 +47,7 @@ def run_top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds
     except BrokenPipeError:
         return without_reader()
     except (rx.RedisError, OSError) as error:
-        say(f"the server at {servers.url} is not available: {error}")
+        say(unavailable(describe(error), servers.url))
         return ExitCode.UNAVAILABLE
 
 
@@ -69,7 +69,7 @@ def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool])
             seen = sampler.round()
         except (rx.RedisError, OSError) as error:
             if not failing:
-                say(f"the server does not answer: {error}")
+                say(unavailable(describe(error)))
             failing = True
             continue
         failing = False

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import final
+from typing import NamedTuple, final
 
 import redis.exceptions as rx
 
 from pyredisson.core.names import check_name
-from pyredisson.tools.common import BadUsage, ExitCode, say
-from pyredisson.tools.inspection import Inspector, Who
+from pyredisson.tools.common import BadUsage, ExitCode, say, unavailable
+from pyredisson.tools.inspection import Inspector, Who, describe
 from pyredisson.tools.inspection.servers import Server, Servers
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.watch.news import News, Subscription, servers_at
@@ -33,7 +33,10 @@ LOOK_EVERY = 1.0  # seconds, without notifications of keys
 LOOK_SELDOM = 5.0  # with them
 LOOK_AGAIN = 0.02  # at the earliest
 MOST_KNOWN = 10_000  # owners
-WHO_AGAIN = 1.0  # seconds until the clients are listed again, at the earliest
+REST = 20  # times as long as it takes to list clients pass until they may be listed again
+AHEAD = 2.0  # seconds; a few lists at once, when several owners appear
+KNOWN_WITHIN = 0.05  # seconds by which a time for which a lock was held may be wrong
+KNOWN_TO = 0.1  # and the part of it
 
 #: Kinds whose releases may send no message. They are known only of those who tell what they hold.
 SILENT = {"fair_lock", "non_reentrant_fair_lock", "spin_lock", "token_lock"}
@@ -64,9 +67,16 @@ def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> 
     except BrokenPipeError:
         return without_reader()
     except (rx.RedisError, OSError) as error:
-        say(f"the server at {servers.url} is not available: {error}")
+        say(unavailable(describe(error), servers.url))
         return ExitCode.UNAVAILABLE
     return 0
+
+
+class Since(NamedTuple):
+    """When an owner acquired a lock, in Unix time, and by how many seconds that may be too late."""
+
+    at: float
+    error: float
 
 
 @final
@@ -80,7 +90,8 @@ class Watched:
         self.state: State | None = None
         self.looked: float = 0.0
         self.due: float = 0.0
-        self.since: dict[str, float] = {}  # Unix time, by owner
+        self.since: dict[str, Since] = {}  # By owner
+        self.stirred: float | None = None  # When the first news since the last look arrived
         self.messages: int = 0
         self.forced: bool = False
         self.expired: bool = False
@@ -89,7 +100,7 @@ class Watched:
         """Return what was received since the last look, and forget it."""
         ends = None if self.state is None or self.state.ends is None else self.looked + self.state.ends
         found = Evidence(self.messages, self.forced, self.expired, ends is not None and now >= ends)
-        self.messages, self.forced, self.expired = 0, False, False
+        self.messages, self.forced, self.expired, self.stirred = 0, False, False, None
         return found
 
 
@@ -113,7 +124,7 @@ class Watch:
         self._inspector = inspector
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._who: dict[str, Who] = {}
-        self._listed = 0.0
+        self._list_at = 0.0
         servers.masters()
         by_server: dict[Server, list[str]] = {}
         for key in self._locks:
@@ -152,7 +163,7 @@ class Watch:
                     raise
                 if not failing:
                     failing = True
-                    say(f"the server does not answer: {error}")
+                    say(unavailable(describe(error)))
                 time.sleep(LOOK_EVERY)
                 with suppress(rx.RedisError, OSError):
                     self._servers.masters()  # Another one may be the master now.
@@ -190,6 +201,7 @@ class Watch:
             for each in self._locks.values():
                 each.due = min(each.due, news.at)
             return
+        lock.stirred = news.at if lock.stirred is None else lock.stirred
         lock.messages += news.kind == "message"
         lock.forced |= news.kind == "forced"
         lock.expired |= news.kind == "key" and news.text == "expired"
@@ -207,53 +219,81 @@ class Watch:
                 yield from self._compare(lock, read_look(replies[index * each : (index + 1) * each]))
 
     def _compare(self, lock: Watched, state: State) -> Iterable[tuple[float, Watched, Change]]:
-        now = time.monotonic()
+        now, looked, stirred = time.monotonic(), lock.looked, lock.stirred
         evidence = lock.evidence(now)
         before, lock.state, lock.looked = lock.state, state, now
+        error = now - (looked if stirred is None else stirred)  # Of what ended.
+        if evidence.overdue:
+            error = 0.0
+        exclusive = before is not None and before.holders and before.mode is None and before.number is None
+        since = Since(time.time(), error if self._notified or exclusive else now - looked)
         interval = LOOK_SELDOM if self._notified else LOOK_EVERY
         lock.due = now + (interval if state.ends is None else min(interval, state.ends + 0.01))
         if before is not None and lock.kind in SILENT:
             before = replace(before, silent=True)
         if before is None:
             found = [Change("held", owner, holds=holds) for owner, holds in state.holders.items()]
-            found = found or [Change("free", number=state.number)]
+            found = found or [Change("no_lock" if state.foreign else "free", number=state.number)]
         else:
             found = list(changes(before, state, evidence))
         for change in found:
-            at = time.time()
-            yield at, lock, replace(change, held=self._held(lock, change, at))
+            yield since.at, lock, replace(change, held=self._held(lock, change, since, error))
 
-    def _held(self, lock: Watched, change: Change, at: float) -> float | None:
-        """Return for how many seconds the owner has held the lock, and note when it began or ended to hold it."""
+    def _held(self, lock: Watched, change: Change, now: Since, error: float) -> float | None:
+        """Return for how many seconds the owner has held the lock, if that is known, and note when it acquired it.
+
+        Args:
+            lock: The lock.
+            change: What happened.
+            now: When it happened, if it began.
+            error: By how many seconds that may be too late, if it ended.
+        """
         if change.owner is None:
             return None
         if change.event == "acquired":
-            lock.since[change.owner] = at
+            lock.since[change.owner] = now
             return None
         if change.event == "held" and (known := self.whom(lock, change.owner).since) is not None:
-            lock.since[change.owner] = known
+            lock.since[change.owner] = Since(known, 0.0)
         since = lock.since.get(change.owner)
-        if change.event not in ("held", "reentered"):
+        if change.event in ("held", "reentered"):
+            error = 0.0
+        else:
             lock.since.pop(change.owner, None)
-        return None if since is None else max(0.0, at - since)
+        if since is None:
+            return None
+        held = max(0.0, now.at - since.at)
+        return held if since.error + error <= max(KNOWN_WITHIN, KNOWN_TO * held) else None
 
     def whom(self, lock: Watched, owner: str | None) -> Who:
         """Return who an owner is, as far as its client says. The clients are listed only for an owner that is new."""
         if owner is None:
             return Who()
-        now = time.monotonic()
-        if owner not in self._who and now - self._listed >= WHO_AGAIN:
-            self._listed = now
-            if len(self._who) > MOST_KNOWN:
-                self._who.clear()
-            with suppress(rx.RedisError, OSError):
-                view = self._inspector.lock(lock.name)
-                lock.kind = view.kind if view is not None else None
-                for who in view.holders if view is not None else ():
-                    self._who[who.owner.removesuffix(":write")] = who
+        if owner not in self._who and time.monotonic() >= self._list_at:
+            self._list()
         client_id, _, number = owner.partition(":")
         known = self._who.get(owner)
         return known or (Who(client_id, int(number), owner=owner) if number else Who(owner=owner))
+
+    def _list(self) -> None:
+        """Learn who holds the locks of which not all holders are known. It takes a small part of the time."""
+        began = time.monotonic()
+        if len(self._who) > MOST_KNOWN:
+            self._who.clear()
+        new = [
+            each
+            for each in self._locks.values()
+            if each.state is None or any(owner not in self._who for owner in each.state.holders)
+        ]
+        with suppress(rx.RedisError, OSError):
+            views = {view.name: view for view in self._inspector.locks_named(each.name for each in new)}
+            for each in new:
+                view = views.get(each.name)
+                each.kind = view.kind if view is not None else None
+                for who in view.holders if view is not None else ():
+                    self._who[who.owner.removesuffix(":write")] = who
+        now = time.monotonic()
+        self._list_at = max(self._list_at, now - AHEAD) + REST * (now - began)
 
 
 def _notifies(server: Server) -> bool:

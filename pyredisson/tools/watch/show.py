@@ -13,7 +13,7 @@ from pyredisson.tools.watch.states import Change, State
 __all__ = ["line_of", "record_of"]
 
 #: What needs attention is written in capitals.
-SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds"}
+SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds", "no_lock": "no lock"}
 
 REMARKS = {
     "expired": "not renewed in time",
@@ -46,6 +46,8 @@ def record_of(at: float, lock: Lock, change: Change, who: Who) -> dict[str, Any]
         "token": state.token,
         "value": change.number,
         "waiting": state.waiting,
+        "queued": state.queued,
+        "foreign": state.foreign,
         "free_in_ms": None if state.ends is None else round(state.ends * 1000),
     }
 
@@ -73,6 +75,10 @@ def line_of(record: dict[str, Any], *, named: bool) -> str:
         details.append(f"value {record['value']}")
     if event in REMARKS:
         details.append(REMARKS[event])
-    if record["waiting"]:
-        details.append(f"{record['waiting']} waiting")
+    if event == "no_lock" and record["foreign"] is not None:
+        details.append(record["foreign"].partition(": ")[2])
+    if record["queued"] and record["queued"] == record["waiting"]:
+        details.append(f"{record['queued']} queued")
+    elif record["waiting"]:
+        details.append(f"{record['waiting']} client{'s' if record['waiting'] > 1 else ''} waiting")
     return plain("  ".join([*parts, ", ".join(details)]).rstrip())

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.tools.inspection.foreign import foreign_text
 from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token, token_id
 
 __all__ = ["Change", "EventName", "Evidence", "State", "changes", "channels_of", "look_at", "read_look"]
 
 EventName: TypeAlias = Literal[
-    "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered"
+    "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered", "no_lock"
 ]
 
 MOST = 50  # holders of one lock that are looked at
@@ -41,6 +42,7 @@ class State:
         queued: How many waiters its queue has.
         subscribed: How many clients are subscribed to its channel.
         silent: Whether its releases may send no message: a token lock.
+        foreign: What the key is, in words, if it is no lock.
     """
 
     holders: Mapping[str, int] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class State:
     queued: int = 0
     subscribed: int = 0
     silent: bool = False
+    foreign: str | None = None
 
     @property
     def waiting(self) -> int:
@@ -117,6 +120,7 @@ def look_at(name: str, *, sharded: bool = False) -> list[tuple[Any, ...]]:
         ("LLEN", lock.queue),
         ("PUBSUB", "SHARDNUMSUB" if sharded else "NUMSUB", *channels_of(name), lock.waiting),
         ("ZCOUNT", lock.waiting, "-inf", "(1e15"),
+        ("TYPE", name),
     ]
 
 
@@ -150,6 +154,7 @@ def read_look(replies: Sequence[Any]) -> State:
     if isinstance(permits, list):
         holders.update((f"permit {permit.hex()}", 1) for permit in permits if isinstance(permit, bytes))
     counts = [each for each in listed if isinstance(each, int)]
+    key_type = next((_text(each) for each in listed if isinstance(each, bytes)), "none")
     if isinstance(subscribed, list):
         for channel, count in zip(subscribed[::2], subscribed[1::2], strict=False):
             if isinstance(count, int):  # Of those on the list some listen to the channel, too: the ears.
@@ -163,6 +168,7 @@ def read_look(replies: Sequence[Any]) -> State:
         queued=queued if isinstance(queued, int) else 0,
         subscribed=max(0, sum(counts)),
         silent=silent,
+        foreign=None if holders or key_type in ("none", "string") else foreign_text(key_type),
     )
 
 
@@ -180,6 +186,8 @@ def changes(before: State, after: State, evidence: Evidence) -> Iterator[Change]
     for owner, holds in after.holders.items():
         if before.holders.get(owner, holds) != holds:
             yield Change("reentered", owner, holds=holds)
+    if before.foreign != after.foreign and not begun:
+        yield Change("free" if after.foreign is None else "no_lock")
     if before.number != after.number and not (ended or begun):
         yield Change("changed", number=after.number)
 

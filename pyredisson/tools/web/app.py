@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pyredisson.tools.inspection import LockView
 from pyredisson.tools.web.access import Access, Guard, sign_in_page
@@ -49,6 +49,27 @@ class Outcome:
     status: int
     title: str
     text: str
+
+
+@final
+class _Events(StreamingResponse):
+    """A stream of events, whether or not it is ever read.
+
+    Args:
+        events: The events.
+        ended: Called when it has ended, however it does.
+    """
+
+    def __init__(self, events: AsyncIterator[str], ended: Callable[[], None]) -> None:
+        # nginx would collect events.
+        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 #: Frees a lock if it is still held by those who held it when it was looked at.
@@ -126,24 +147,23 @@ class Site:
     def _events(self, parts: Callable[[], Parts]) -> Response:
         if self._streams >= MAX_STREAMS:
             return PlainTextResponse("Too many pages are open.\n", 503, {"retry-after": "30"})
-        headers = {"x-accel-buffering": "no"}  # nginx would collect events.
-        return StreamingResponse(self._stream(parts), media_type="text/event-stream", headers=headers)
+        self._streams += 1  # Now, so that a burst of requests is not more than the limit either.
+        return _Events(self._stream(parts), self._end_stream)
+
+    def _end_stream(self) -> None:
+        self._streams -= 1
 
     async def _stream(self, parts: Callable[[], Parts]) -> AsyncIterator[str]:
         watcher, difference = self._watcher, Difference()
-        self._streams += 1
-        try:
-            with watcher.viewing():
-                yield "retry: 2000\n\n"
-                while not watcher.closing:
-                    version = watcher.version
-                    if watcher.seen or watcher.trouble:
-                        yield _event(difference.to(parts()))
-                    else:
-                        yield ": the first look at the server is in progress\n\n"
-                    await watcher.news(version, HEARTBEAT_SECONDS)
-        finally:
-            self._streams -= 1
+        with watcher.viewing():
+            yield "retry: 2000\n\n"
+            while not watcher.closing:
+                version = watcher.version
+                if watcher.seen or watcher.trouble:
+                    yield _event(difference.to(parts()))
+                else:
+                    yield ": the first look at the server is in progress\n\n"
+                await watcher.news(version, HEARTBEAT_SECONDS)
 
     async def _static(self, request: Request) -> Response:
         found = static_file(request.path_params["name"])

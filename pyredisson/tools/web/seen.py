@@ -54,7 +54,7 @@ NUMBERED = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 
 #: Notes that say in words what the fields of a lock say, and those that add a problem; all others are remarks.
 _OTHER_PROBLEM = re.compile(r"^broken|^free, with a queue")
-_PROBLEM = re.compile(rf"^never expires|not connected$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
+_PROBLEM = re.compile(rf"^never expires|not connected$|probably gone$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
 
 SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "With problems"}
 SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
@@ -139,6 +139,13 @@ class Row:
             return None
         owners = "\0".join(sorted(each.who.owner for each in self.holders))
         return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+    @property
+    def state(self) -> str:
+        """What to say where no holder is known."""
+        if self.lock.kind == "count_down_latch":
+            return "closed" if self.lock.count else "open"
+        return f"{self.lock.taken} permits taken" if self.lock.taken else "free"
 
     @property
     def since(self) -> float | None:
@@ -228,7 +235,7 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None, deadloc
     for each in lock.waiters:
         earlier = waited.get(_key(each.who))
         since = _steady(earlier and earlier.since, each.since)
-        waiters.append(Waiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.expired))
+        waiters.append(Waiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.dead))
     until = None if lock.free_in is None else taken + lock.free_in
     row = Row(
         id=lock_id,
@@ -260,7 +267,9 @@ def _problems(lock: LockView, deadlocked: bool) -> tuple[str, ...]:
         found.append("never expires")
     if any(each.connected is False for each in lock.holders):
         found.append("holder not connected")
-    if any(each.expired for each in lock.waiters):
+    if any(each.probably_gone for each in lock.holders):
+        found.append("holder probably gone")
+    if any(each.dead for each in lock.waiters):
         found.append("dead waiters")
     found += [shorten(each) for each in lock.notes if _OTHER_PROBLEM.search(each)]
     return tuple(found)
