@@ -53,7 +53,7 @@ def pair_of(get: Callable[[str], Any]) -> Callable[[], None]:
     return pair
 
 
-# ---- the dimensions: each returns what a pair takes when there are so many of something ------------------------------
+# ---- the dimensions: each returns what a pair takes when there are n of something ------------------------------
 
 
 def held_by_a_thread(client: Redisson, size: int, kind: str = "lock") -> float:
@@ -184,7 +184,7 @@ def _acquire_and_release(client: Redisson, name: str) -> None:
 
 @contextmanager
 def in_threads(size: int, get: Callable[[], Any]) -> Iterator[None]:
-    """Let so many threads hold a lock each meanwhile."""
+    """Let ``size`` threads hold a lock each meanwhile."""
     ended, held = threading.Event(), threading.Semaphore(0)
 
     def hold() -> None:

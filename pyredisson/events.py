@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyredisson.core.event import Event
+from pyredisson.core.event import Event, LockEvent
 
 __all__ = [
     "AcquireFailed",
@@ -44,19 +44,6 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LockEvent(Event):
-    """The base class of the events of one lock and one owner.
-
-    Attributes:
-        name: The name of the lock.
-        owner: The owner's field in Redis: ``<client id>:<thread id>``.
-    """
-
-    name: str
-    owner: str
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Acquired(LockEvent):
     """A lock, or permits of a semaphore, were acquired.
 
@@ -76,13 +63,7 @@ class Acquired(LockEvent):
     def __init__(
         self, name: str, owner: str, waited: float, holds: int, lease: float | None = None, kind: str = "lock"
     ) -> None:
-        fields = self.__dict__
-        fields["name"] = name
-        fields["owner"] = owner
-        fields["waited"] = waited
-        fields["holds"] = holds
-        fields["lease"] = lease
-        fields["kind"] = kind
+        self.__dict__.update(name=name, owner=owner, waited=waited, holds=holds, lease=lease, kind=kind)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,11 +129,7 @@ class Released(LockEvent):
 
     # As for Acquired.
     def __init__(self, name: str, owner: str, holds: int, held: float) -> None:
-        fields = self.__dict__
-        fields["name"] = name
-        fields["owner"] = owner
-        fields["holds"] = holds
-        fields["held"] = held
+        self.__dict__.update(name=name, owner=owner, holds=holds, held=held)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,11 +1,11 @@
-"""The base class of events, in a file of its own: the events themselves are loaded when the first is emitted."""
+"""The base classes of events, in a file of its own: the events themselves are loaded when the first is emitted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Event"]
+__all__ = ["Event", "LockEvent"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,4 +27,17 @@ class Event:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-Event.__module__ = "pyredisson.events"
+@dataclass(frozen=True, eq=False, repr=False)
+class LockEvent(Event):
+    """The base class of the events of one lock and one owner.
+
+    Attributes:
+        name: The name of the lock.
+        owner: The owner's field in Redis: ``<client id>:<thread id>``.
+    """
+
+    name: str
+    owner: str
+
+
+Event.__module__ = LockEvent.__module__ = "pyredisson.events"
