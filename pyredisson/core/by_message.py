@@ -157,17 +157,17 @@ class Listed:
                 free_after=free_after,
                 place_on_list=self,
             )
-        except BaseException as error:
+            if acquired:
+                self._leave_later()
+            else:
+                await self._leave(leaving=False)
+            return acquired
+        except BaseException as error:  # Also if it is interrupted as it leaves: that can be repeated.
             if isinstance(error, GeneratorExit) and client.runtime.suspends:
                 self._leave_later()
             else:
                 await self._leave(leaving=is_interruption(error))
             raise
-        if acquired:
-            self._leave_later()
-        else:
-            await self._leave(leaving=False)
-        return acquired
 
     async def look(self, seats: Sequence[Seat]) -> Answer:
         """See :meth:`PlaceOnList.look`."""

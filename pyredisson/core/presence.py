@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pyredisson.core import events
 from pyredisson.core.deadline import lease_ms
@@ -58,7 +59,7 @@ class Wait:
         since: When it began to wait.
     """
 
-    __slots__ = ("kind", "name", "owner", "since", "who")
+    __slots__ = ("__weakref__", "kind", "name", "owner", "since", "who")
 
     def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
         self.kind: str = kind
@@ -115,7 +116,8 @@ class Presence:
         self._period = config.lock_watchdog_timeout / 3
         self._ttl_ms = lease_ms(config.lock_watchdog_timeout)
         self.first: float = min(self._after, self._held_limit, self._wait_limit)
-        self.waits: dict[Wait, None] = {}
+        # Weak: a call that is interrupted before it can end its wait takes that with it.
+        self.waits: WeakKeyDictionary[Wait, None] = WeakKeyDictionary()
         self.blocks: dict[Any, Wait] = {}
         self._next = math.inf
         self._written = False
@@ -193,7 +195,8 @@ class Presence:
 
     def waiting(self) -> list[Entry]:
         """What the client waits for."""
-        return [Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0) for each in list(self.waits)]
+        waits = [each for ref in self.waits.keyrefs() if (each := ref()) is not None]
+        return [Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0) for each in waits]
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
