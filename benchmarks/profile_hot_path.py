@@ -298,7 +298,7 @@ def opened(server: Server, number: int, *, stubbed: bool = False) -> Iterator[Op
     from pyredisson import Config, Redisson
 
     # A stub has no answer for the watchdog.
-    config = Config(lock_watchdog_timeout=36_000) if stubbed else Config()
+    config = Config(lock_watchdog_timeout=3600) if stubbed else Config()
     with Redisson.from_url(server.url, config=config) as client:
         yield Opened(client, lock_name(number))
 

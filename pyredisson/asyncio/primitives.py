@@ -123,7 +123,8 @@ class AnyLock(Handle):
                 few nodes have confirmed it within ``Config.timeout``. The lock is no longer renewed; call again to
                 continue.
             ClientClosedError: The client was closed.
-            redis.exceptions.RedisError: The server could not be reached; call again to continue.
+            redis.exceptions.RedisError: The server could not be reached. The release is completed in the background as
+                soon as it can be; another call continues it, and releases no further hold.
         """
         await self._core.unlock()
 

@@ -8,6 +8,7 @@ from pyredisson.core import events
 from pyredisson.core.failures import Rejected, is_interruption
 from pyredisson.core.kind import Waiting
 from pyredisson.core.listing import Listing
+from pyredisson.core.names import WAITING
 from pyredisson.core.outcomes import Acquired
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.waiters import lock_message
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["ByMessage", "Listed", "ListedAttempt", "may_list", "may_not_list", "until_acquired"]
+__all__ = ["ByMessage", "Listed", "ListedAttempt", "may_list", "may_not_list", "released_as", "until_acquired"]
 
 
 def until_acquired(
@@ -156,17 +157,17 @@ class Listed:
                 free_after=free_after,
                 place_on_list=self,
             )
-        except BaseException as error:
+            if acquired:
+                self._leave_later()
+            else:
+                await self._leave(leaving=False)
+            return acquired
+        except BaseException as error:  # Also if it is interrupted as it leaves: that can be repeated.
             if isinstance(error, GeneratorExit) and client.runtime.suspends:
                 self._leave_later()
             else:
                 await self._leave(leaving=is_interruption(error))
             raise
-        if acquired:
-            self._leave_later()
-        else:
-            await self._leave(leaving=False)
-        return acquired
 
     async def look(self, seats: Sequence[Seat]) -> Answer:
         """See :meth:`PlaceOnList.look`."""
@@ -211,14 +212,30 @@ def may_not_list(client: ClientCore, rejected: Rejected) -> bool:
     """Return whether the server's user may not use lists of the clients that wait: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
+    _list_no_longer(
+        client,
+        f"the user may not use the keys and channels {WAITING}:*, so each release wakes all clients that wait",
+    )
+    return True
+
+
+def released_as(client: ClientCore, reply: int) -> int:
+    """Return what a release replied, less its note that the server's user may not use the list; see denied.lua."""
+    if reply >= 0:
+        return reply
+    number, missing = divmod(-reply - 1, 2)
+    _list_no_longer(
+        client,
+        f"the user's ACL has no rule {'~&'[missing]}{WAITING}:*, so a release cannot notify the client that has waited "
+        "longest, and others acquire before it",
+    )
+    return number
+
+
+def _list_no_longer(client: ClientCore, why: str) -> None:
     if client.wakeups.may_list:
         client.wakeups.may_list = False
-        text = (
-            "the user may not use the keys and channels pyredisson_waiting:*, so each release wakes all clients that "
-            "wait; see 'What the server must allow' in the documentation"
-        )
-        client.emit(events.ServerUnsafe("acl", text))
-    return True
+        client.emit(events.ServerUnsafe("acl", f"{why}; see 'What the server must allow' in the documentation"))
 
 
 class ByMessage(Waiting):

@@ -24,6 +24,7 @@ __all__ = [
     "forced_channel",
     "left_field",
     "owner_field",
+    "prefixed",
     "presence_key",
     "token_field",
     "writer_field",

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pyredisson.core import events
 from pyredisson.core.deadline import whole_ms
@@ -61,7 +62,7 @@ class Wait:
         since: When it began to wait.
     """
 
-    __slots__ = ("kind", "name", "owner", "since", "who")
+    __slots__ = ("__weakref__", "kind", "name", "owner", "since", "who")
 
     def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
         self.kind: str = kind
@@ -120,7 +121,8 @@ class Presence:
         self._period = config.lock_watchdog_timeout / 3
         self._at_least = config.lock_watchdog_timeout
         self.first: float = min(self._after, self._held_limit, self._wait_limit)
-        self.waits: dict[Wait, None] = {}
+        # Weak: a call that is interrupted before it can end its wait takes that with it.
+        self.waits: WeakKeyDictionary[Wait, None] = WeakKeyDictionary()
         self.blocks: dict[Any, Wait] = {}
         self._next = math.inf
         self._written = False
@@ -202,7 +204,7 @@ class Presence:
         """What the client waits for."""
         now, find = self._now(), self._client.ownerships.find
         found: list[Entry] = []
-        for each in list(self.waits):
+        for each in [wait for ref in self.waits.keyrefs() if (wait := ref()) is not None]:
             ownership = find((each.name, each.owner))
             queued = 0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR)
             found.append(Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0, outlives=now + queued))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.attempt import adopt, expire
+from pyredisson.core.by_message import released_as
 from pyredisson.core.calls import ReleaseCall, last_release
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected, is_interruption
@@ -200,8 +201,8 @@ def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float
     if not stands and ownership.loss is not None:  # The answer was read when the lease had ended.
         ownership.ended_meanwhile()
         raise lost_error(ownership, ownership.loss)
-    if type(reply) is int and reply > 1:
-        call.kind.waiting.released(client, call.kind, ownership, reply - 1, sent)
+    if type(reply) is int and reply not in (0, 1):
+        call.kind.waiting.released(client, call.kind, ownership, released_as(client, reply) - 1, sent)
     if count == 1 or not ownership.watched():
         client.watchdog.unwatch(ownership)
         # Left by another thread, the block's owner may hold it anew by now.

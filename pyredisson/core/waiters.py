@@ -218,6 +218,16 @@ class Channel:
         """Whether it has waiters."""
         return self.seat is not None or bool(self.benches)
 
+    def settled(self) -> bool:
+        """Whether no confirmation is due: it came, or the first waiter was interrupted before it subscribed."""
+        return self.confirmed or not self.asked_for
+
+    def lose_waiter(self, now: float) -> None:
+        """Note that it has one waiter less. That can be repeated."""
+        if not self.waited_for() and self.name not in self.line.idle:
+            self.idle_since = now
+            self.line.idle[self.name] = self
+
 
 class Line:
     """One connection on which messages come, and the channels that are heard there."""
@@ -233,7 +243,7 @@ class Line:
 
     def next_look(self, now: float) -> float:
         """When the subscriber has to look for idle channels next, as far as is known."""
-        idle = min((each.idle_since for each in self.idle.values() if each.confirmed), default=math.inf)
+        idle = min((each.idle_since for each in self.idle.values() if each.settled()), default=math.inf)
         if self.rang_at + LOOK_AFTER_RING <= now:
             self.rang_at = math.inf
         self.looks_at = min(idle + LINGER, self.rang_at + LOOK_AFTER_RING)
@@ -277,13 +287,14 @@ def change_ears(channels: dict[str, Channel], line: Line, change: EarChange) -> 
 
 
 def take_ears(channels: dict[str, Channel], bench: Bench, listing: Listing, now: float) -> None:
-    """Let it hear that no longer."""
+    """Let it hear that no longer. That can be repeated."""
+    ear = _as_ear(bench.kind)
     for name in (listing.ears, listing.channel):
         channel = channels.get(name)
-        heard = channel.benches.pop(_as_ear(bench.kind), None) if channel is not None else None
-        if channel is not None and heard is not None and not channel.waited_for():
-            channel.idle_since = now
-            channel.line.idle[name] = channel
+        if channel is not None:
+            if channel.benches.get(ear) is bench:
+                del channel.benches[ear]
+            channel.lose_waiter(now)
 
 
 def _as_ear(kind: str) -> str:

@@ -220,8 +220,8 @@ class Wakeups:
                 key = bench.channel.name if together else bench.kind
                 if benches.get(key) is bench:
                     del benches[key]
-                    if listing is not None:
-                        take_ears(self._channels, bench, listing, listing.ears_idle_since(self._runtime.now()))
+                if listing is not None:
+                    take_ears(self._channels, bench, listing, listing.ears_idle_since(self._runtime.now()))
             else:
                 if was_first and look_in < math.inf:
                     self._expect(bench, look_in, also=together)
@@ -234,9 +234,8 @@ class Wakeups:
             if channel.seat is seat:
                 channel.seat = None
             idle = not channel.waited_for()
-            if idle and self._channels.get(channel.name) is channel:
-                channel.idle_since = self._runtime.now()
-                channel.line.idle[channel.name] = channel
+            if self._channels.get(channel.name) is channel:
+                channel.lose_waiter(self._runtime.now())
         # Unless the subscriber looks in time anyway: to wake it at every hand-over costs more than all else here.
         if idle and not channel.line.looks_soon_after(channel.idle_since):
             self._runtime.unsubscribe(channel.name)
@@ -341,8 +340,8 @@ class Wakeups:
         if not line.idle:  # After most messages, when those who are woken need what this thread keeps.
             return []
         with self.mutex:
-            # Only confirmed ones: else a confirmation could be taken for that of a later subscription.
-            gone = [entry.name for entry in line.idle.values() if entry.idle_since + LINGER <= now and entry.confirmed]
+            # Not before a confirmation that is due: it could be taken for that of a later subscription.
+            gone = [entry.name for entry in line.idle.values() if entry.idle_since + LINGER <= now and entry.settled()]
             for name in gone:
                 del line.idle[name], line.channels[name]
                 self._channels.pop(name, None)

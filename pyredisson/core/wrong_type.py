@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.failures import Failure
+from pyredisson.core.names import WAITING, prefixed
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ async def explain_type(
         return explained
     if not is_wrong_type(error):
         return error
+    held = await _type_of(client, waiting := prefixed(WAITING, key))
+    if held not in ("", "none", "sorted set"):
+        text = f"the key {waiting!r} holds a {held}, but the clients that wait for {name!r} are listed there: {NOTHING}"
+        explained = LockError(f"{text}. Delete this key, or use another name", name=name)
+        explained.__cause__ = error
+        return explained
     held = await _type_of(client, key)
     wanted = f", but a {kind} is stored differently" if kind else ""
     if held == "none":

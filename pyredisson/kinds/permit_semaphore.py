@@ -72,7 +72,8 @@ class PermitSemaphoreCore(PermitsCore):
 
     def releasing(self, permit: bytes) -> Operation[int]:
         """Return the operation that releases the permit of this id."""
-        return Operation("a release", self._script("permit_release", permit, PUBLISH, self.names.waiting), read_int)
+        script = self._script("permit_release", permit, PUBLISH, self.names.waiting)
+        return Operation("a release", script, self.read_released)
 
     def _script(self, name: str, *args: str | int | bytes) -> Script:
         return Script(name, args, (self.names.channel, self.names.taken))

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.acquire import announce_wait, tell, tell_failed
-from pyredisson.core.by_message import Listed, may_list
+from pyredisson.core.by_message import Listed, may_list, released_as
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
+from pyredisson.core.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting import HeardOn, until_taken
 from pyredisson.errors import LockTimeoutError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import Answer, PermitOutcome
     from pyredisson.core.running import Progress
-    from pyredisson.core.runtime import Request
+    from pyredisson.core.runtime import Reply, Request
 
 __all__ = ["PermitsCore", "permits_message"]
 
@@ -262,6 +263,10 @@ class PermitsCore(NumberedCore, ABC):
             client.emit(events.PermitsNeverSet(self.names.name, owner))
 
     # ---- releasing -----------------------------------------------------------------------------------------------
+
+    def read_released(self, reply: Reply) -> int:
+        """Read the reply to a release: how many permits it released. Raises ``Unusable``."""
+        return released_as(self.client, read_int(reply))
 
     async def leave_block(
         self, release: Operation[int], error: BaseException | None, progress: Progress | None

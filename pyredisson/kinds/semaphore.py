@@ -57,7 +57,7 @@ class SemaphoreCore(PermitsCore):
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
-        return Operation("a release", self._giving("semaphore_release", permits), read_int)
+        return Operation("a release", self._giving("semaphore_release", permits), self.read_released)
 
     def undoing(self, number: int) -> Script:
         """Return the script that gives back the permits of the request of this number, of which copies may come."""

@@ -9,7 +9,7 @@ local lease = 0
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
     local publish, message, waiting = ARGV[4], ARGV[5], ARGV[6]
-    local heard = 0
+    local heard, denied = 0, false
     if publish ~= '' then
         if redis.pcall('exists', waiting) == 1 then
             -- include: ears

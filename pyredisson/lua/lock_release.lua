@@ -6,6 +6,7 @@
 --       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: free, and n connections were notified.  0: still held.  nil: the owner does not hold what the client
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
+--       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_and_list
 -- include: epoch_guard
@@ -22,7 +23,7 @@ elseif left == 0 then
     if publish ~= '' then
         local first = listed and redis.pcall('zrange', waiting, 0, 2) or {}
         -- A client that is alone on the list gets the usual message, as its ear; one of a quorum ('+') has to be notified.
-        local alone = #first == 2 and first[2] == 'ear:' .. string.match(first[1], '^[^:+]+')
+        local alone = #first == 2 and first[2] == 'ear:' .. string.match(first[1], '^[^:+]*')
         if alone then
             heard = redis.call(publish, KEYS[3], message)
         end
@@ -37,6 +38,9 @@ elseif left == 0 then
     end
     redis.call('del', KEYS[1])
     reply = 1 + heard
+    if publish ~= '' then
+        -- include: denied
+    end
 end
 -- include: epoch_store
 return reply

@@ -4,22 +4,24 @@
 --       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
 -- Reply 1: released.  0: unknown, or it had expired (and is available again in any case).
 --       {'stale', number}: a newer request has overtaken it.
+--       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 -- include: number_guard
 -- include: repeated
 redis.call('pexpire', KEYS[2], 60000)
 local ends = redis.call('zscore', KEYS[4], ARGV[2])
-local released = 0
+local reply = 0
+-- include: ears
+-- include: hand_out
 if ends then
     -- include: now
     if tonumber(ends) > now then
-        released = 1
+        reply = 1
     end
     local given = 1
-    -- include: ears
-    -- include: hand_out
     -- include: give_permits
     redis.call('zrem', KEYS[4], ARGV[2])
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. released, 'px', 60000)
-return released
+redis.call('set', KEYS[2], ARGV[1] .. ' ' .. reply, 'px', 60000)
+-- include: denied
+return reply

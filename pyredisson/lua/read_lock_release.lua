@@ -7,6 +7,7 @@
 --       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: free, and n connections were notified.  0: still held, by this owner or others.
 --       nil: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
+--       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_and_list
 -- include: epoch_guard
@@ -79,6 +80,7 @@ elseif left == 0 then
             heard = heard + redis.call(publish, KEYS[3], message)
         end
         reply = 1 + heard
+        -- include: denied
     end
     local live = redis.call('del', KEYS[4])
     for i = 2, held ~= '1' and tonumber(held) or 1 do

@@ -11,7 +11,7 @@ local lease = 0
 local reply = false
 if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
     local publish, message, waiting = ARGV[4], ARGV[5], ARGV[7]
-    local heard = 0
+    local heard, denied = 0, false
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
         if redis.pcall('exists', waiting) == 1 then

@@ -2,7 +2,8 @@
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
 -- ARGV  1 number of the request  2 permits  3 PUBLISH or SPUBLISH
 --       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
--- Reply integer: done.  {'stale', number}: a newer request has overtaken it.
+-- Reply 1: done.  {'stale', number}: a newer request has overtaken it.
+--       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 -- include: number_guard
 -- include: repeated
@@ -12,4 +13,6 @@ local given = ARGV[2]
 -- include: hand_out
 -- include: give_permits
 redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
-return 1
+local reply = 1
+-- include: denied
+return reply

@@ -16,6 +16,6 @@ local first = redis.call('zrangebyscore', KEYS[2], '-inf', '(1e15', 'limit', 0, 
 local expires = KEYS[3] and redis.call('zrangebyscore', KEYS[3], '-inf', '(1e14', 'withscores', 'limit', 0, 1)[2]
 if first and expires then
     local wait = string.format('%.0f', math.max(tonumber(expires) - now, 0))
-    redis.call(ARGV[2], KEYS[2] .. ':' .. string.match(first, '^[^:]+'), 'in ' .. wait)
+    redis.call(ARGV[2], KEYS[2] .. ':' .. string.match(first, '^[^:]*'), 'in ' .. wait)
 end
 return 1

@@ -7,6 +7,7 @@
 --       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: written no more, and n connections were notified.  0: still held.
 --       nil: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
+--       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 -- include: epoch_and_list
 -- include: epoch_guard
@@ -32,6 +33,7 @@ elseif left == 0 then
         heard = heard + redis.call(publish, KEYS[3], message)
     end
     reply = 1 + heard
+    -- include: denied
     if redis.call('hlen', KEYS[1]) == 2 then
         redis.call('del', KEYS[1])
     else

@@ -10,6 +10,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockError, LockNotOwnedError, LockTimeoutError, QuorumUnreachableError
 from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime
 
 STORED: dict[str, tuple[str, ...]] = {
     "string": ("SET", "orders", "something"),
@@ -84,6 +85,59 @@ def test_an_auxiliary_key_of_the_wrong_type_is_named_in_the_error(world: World) 
     world.redis.command("RPUSH", "redisson_lock_token:{orders}", "one")
     with pytest.raises(LockError, match="a key that belongs to 'orders'"):
         mine.try_lock()
+
+
+# ---- the list of the clients that wait -------------------------------------------------------------------------------
+
+WAITING = "pyredisson_waiting:{orders}"
+LISTED = [
+    "lock",
+    "fenced_lock",
+    "non_reentrant_lock",
+    "read_lock",
+    "write_lock",
+    "semaphore",
+    "permit_expirable_semaphore",
+]
+
+
+def taken(actor: Actor, client: Remote, kind: str) -> Remote:
+    """A lock, or the only permit, that the actor holds."""
+    handle = made(actor, client, "write_lock" if kind == "read_lock" else kind)
+    if "semaphore" in kind:
+        handle.try_set_permits(1)
+    hold = handle.hold()
+    hold.enter()
+    return hold
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", LISTED)
+def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world: World, kind: str) -> None:
+    alice, bob = world.actors(2)
+    held = taken(alice, world.client(), kind)
+    world.redis.command("SET", WAITING, "something")
+    with pytest.raises(LockError, match=f"the key '{WAITING}' holds a string") as error:
+        made(bob, world.client(), kind).hold(wait_time=5).enter()
+    assert error.value.name == "orders"
+    assert "WRONGTYPE" in str(error.value.__cause__)
+    held.__exit__(None, None, None)
+    assert world.redis.command("GET", WAITING) == b"something"
+    made(bob, world.client(), kind).hold(wait_time=0).enter()
+
+
+@pytest.mark.parametrize("member", ["", ":", ":7:1", "+", "nobody"])
+@pytest.mark.parametrize("kind", LISTED)
+def test_a_member_of_the_list_of_waiters_that_is_no_client_is_dropped(world: World, kind: str, member: str) -> None:
+    alice, bob = world.actors(2)
+    held = taken(alice, world.client(), kind)
+    world.redis.command("ZADD", WAITING, "1", member)
+    waiting = bob.start(made(bob, world.client(), kind).hold(wait_time=9).enter)
+    world.until(lambda: world.redis.command("ZCOUNT", WAITING, "2", "+inf") == 2)  # It waits, and is an observer.
+    world.redis.command("ZADD", WAITING, "1", member)
+    held.__exit__(None, None, None)
+    waiting.result(within=5)
+    assert world.redis.command("ZSCORE", WAITING, member) is None
 
 
 # ---- keys of the same type -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.lua.compared_servers import Message
 from tests.lua.harness import EPOCH, LOCK, ME, OTHER, RW_CHANNEL, Call, State
+from tests.lua.waiting_lists import LIST
 from tests.simulator.redis import Entry
 
 WRITER: Final = ME + b":write"
@@ -54,7 +55,7 @@ def end_read(
     return Call(
         "read_lock_release",
         (LOCK, EPOCH, RW_CHANNEL, hold),
-        (ME, epoch, int(repeat), lease, counts, publish, "0"),
+        (ME, epoch, int(repeat), lease, counts, publish, "0", LIST),
     )
 
 
@@ -74,7 +75,7 @@ def end_write(
     return Call(
         "write_lock_release",
         (LOCK, WRITER_EPOCH, RW_CHANNEL),
-        (WRITER, epoch, int(repeat), lease, counts, publish, "1"),
+        (WRITER, epoch, int(repeat), lease, counts, publish, "1", LIST),
     )
 
 

@@ -33,6 +33,7 @@ from tests.lua.harness import (
     text,
     tickets,
 )
+from tests.lua.waiting_lists import LIST
 from tests.simulator.redis import Entry
 
 
@@ -49,7 +50,8 @@ def release(
     repeat: bool = False,
     publish: str = "PUBLISH",
 ) -> Call:
-    return Call("lock_release", (LOCK, EPOCH, CHANNEL), (owner, epoch, int(repeat), lease, counts, publish, "0"))
+    args = (owner, epoch, int(repeat), lease, counts, publish, "0", LIST)
+    return Call("lock_release", (LOCK, EPOCH, CHANNEL), args)
 
 
 def force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:

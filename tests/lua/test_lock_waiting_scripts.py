@@ -71,7 +71,7 @@ RELEASES: Final = [
     Case(
         "the one is notified that has waited longest",
         lock(me=1) | listed(FIRST, SECOND, THIRD, EARS),
-        _with_list(release()),
+        release(),
         NOTIFIED,
         listed(SECOND, THIRD, EARS),
         [to("a"), to_ears("2"), *FREED],
@@ -79,7 +79,7 @@ RELEASES: Final = [
     Case(
         "an ear that is notified is replaced",
         lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
-        _with_list(release()),
+        release(),
         NOTIFIED,
         listed(SECOND, THIRD, EARS),
         [to("a"), to("c", "ear"), to_ears("2"), *FREED],
@@ -87,7 +87,7 @@ RELEASES: Final = [
     Case(
         "an ear that became one since it came too late stays one when it is notified",
         lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15 + 0.5), b"ear:b": In(1e15)}),
-        _with_list(release()),
+        release(),
         NOTIFIED,
         listed(SECOND, THIRD, {b"ear:a": In(1e15 + 0.5), b"ear:b": In(1e15)}),
         [to("a"), to_ears("2"), *FREED],
@@ -95,7 +95,7 @@ RELEASES: Final = [
     Case(
         "one that is alone on the list hears the usual message",
         lock(me=1) | listed(FIRST, {b"ear:a": In(1e15)}),
-        _with_list(release()),
+        release(),
         RELEASED,
         listed(FIRST, {b"ear:a": In(1e15)}),
         FREED,
@@ -103,7 +103,7 @@ RELEASES: Final = [
     Case(
         "one that is alone and no ear is notified, and leaves no list",
         lock(me=1) | listed(FIRST),
-        _with_list(release()),
+        release(),
         NOTIFIED,
         FREE,
         [to("a"), *FREED],
@@ -111,7 +111,7 @@ RELEASES: Final = [
     Case(
         "one of a quorum is notified although it is alone",
         lock(me=1) | listed({b"a+q:1": In(-3000), b"ear:a+q": In(1e15)}),
-        _with_list(release()),
+        release(),
         NOTIFIED,
         FREE,
         [to("a+q"), *FREED],
@@ -119,7 +119,7 @@ RELEASES: Final = [
     Case(
         "an ear that stays behind alone hears that it is the only one",
         lock(me=1) | listed(FIRST, SECOND, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
-        _with_list(release()),
+        release(),
         NOTIFIED,
         listed(SECOND, {b"ear:b": In(1e15)}),
         [to("a"), to("b", "only"), to_ears("2"), *FREED],
@@ -134,14 +134,14 @@ RELEASES: Final = [
     Case(
         "nobody is notified by a release that is not published",
         lock(me=1) | listed(FIRST),
-        _with_list(release(publish="")),
+        release(publish=""),
         1,
         listed(FIRST),
     ),
     Case(
         "the lock is freed although the list is something else",
         lock(me=1) | text(LIST),
-        _with_list(release()),
+        release(),
         RELEASED,
         text(LIST),
         FREED,

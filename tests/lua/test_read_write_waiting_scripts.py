@@ -17,9 +17,18 @@ from tests.lua.harness import (
     each,
     text,
 )
-from tests.lua.read_write_calls import READ_ENDED, UPGRADE, WRITE_ENDED, mine, read, rw, theirs, write
-from tests.lua.read_write_calls import end_read as _end_read
-from tests.lua.read_write_calls import end_write as _end_write
+from tests.lua.read_write_calls import (
+    READ_ENDED,
+    UPGRADE,
+    WRITE_ENDED,
+    end_read,
+    end_write,
+    mine,
+    read,
+    rw,
+    theirs,
+    write,
+)
 from tests.lua.read_write_calls import force as _force
 from tests.lua.waiting_lists import LIST, listed, to, to_ears
 
@@ -31,20 +40,9 @@ WRITER_TOO: Final = {b"d.write:1": In(1e14 - 1000)}
 EARS: Final = {b"ear:c.read": In(1e15), b"ear:d.write": In(1e15)}
 
 
-def _with_list(call: Call) -> Call:
-    return Call(call.script, call.keys, (*call.args, LIST))
-
-
-def end_read() -> Call:
-    return _with_list(_end_read())
-
-
-def end_write() -> Call:
-    return _with_list(_end_write())
-
-
 def force(side: str) -> Call:
-    return _with_list(_force(side))
+    call = _force(side)
+    return Call(call.script, call.keys, (*call.args, LIST))
 
 
 def _waiting(call: Call, member: str, behind: int, *, rest: int, chosen: bool) -> Call:

@@ -69,7 +69,7 @@ class Points:
         caller = frame.f_back
         if caller in self._after_call and not code.co_flags & inspect.CO_COROUTINE and code.co_name != "__init__":
             self._after_call[caller] = False  # Python calls Python: it looks when that begins, not when it is over.
-        if "/tests/" in code.co_filename or code.co_name == "__del__":
+        if "/tests/" in code.co_filename or code.co_name == "__del__" or _is_weak_callback(code):
             return None  # What is raised in a finalizer is nobody's, whenever that comes.
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
@@ -100,6 +100,10 @@ class Points:
             self._after_call.clear()
             assert self.error is not None
             raise self.error
+
+
+def _is_weak_callback(code: CodeType) -> bool:
+    return code.co_name in ("remove", "_remove") and code.co_filename.endswith(("weakref.py", "_weakrefset.py"))
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

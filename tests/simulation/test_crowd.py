@@ -456,7 +456,7 @@ def _in_waiting(*changes: tuple[str, str]) -> Bug:
 BUGS = {
     "two are chosen": in_script(
         "lock_release",
-        ("return type(heard) == 'number'\n", "if chosen then return true end\n            chosen = true\n"),
+        ("return heard > 0\n", "if chosen then return true end\n            chosen = true\n"),
         ("    while true do\n", "    local chosen = false\n    while true do\n"),
     ),
     "the newest one is chosen": in_script(
@@ -467,7 +467,11 @@ BUGS = {
             "    local last = redis.call('zcount', waiting, '-inf', '(1e15') - 1\n    while true do\n",
         ),
     ),
-    "one that is gone is chosen": in_script("lock_force_unlock", ("if heard ~= 0 then", "if true then")),
+    "one that is gone is chosen": in_script(
+        "lock_force_unlock",
+        ("if heard > 0 or type(removed) ~= 'number' then", "if true then"),
+        ("return heard > 0", "return true"),
+    ),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
     "one that leaves stays on the list": in_code(Listing, "acquired", lambda self, look: None),
     "one that has timed out stays on the list": in_script(

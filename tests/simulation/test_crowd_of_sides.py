@@ -425,7 +425,11 @@ BUGS = {
     "the last one that reads tells nobody": in_script(
         "read_lock_release", ("redis.pcall('exists', waiting) == 1", "false")
     ),
-    "one that is gone is chosen": in_script(FREED, ("if heard ~= 0 then", "if true then")),
+    "one that is gone is chosen": in_script(
+        FREED,
+        ("if heard > 0 or type(removed) ~= 'number' then", "if true then"),
+        ("return heard > 0", "return true"),
+    ),
     "a turn is never passed on": in_script(
         "read_write_lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")
     ),

@@ -450,11 +450,13 @@ def _in_waiting(*changes: tuple[str, str]) -> Bug:
 BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
     "more are notified than there are permits": (
         test_whatever_makes_permits_available_wakes_clients,
-        in_script("semaphore_release", ("free = free - tonumber(wanted)", "free = free - 0.5")),
+        in_script("semaphore_release", ("free = free - wanted", "free = free - 0.5")),
     ),
     "those who were notified before are forgotten": (
         test_as_many_clients_are_woken_as_there_are_permits,
-        in_script("semaphore_add", ("free = free - tonumber(string.match(before[i], '%d+$'))", "local _ = free")),
+        in_script(
+            "semaphore_add", ("free = free - (tonumber(string.match(before[i], '%d*$')) or 0)", "local _ = free")
+        ),
     ),
     "one is notified at most": (
         test_clients_that_are_woken_and_do_not_answer_cost_the_others_little,

@@ -65,6 +65,28 @@ def test_a_callback_that_blocks_delays_no_caller(callbacks: Callbacks) -> None:
     until(lambda: workers() == 1, what="the thread that was blocked ends")
 
 
+def test_callbacks_that_block_begin_a_second_apart(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    go_on, begun = threading.Event(), []
+
+    def block(number: int) -> None:
+        begun.append(number)
+        go_on.wait(30)
+
+    for number in range(4):
+        callbacks.add(block, number)
+    for number in range(1, 4):
+        until(lambda number=number: len(begun) == number)  # type: ignore[misc]
+        now += 0.99
+        assert callbacks.look() < 0.02
+        assert len(begun) == workers() == number
+        now += 0.02
+        callbacks.look()
+    until(lambda: begun == [0, 1, 2, 3])
+    go_on.set()
+
+
 def test_threads_are_bounded_though_all_block(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STUCK", 0.0)
     go_on, called = threading.Event(), []

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
 import pytest
 import redis
 
+import pyredisson.asyncio
 from pyredisson import Config, MultiLock, Redisson
 from pyredisson.events import ServerUnsafe
 from pyredisson.lua import script_text
 from tests.examples import ROOT, blocks_of
-from tests.waiting import until
+from tests.waiting import soon, until
 
 PAGE = ROOT / "docs" / "howto" / "connect.md"
 LUA = ROOT / "pyredisson" / "lua"
@@ -158,6 +161,110 @@ def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
                     waiting.result(5)
                 assert monotonic() - began < 2
     assert [event.setting for event in told if isinstance(event, ServerUnsafe)].count("acl") == 1
+
+
+def reader(client: Any, name: str) -> Any:
+    return client.get_read_write_lock(name).read_lock()
+
+
+def writer(client: Any, name: str) -> Any:
+    return client.get_read_write_lock(name).write_lock()
+
+
+def of_kind(kind: str, **settings: object) -> Callable[[Any, str], Any]:
+    return lambda client, name: getattr(client, f"get_{kind}")(name, **settings)
+
+
+#: Whose rules are needed, what is held, and what is waited for.
+HELD_AND_WAITED_FOR: dict[str, tuple[str, Callable[[Any, str], Any], Callable[[Any, str], Any]]] = {
+    "plain": ("plain lock", of_kind("lock"), of_kind("lock")),
+    "fenced": ("fenced lock", of_kind("fenced_lock"), of_kind("fenced_lock")),
+    "non-reentrant": ("plain lock", of_kind("non_reentrant_lock"), of_kind("non_reentrant_lock")),
+    "multi-lock": (
+        "plain lock",
+        lambda client, name: client.get_multi_lock(client.get_lock(name)),
+        of_kind("lock"),
+    ),
+    "writer before writers": ("read-write lock", writer, writer),
+    "writer before readers": ("read-write lock", writer, reader),
+    "reader before writers": ("read-write lock", reader, writer),
+    "semaphore": ("semaphore", of_kind("semaphore", permits=1), of_kind("semaphore", permits=1)),
+    "expiring permits": (
+        "semaphore with expiring permits",
+        of_kind("permit_expirable_semaphore", permits=1),
+        of_kind("permit_expirable_semaphore", permits=1),
+    ),
+}
+
+
+async def hold_once_in_a_task(handle: Any) -> None:
+    async with handle.hold():
+        pass
+
+
+@asynccontextmanager
+async def held_by(client: Any, get: Callable[[Any, str], Any], name: str) -> AsyncIterator[None]:
+    """Hold something for a block, through a client of either form."""
+    block = get(client, name).hold()
+    if isinstance(client, Redisson):
+        await asyncio.to_thread(block.__enter__)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(block.__exit__, None, None, None)
+    else:
+        async with block:
+            yield
+
+
+async def release_to_waiters(holder: Any, others: list[Any], administrator: redis.Redis, kind: str, name: str) -> None:
+    """Release what others wait for, the first of whom does not listen to the channel of the lock."""
+    _, held, waited_for = HELD_AND_WAITED_FOR[kind]
+    listed = f"pyredisson_waiting:{{{name}}}"
+    tasks: list[asyncio.Task[None]] = []
+    async with held_by(holder, held, name):
+        for number, other in enumerate(others, 1):
+            tasks.append(asyncio.create_task(hold_once_in_a_task(waited_for(other, name))))
+            await soon(lambda number=number: administrator.zcard(listed) == number + min(number, 2))  # type: ignore[misc]
+        for first in tasks[:2]:
+            first.cancel()
+            await asyncio.wait([first])
+        # A release by Redisson is heard by two of them.
+        await soon(lambda: administrator.zcard(listed) == len(others))
+        await soon(lambda: administrator.pubsub_numsub(listed)[0][1] == 2)
+    await asyncio.wait_for(asyncio.gather(*tasks[2:]), 15)
+
+
+@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+@pytest.mark.parametrize("missing", ["~pyredisson_waiting:*", "&pyredisson_waiting:*"])
+@pytest.mark.parametrize("kind", HELD_AND_WAITED_FOR)
+def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(
+    kind: str, missing: str, form: Any, server: tuple[Redisson, redis.Redis]
+) -> None:
+    client, administrator = server
+    user = re.sub(r"\W", "-", f"{form.__name__} {kind} {missing}")
+    rules = rules_of(HELD_AND_WAITED_FOR[kind][0])
+    administrator.execute_command("ACL SETUSER", user, *[rule for rule in rules if rule != missing])
+    told: list[object] = []
+
+    async def main() -> None:
+        url = str(client.url)
+        patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
+        others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
+        config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
+        holder = form.Redisson.from_url(url.replace("unix://", f"unix://{user}:secret@"), config=config)
+        try:
+            for number in range(2):
+                await release_to_waiters(holder, others, administrator, kind, f"orders:{user}:{number}")
+        finally:
+            for other in others:
+                await other.close()
+            if (closing := holder.close()) is not None:
+                await closing
+
+    asyncio.run(main())
+    (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
+    assert missing in warning.text
 
 
 def test_a_user_who_may_not_use_lists_of_waiters_waits_for_a_quorum(server: tuple[Redisson, redis.Redis]) -> None:

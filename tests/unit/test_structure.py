@@ -50,6 +50,7 @@ CORE_MAY_IMPORT = {
     "types",
     "typing",
     "typing_extensions",
+    "weakref",
     "pyredisson.core",
     "pyredisson.kinds",
     "pyredisson.quorum",

@@ -1,10 +1,11 @@
 -- Notifies the client that has waited longest that it is its turn, and takes it off the list of waiting clients: if it
 -- attempts too late, it puts itself back. A client that does not receive this is gone, and the next one is notified. If it
 -- was an ear, another one replaces it, which does not depend on it; unless it became one because it was chosen in vain
--- (.5 in its score). A user who may not use the list notifies none.
+-- (.5 in its score). A user who may not use the list, or not publish to its clients, notifies none and removes none.
 -- Expects  keep_ears(waiting, publish, trusted, left)
--- Defines  choose(waiting, publish, from, to): whether one was notified, of those between two scores
---          or of all
+-- Defines  unpublished: whether the user may not publish to them; choose(waiting, publish, from, to): whether one was
+--          notified, of those between two scores or of all
+local unpublished = false
 local function choose(waiting, publish, from, to)
     while true do
         -- Without scores by its place, which takes the server a fraction of the time.
@@ -13,9 +14,13 @@ local function choose(waiting, publish, from, to)
         if not head or string.sub(head, 1, 4) == 'ear:' then
             return false
         end
-        local client = string.match(head, '^[^:]+')
+        local client = string.match(head, '^[^:]*') -- Empty if it is no client, and then nobody receives this.
+        local heard = redis.pcall(publish, waiting .. ':' .. client, 'go')
+        if type(heard) ~= 'number' then
+            unpublished = true
+            return false
+        end
         local removed = redis.pcall('zrem', waiting, head)
-        local heard = type(removed) == 'number' and redis.pcall(publish, waiting .. ':' .. client, 'go')
         local ear = redis.pcall('zscore', waiting, 'ear:' .. client)
         if type(ear) == 'string' and (heard == 0 or string.sub(ear, -2) ~= '.5') then
             redis.pcall('zrem', waiting, 'ear:' .. client)
@@ -23,8 +28,8 @@ local function choose(waiting, publish, from, to)
                 pcall(keep_ears, waiting, publish, 1000, true)
             end
         end
-        if heard ~= 0 then
-            return type(heard) == 'number'
+        if heard > 0 or type(removed) ~= 'number' then
+            return heard > 0
         end
     end
 end

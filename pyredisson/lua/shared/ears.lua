@@ -28,7 +28,7 @@ local function keep_ears(waiting, publish, trusted, left)
     local at = clients - 1
     while missing > 0 and at >= 0 do
         local newest = redis.call('zrange', waiting, at, at)[1]
-        local client = string.match(newest, '^[^:]+')
+        local client = string.match(newest, '^[^:]*')
         if not redis.call('zscore', waiting, 'ear:' .. client) then
             if redis.call(publish, waiting .. ':' .. client, missing == 2 and 'only' or 'ear') > 0 then
                 redis.call('zadd', waiting, stamp, 'ear:' .. client)

@@ -2,13 +2,17 @@
 -- for, less those that were notified before and have not attempted yet. These are on the list behind the ears, with 2e15
 -- added to the time of the notification; one that has not attempted after 200 ms is considered gone. A member of the list
 -- ends with the number of permits that the client wants; one that wants more than there are lets others pass. A user who
--- may not use the list notifies none.
+-- may not use the list, or not publish to its clients, notifies none and removes none.
 -- Expects  server_ms(); keep_ears(waiting, publish, trusted, left)
--- Defines  hand_out(waiting, publish, available, message): the permits that are left then (message: for the ears, '2', or
+-- Defines  denied: false, or 1 if the user may not use the key of the list, 2 if not the channels of its clients;
+--          hand_out(waiting, publish, available, message): the permits that are left then (message: for the ears, '2', or
 --          '4' if the usual message does not follow)
+local denied = false
 local function hand_out(waiting, publish, available, message)
     local free = available
-    if free <= 0 or redis.pcall('exists', waiting) ~= 1 then
+    local listed = free > 0 and redis.pcall('exists', waiting)
+    if listed ~= 1 then
+        denied = type(listed) == 'table' and 1
         return free
     end
     pcall(function()
@@ -16,7 +20,7 @@ local function hand_out(waiting, publish, available, message)
         local before = redis.call('zrangebyscore', waiting, '2e15', '+inf', 'withscores')
         for i = 1, #before, 2 do
             if now - (tonumber(before[i + 1]) - 2e15) < 200 then
-                free = free - tonumber(string.match(before[i], '%d+$'))
+                free = free - (tonumber(string.match(before[i], '%d*$')) or 0)
             else
                 redis.call('zrem', waiting, before[i])
             end
@@ -25,20 +29,25 @@ local function hand_out(waiting, publish, available, message)
         while free > 0 do
             local some = redis.call('zrangebyscore', waiting, '-inf', '(1e15', 'limit', passed, 10)
             for _, member in ipairs(some) do
-                local client, wanted = string.match(member, '^([^:]+):.-(%d+)$')
-                if tonumber(wanted) > free then
+                -- Of a member that is no client, these are empty: nobody receives its message.
+                local client, wanted = string.match(member, '^([^:]*).-(%d*)$')
+                wanted = tonumber(wanted) or 0
+                if wanted > free then
                     passed = passed + 1
                 else
-                    -- Added first: a list that has become empty would end, and another one would last for ever.
-                    redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'notified:' .. member)
-                    redis.call('zrem', waiting, member)
-                    ears = ears + redis.call('zrem', waiting, 'ear:' .. client)
-                    if redis.call(publish, waiting .. ':' .. client, 'go') == 0 then
-                        redis.call('zrem', waiting, 'notified:' .. member)
-                    else
-                        free = free - tonumber(wanted)
+                    local heard = redis.pcall(publish, waiting .. ':' .. client, 'go')
+                    if type(heard) ~= 'number' then
+                        denied = 2
+                        return
+                    end
+                    if heard > 0 then
+                        -- Added first: a list that has become empty would end, and another one would last for ever.
+                        redis.call('zadd', waiting, string.format('%.0f', 2e15 + now), 'notified:' .. member)
+                        free = free - wanted
                         notified = notified + 1
                     end
+                    redis.call('zrem', waiting, member)
+                    ears = ears + redis.call('zrem', waiting, 'ear:' .. client)
                 end
             end
             if #some < 10 then

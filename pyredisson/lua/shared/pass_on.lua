@@ -15,7 +15,7 @@ local function pass_on(reply)
     local first = redis.call('zrangebyscore', waiting, '-inf', '(1e15', 'withscores', 'limit', 0, 1)
     local since = reply[1] == 0 and waited or rest
     if first[1] and (reply[3] or -1) >= 0 and (since == '-1' or tonumber(first[2]) <= now - tonumber(since)) then
-        local client = string.match(first[1], '^[^:]+')
+        local client = string.match(first[1], '^[^:]*')
         redis.call(publish, waiting .. ':' .. client, 'in ' .. string.format('%.0f', reply[3]))
         local ear = redis.call('zscore', waiting, 'ear:' .. string.match(me, '^[^:]+'))
         reply[3] = ear and reply[3] + 200 or -1
