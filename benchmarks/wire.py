@@ -77,6 +77,6 @@ class LockRequests:
             acquire=pack("EVALSHA", sha("acquire"), "2", lock, epoch, owner, "0", "0", LEASE_MS, "0"),
             release=pack(
                 *("EVALSHA", sha("release"), "3", lock, epoch, channel),
-                *(owner, "0", "0", LEASE_MS, "1", "PUBLISH", "0"),
+                *(owner, "0", "0", LEASE_MS, "1", "PUBLISH", "0", names.waiting),
             ),
         )

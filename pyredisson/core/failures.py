@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TypeVar
 
 from pyredisson.errors import (
@@ -25,6 +26,7 @@ __all__ = [
     "count_as_ours",
     "gives_way",
     "is_interruption",
+    "own_copy",
     "reason_of",
 ]
 
@@ -87,6 +89,15 @@ def is_interruption(error: BaseException) -> bool:
     behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
     """
     return not isinstance(error, tuple(OUR_ERRORS))
+
+
+def own_copy(error: E) -> E:
+    """Return a copy of an error that several waiters raise: each of them adds a traceback to its own."""
+    mine = copy.copy(error)
+    mine.__cause__ = error.__cause__
+    if isinstance(mine, Failure):
+        mine.cause = own_copy(mine.cause)
+    return mine
 
 
 def gives_way(ours: Exception, error: BaseException | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Failure, Rejected, Unusable
+from pyredisson.core.failures import Failure, Rejected, Unusable, own_copy
 from pyredisson.core.outcomes import Acquired
 from pyredisson.core.waiters import Message, Party, Seat
 
@@ -160,14 +160,14 @@ class _Place:
     def _check_open(self) -> None:
         for heard, _ in self._seats:
             if heard.wakeups.closed is not None:
-                raise heard.wakeups.closed
+                raise own_copy(heard.wakeups.closed)
 
     def _check(self) -> None:
         """Raise an error if the client was closed, or its server lets it hear nothing anywhere."""
         self._check_open()
         error = self._seats[0][1].bench.channel.error
         if error is not None and all(seat.bench.channel.error is not None for _, seat in self._seats):
-            raise error
+            raise own_copy(error)
 
     def is_deaf(self) -> bool:
         """Whether no message can come."""
@@ -188,7 +188,7 @@ class _Place:
             over = deadline.passed(now)
             trouble = self._seats[0][1].bench.trouble
             if over and trouble is not None:
-                raise trouble
+                raise own_copy(trouble)
             if over or until <= now:
                 return over, until == -math.inf
 

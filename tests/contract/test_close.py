@@ -65,8 +65,9 @@ def test_waiters_are_woken(world: World, wait: float | None) -> None:
     world.until(lambda: world.waiting(locks[0]) == 3)
     began = world.now()
     client.close()
-    for pending in waiting:
-        assert isinstance(pending.error(within=5), ClientClosedError)
+    errors = [pending.error(within=5) for pending in waiting]
+    assert all(isinstance(error, ClientClosedError) for error in errors)
+    assert len(set(map(id, errors))) == len(errors), "each waiter adds its traceback to an error of its own"
     assert world.now() - began < 5
     holder.unlock()
     assert not world.actor().lock(world.client()).is_locked()
