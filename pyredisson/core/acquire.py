@@ -78,9 +78,6 @@ async def acquire(
             acquired = await _keep_trying(attempts, answer, seen, Deadline.after(wait, asked))
             if ownership.queued_ms:
                 await leave_queue(client, ownership)
-        if acquired and not before and covers and ownership.who.shared and not is_callers(ownership):
-            # A signal handler has left a mark of another lock before this one was asked for.
-            ownership.who.mark(ownership, covers, client.tell_left_behind)
         if covers and client.talkative():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
             tell(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)

@@ -18,7 +18,7 @@ class Holding(Protocol):
     who: Caller
     mark: Callable[[], Any] | None
 
-    def marked(self, mark: Callable[[], Any], /) -> None:
+    def marked(self, mark: Callable[[], Any] | None, /) -> None:
         """It has left this in the context of its owner."""
         ...
 

@@ -41,7 +41,7 @@ class Owned:
                 self.holds.remove(hold)
                 self.holds.append(hold)
 
-    def marked(self, mark: Callable[[], Any]) -> None:
+    def marked(self, mark: Callable[[], Any] | None) -> None:
         """Its hold has left this in the context of its owner."""
         self.mark = mark
 

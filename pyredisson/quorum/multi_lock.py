@@ -274,8 +274,6 @@ class MultiLockCore:
             keeper.keep(owned)
         else:
             keeper.leave_alone(owned)
-        if len(owned.holds) == 1 and owned.who.shared and not is_callers(owned):  # As in the engine.
-            owned.who.mark(owned, self._covers, self.client.tell_left_behind)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

@@ -78,15 +78,16 @@ def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.
         job: See :class:`Mark`.
     """
     mark = Mark(held, (names[0], number), job)
-    held.marked(weakref.ref(mark))
-    while True:
+    known = weakref.ref(mark)
+    while held.mark is not known:
+        held.marked(known)
         before = after = _marks.get()
         for name in names:
             after = _with_mark(after, (name, number), mark, 0)
         token = _marks.set(after)
-        if token.old_value is before or token.old_value is Token.MISSING:
-            return
-        _marks.reset(token)  # A signal handler has left a mark of its own meanwhile.
+        if token.old_value is not before and token.old_value is not Token.MISSING:
+            _marks.reset(token)  # A signal handler has left a mark meanwhile.
+            held.marked(None)
 
 
 def _find(key: Key) -> tuple[Mark, ...]:
@@ -103,7 +104,8 @@ def _with_mark(node: Node, key: Key, mark: Mark, depth: int) -> Node:
         return (*node[:at], _with_mark(node[at], key, mark, depth + 4), *node[at + 1 :])
     if len(node) >= LEAF:
         node = {each: live for each, marks in node.items() if (live := _live(marks))}
-    leaf = {**node, key: (*_live(node.get(key, ())), mark)}
+    others = [each for each in node.get(key, ()) if each.held() not in (None, mark.held())]
+    leaf = {**node, key: (*others, mark)}
     if len(leaf) <= LEAF or depth > 60:
         return leaf
     leaves: list[dict[Key, tuple[Mark, ...]]] = [{} for _ in range(16)]
