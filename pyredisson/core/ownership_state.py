@@ -122,12 +122,11 @@ class OwnershipState(Owned):
         in_flight = self.in_flight
         return len(self.holds) - (in_flight.pending is Pending.RELEASE) - in_flight.releases_due
 
-    def taken(self) -> bool:
-        """As :meth:`in_use`, without a last release that is completed in the background: its owner is done with it."""
+    def done_with(self) -> bool:
+        """Whether nothing is open but the last release of a block: its owner has no more use for it."""
         in_flight = self.in_flight
-        if in_flight.pending is Pending.RELEASE and in_flight.of_block and not self.expired and self.unclaimed() <= 0:
-            return False
-        return self.in_use()
+        release = in_flight.pending is Pending.RELEASE and in_flight.of_block
+        return release and not self.expired and self.unclaimed() <= 0
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""

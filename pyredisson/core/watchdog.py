@@ -93,6 +93,10 @@ class Watchdog:
         if self._backlog.settle(ownership):
             self._nudge()
 
+    def settles(self, ownership: Ownership) -> bool:
+        """Whether what the ownership has pending is left to the background."""
+        return ownership in self._unsettled
+
     def look(self, at: float) -> None:
         """Be awake then: something of the client's :class:`pyredisson.quorum.keeper.Keeper` will be due."""
         if at < self._wakes_at:

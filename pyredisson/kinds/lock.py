@@ -142,8 +142,13 @@ class LockCore:
 
     def taken(self, who: Caller) -> bool:
         """Return whether this owner holds the lock, or has a request in flight that it has a use for."""
-        ownership = self.client.ownerships.find((self.names.name, self.kind.field(who.number)))
-        return ownership is not None and ownership.taken()
+        return self._is_taken(self.kind.field(who.number))
+
+    def _is_taken(self, field: str) -> bool:
+        ownership = self.client.ownerships.find((self.names.name, field))
+        if ownership is None or not ownership.in_use():
+            return False
+        return not (ownership.done_with() and self.client.watchdog.settles(ownership))
 
     def mine(self) -> Ownership:
         """Return the ownership of the caller."""

@@ -290,10 +290,8 @@ class SideCore(LockCore):
 
     def taken(self, who: Caller) -> bool:
         """See :meth:`LockCore.taken`; on either side."""
-        client = self.client
-        fields = owner_field(client.id, who.number), writer_field(client.id, who.number)
-        ownerships = [client.ownerships.find((self.names.name, field)) for field in fields]
-        return any(ownership is not None and ownership.taken() for ownership in ownerships)
+        client_id = self.client.id
+        return any(map(self._is_taken, (owner_field(client_id, who.number), writer_field(client_id, who.number))))
 
     async def remain_time_to_live(self) -> float | None:
         """See :meth:`LockCore.remain_time_to_live`; ``None`` if this side is free."""

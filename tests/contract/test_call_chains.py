@@ -17,6 +17,7 @@ import pyredisson
 from pyredisson import LockError, LockNotOwnedError
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Ticket
+from tests.proxy import Proxy
 from tests.worlds.base import Actor
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -127,6 +128,23 @@ def test_a_block_of_hold_is_left_in_any_thread(world: ThreadsWorld, kind: str) -
     assert lease.remaining() > 0
     request.run(bob, hold.__exit__, None, None, None)
     assert carol.do(lock.try_lock)
+
+
+def test_a_release_under_way_in_another_thread_is_not_disturbed(world: ThreadsWorld) -> None:
+    """The thread that acquired the lock runs another request meanwhile."""
+    alice, bob = world.actors(2)
+    request = Request(forgets=True)
+    with Proxy(world.port) as proxy:
+        lock = world.through(proxy.port).real.get_lock("orders")
+        hold = lock.hold()
+        request.run(alice, hold.__enter__)
+        held = proxy.hold_request("EVALSHA")
+        leaving = bob.start(hold.__exit__, None, None, None)
+        held.wait()
+        assert Request().run(alice, lock.try_lock) is False
+        held.release()
+        assert leaving.result() is None
+        assert Request().run(alice, lock.try_lock) is True
 
 
 def test_a_hold_is_renewed_after_its_thread_has_ended(world: ThreadsWorld) -> None:

@@ -237,22 +237,22 @@ def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: 
 
 
 @pytest.mark.parametrize(
-    ("levels", "block", "taken", "unclaimed"),
+    ("levels", "block", "done_with", "unclaimed"),
     [
-        ([BLOCK], True, False, 0),  # The background completes it.
-        ([PLAIN], False, True, 0),  # Its owner may call unlock() again.
-        ([BLOCK, BLOCK], True, True, 1),
+        ([BLOCK], True, True, 0),
+        ([PLAIN], False, False, 0),  # Its owner may call unlock() again.
+        ([BLOCK, BLOCK], True, False, 1),
     ],
 )
-def test_a_last_release_that_is_left_to_the_background_takes_nothing(
-    ownership: Ownership, levels: list[Hold], block: bool, taken: bool, unclaimed: int
+def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
+    ownership: Ownership, levels: list[Hold], block: bool, done_with: bool, unclaimed: int
 ) -> None:
     take(ownership, *levels)
-    assert ownership.taken()
+    assert not ownership.done_with()
     begun = ownership.begin_release(block=block)
     ownership.doubt(begun.request_id)
     assert ownership.in_use()
-    assert (ownership.taken(), ownership.unclaimed()) == (taken, unclaimed)
+    assert (ownership.done_with(), ownership.unclaimed()) == (done_with, unclaimed)
 
 
 # ---- settling --------------------------------------------------------------------------------------------------------
