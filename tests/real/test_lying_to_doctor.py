@@ -57,7 +57,7 @@ def test_a_reply_out_of_bounds_is_a_connection_error(proxy: Proxy, command: str,
 @pytest.mark.parametrize("what", LIES)
 def test_a_lie_in_the_handshake_is_a_connection_error(proxy: Proxy, command: str, what: str) -> None:
     lies = lie(proxy, command, LIES[what])
-    url = f"{proxy.url}/1?protocol={3 if command == 'HELLO' else 2}&client_name=liar"
+    url = f"{proxy.url.removesuffix('/0')}/1?protocol={3 if command == 'HELLO' else 2}&client_name=liar"
     assert "ConnectionError: Protocol error: the server's reply has" in error_of(url)
     assert lies.hits
 

@@ -309,7 +309,7 @@ BUGS = {
     "what an interrupted acquire took is kept": in_script(
         "semaphore_undo", ("if number == ARGV[2] and", "if false and")
     ),
-    "an expired permit counts as given back": in_script("permit_release", ("local released = 0", "local released = 1")),
+    "an expired permit counts as given back": in_script("permit_release", ("local reply = 0", "local reply = 1")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
     "a permit is certain from its reply on": in_code(RenewedPermit, "granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
