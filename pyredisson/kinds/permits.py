@@ -163,7 +163,7 @@ class PermitsCore(NumberedCore, ABC):
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
     async def timeout_error(self, wanted: int, wait: float | None) -> LockTimeoutError:
-        """Return the error for a block that did not acquire so many permits within ``wait`` seconds."""
+        """Return the error for a block that did not acquire ``wanted`` permits within ``wait`` seconds."""
         name = self.names.name
         permits = f"{wanted} permits of {name!r}" if wanted > 1 else f"permits of {name!r}"
         text = f"timed out after {wait} s waiting for {permits}" if wait != 0 else f"not enough {permits} are available"

@@ -15,7 +15,7 @@ NODE_TIMEOUT_SHARE = 1 / 200
 NODE_TIMEOUT_MIN = 0.005
 NODE_TIMEOUT_MAX = 0.05
 
-#: What it gets if it is farther away: so many round trips, but at most this share of the lease.
+#: What it gets if it is farther away: this number of round trips, but at most this share of the lease.
 NODE_TIMEOUT_ROUND_TRIPS = 4
 NODE_TIMEOUT_LARGEST_SHARE = 1 / 10
 
@@ -30,7 +30,7 @@ def majority(nodes: int) -> int:
 
 
 def weakness_of(nodes: int, quorum: int) -> str | None:
-    """Say what a majority of so many nodes tolerates, if fewer nodes would do as well; else ``None``."""
+    """Say what a majority of the nodes tolerates, if fewer nodes would do as well; else ``None``."""
     if quorum != majority(nodes) or (nodes % 2 and nodes > 1):
         return None
     spare = nodes - quorum
