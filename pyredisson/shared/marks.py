@@ -104,8 +104,12 @@ def _with_mark(node: Node, key: Key, mark: Mark, depth: int) -> Node:
         return (*node[:at], _with_mark(node[at], key, mark, depth + 4), *node[at + 1 :])
     if len(node) >= LEAF:
         node = {each: live for each, marks in node.items() if (live := _live(marks))}
-    others = [each for each in node.get(key, ()) if each.held() not in (None, mark.held())]
-    leaf = {**node, key: (*others, mark)}
+    leaf, held = node.copy(), mark.held()
+    marks = node.get(key)
+    if marks is None or (len(marks) == 1 and marks[0].held() is held):  # As a rule, that of its owner's last hold.
+        leaf[key] = (mark,)
+    else:
+        leaf[key] = (*[each for each in marks if each.held() not in (None, held)], mark)
     if len(leaf) <= LEAF or depth > 60:
         return leaf
     leaves: list[dict[Key, tuple[Mark, ...]]] = [{} for _ in range(16)]
