@@ -148,6 +148,20 @@ def test_each_holder_is_named_from_the_beginning(
             assert watcher.labels[-1].startswith("late@")
 
 
+def test_the_holder_of_a_token_lock_is_named_once_its_client_has_reported(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str
+) -> None:
+    config = Config(client_name="web", presence_after=0.01)
+    with Redisson.from_url(valkey.url, config=config) as client:
+        client.get_token_lock(unique_name).lock()
+        until(lambda: (holder := client.holder_of(unique_name)) is not None and holder.app == "web")
+        with Inspector(valkey.url) as inspector:
+            until(lambda: [who.app for who in getattr(inspector.lock(unique_name), "holders", ())] == ["web"])
+        watcher = watching(valkey.url, unique_name)
+        watcher.sees("held")
+        assert watcher.labels[-1].startswith("web@")
+
+
 def test_a_key_that_is_no_lock_is_watched_as_that(
     watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
 ) -> None:

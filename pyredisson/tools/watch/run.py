@@ -269,10 +269,10 @@ class Watch:
         """Return who an owner is, as far as its client says. The clients are listed only for an owner that is new."""
         if owner is None:
             return Who()
-        if owner not in self._who and time.monotonic() >= self._list_at:
+        if _listed_as(owner) not in self._who and time.monotonic() >= self._list_at:
             self._list()
         client_id, _, number = owner.partition(":")
-        known = self._who.get(owner)
+        known = self._who.get(_listed_as(owner))
         return known or (Who(client_id, int(number), owner=owner) if number else Who(owner=owner))
 
     def _list(self) -> None:
@@ -283,7 +283,7 @@ class Watch:
         new = [
             each
             for each in self._locks.values()
-            if each.state is None or any(owner not in self._who for owner in each.state.holders)
+            if each.state is None or any(_listed_as(owner) not in self._who for owner in each.state.holders)
         ]
         with suppress(rx.RedisError, OSError):
             views = {view.name: view for view in self._inspector.locks_named(each.name for each in new)}
@@ -294,6 +294,11 @@ class Watch:
                     self._who[who.owner.removesuffix(":write")] = who
         now = time.monotonic()
         self._list_at = max(self._list_at, now - AHEAD) + REST * (now - began)
+
+
+def _listed_as(owner: str) -> str:
+    """Return what the list of holders calls an owner: that of a token lock by the digits of its token alone."""
+    return owner.removeprefix("token ")
 
 
 def _notifies(server: Server) -> bool:
