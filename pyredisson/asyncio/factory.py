@@ -21,7 +21,7 @@ from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemapho
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import check_name
-from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
 from pyredisson.shared.arguments import backoff_of
 from pyredisson.shared.made_owners import Owner, caller_of
@@ -61,7 +61,7 @@ class Factory:
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return Lock(self, lock_core(self._core, name, caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`.

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.attempt import Attempt, adopt, attempt, check_layout, make_ready
+from pyredisson.core.attempt import Attempt, FirstRequest, adopt, check_layout, make_ready
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure, Rejected, Unanswered, reason_of
 from pyredisson.core.first_contact import waits_through
@@ -21,13 +21,12 @@ from pyredisson.errors import LockError, RedissonError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pyredisson.core.callers import Holding
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Hold, Ownership
 
-__all__ = ["acquire", "announce_wait", "check_not_stuck", "is_callers", "tell", "tell_failed"]
+__all__ = ["acquire", "announce_wait", "check_not_stuck", "leave", "make_attempts", "tell", "tell_failed"]
 
 
 async def acquire(
@@ -43,60 +42,63 @@ async def acquire(
         wait: Seconds; ``None``: as long as it takes.
         covers: The locks that the owner's mark is about; none for a part of a multi-lock, which has a mark of its own.
     """
-    runtime = client.runtime
-    asked = runtime.now()
+    asked = client.runtime.now()
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(client, kind, ownership)
     before = -1  # How many holds there are is not known yet.
     try:
-        if ownership.holds or ownership.in_flight.pending:
-            await _join(client, kind, ownership)
-        elif covers:
-            ownership.who.mark(ownership, covers, client.tell_left_behind)
-        if ownership.kind is not kind:
-            adopt(kind, ownership)
+        await _begin(client, kind, ownership, covers)
         before = len(ownership.holds)
-        waiting = kind.waiting
-        answer: Answer | None = None
-        seen: int | None = None
-        if wait != 0:
-            seen = client.wakeups.glance(waiting.channel(kind, ownership))
-            if not before:
-                answer = waiting.yields(client, kind, ownership, wait, asked)
-        if kind.queues:
-            waiting.begin(ownership, wait, asked)
-        if answer is None:
-            try:
-                answer = await attempt(client, kind, ownership, hold)
-            except Failure as failure:
-                if not await waits_through(client, failure, wait, asked):
-                    raise
-                answer = AT_ONCE
-        acquired = type(answer) is Acquired
-        if type(answer) is Refused and wait != 0:
-            attempts = Attempt(client, kind, ownership, hold)
-            acquired = await _keep_trying(attempts, answer, seen, Deadline.after(wait, asked))
-            if ownership.queued_ms:
-                await leave_queue(client, ownership)
+        acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
         if covers and client.talkative():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
             tell(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
         return acquired
-    except Failure as failure:
-        raise await _failed(client, kind, ownership, hold, asked, failure) from failure.cause
     except BaseException as error:
-        await _leave(client, kind, ownership, before, hold, asked, error)
+        await leave(client, kind, ownership, before, hold, asked, error)
         raise
 
 
-async def _join(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-    """Make ready to acquire a lock that its owner holds already, or has a request under way for."""
-    if ownership.who.pooled:
-        ownership.who.look_behind(ownership, client.tell_left_behind)
-    await make_ready(client, kind, ownership)
+async def make_attempts(attempt: Attempt, wait: float | None, asked: float, first: FirstRequest | None = None) -> bool:
+    """Attempt until the lock is acquired or the time is over. ``first``: the fast path has begun with that."""
+    client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
+    waiting = kind.waiting
+    answer: Answer | None = None
+    seen: int | None = None
+    if wait != 0 and first is None:
+        seen = client.wakeups.glance(waiting.channel(kind, ownership))
+        if not ownership.holds:
+            answer = waiting.yields(client, kind, ownership, wait, asked)
+    if kind.queues:
+        waiting.begin(ownership, wait, asked)
+    if answer is None:
+        try:
+            answer = await attempt(first)
+        except Failure as failure:
+            if not await waits_through(client, failure, wait, asked):
+                raise
+            answer = AT_ONCE
+    acquired = type(answer) is Acquired
+    if type(answer) is Refused and wait != 0:
+        acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, asked))
+        if ownership.queued_ms:
+            await leave_queue(client, ownership)
+    return acquired
 
 
-async def _leave(
+async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership, covers: tuple[str, ...]) -> None:
+    """Leave a mark of what is about to be held; or settle what its owner holds already, or has in flight."""
+    if ownership.holds or ownership.pending is not None:
+        if ownership.who.pooled:
+            ownership.who.look_behind(ownership, client.tell_left_behind)
+        await make_ready(client, kind, ownership)
+    elif covers:
+        ownership.who.mark(ownership, covers, client.tell_left_behind)
+    if ownership.kind is not kind:
+        adopt(kind, ownership)
+
+
+async def leave(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
@@ -105,7 +107,13 @@ async def _leave(
     asked: float,
     error: BaseException,
 ) -> None:
-    """Leave with an error of ours, or since the caller leaves in the middle; then nothing may remain acquired."""
+    """Leave with an error, or since the caller leaves in the middle; then nothing may remain acquired.
+
+    Raises:
+        Exception: The error to show instead.
+    """
+    if isinstance(error, Failure):
+        raise await _failed(client, kind, ownership, hold, asked, error) from error.cause
     if isinstance(error, RedissonError):
         if ownership.queued_ms:
             await leave_queue(client, ownership)
@@ -136,17 +144,17 @@ async def _failed(
     return error
 
 
-async def _keep_trying(attempts: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+async def _keep_trying(attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
     """Wait for a lock after a first attempt was refused. Raises ``LockError`` if that would never end."""
-    client, kind, ownership = attempts.client, attempts.kind, attempts.ownership
+    client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
     check_own_holds(client, kind, ownership)
     if not client.runtime.suspends:
         check_not_stuck(client, kind, ownership)
     wait = client.presence.begin_wait(kind.word, ownership.name, ownership.owner, ownership.who)
     try:
-        if attempts.hold.part or not client.talkative():
-            return await kind.waiting.wait(attempts, refused, seen, deadline)
-        wait_on = partial(kind.waiting.wait, attempts, refused, seen, deadline)
+        if attempt.hold.part or not client.talkative():
+            return await kind.waiting.wait(attempt, refused, seen, deadline)
+        wait_on = partial(kind.waiting.wait, attempt, refused, seen, deadline)
         return await announce_wait(client, (ownership.name, ownership.owner), wait_on)
     finally:
         client.presence.end_wait(wait)
@@ -214,11 +222,3 @@ def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) ->
             why = client.runtime.stuck_behind(each.who)
             if why is not None:
                 raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)
-
-
-def is_callers(held: Holding) -> bool:
-    """Whether what a thread held last is the calling context's to use, as far as a glance tells."""
-    who = held.who
-    if who.divided or not who.has_mark(held):
-        return False
-    return not who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.

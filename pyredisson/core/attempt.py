@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core.calls import AcquireCall, first_acquire
-from pyredisson.core.failures import Failure, Unanswered
+from pyredisson.core.calls import AcquireCall
+from pyredisson.core.failures import Failure, Unanswered, Unusable
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
-from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, Acquired, Refused, SelfBlocked, Stale
-from pyredisson.core.replicas import NotAcknowledged, unasked
+from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, Acquired, Refused, SelfBlocked
+from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.settling import settle
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Request
+    from pyredisson.core.runtime import Reply, Request
 
 __all__ = [
     "Attempt",
+    "FirstRequest",
     "adopt",
-    "attempt",
     "begin_attempt",
     "check_layout",
     "check_reentrant",
@@ -98,120 +96,113 @@ def expire(client: ClientCore, ownership: Ownership) -> None:
 # ---- the attempt -----------------------------------------------------------------------------------------------------
 
 
-def attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Coroutine[Any, Any, Answer]:
-    """Ask for the lock once.
+class FirstRequest(NamedTuple):
+    """The first request of an acquire, which the fast path has noted.
 
-    Raises:
-        Failure: It is not known what became of it (``Unanswered``), or it had no effect.
-        LockLostError: The owner's outer holds are gone.
+    Attributes:
+        call: The request.
+        epoch: The epoch of its first copy.
+        begun: As for :meth:`ClientCore.exchange`; ``None``: it was not sent.
     """
-    # A plain function, and one coroutine less on the hot path.
-    if kind.queues:
-        return _ask_in_queue(client, kind, ownership, hold)
-    return _ask(client, kind, ownership, hold)
+
+    call: AcquireCall
+    epoch: int
+    begun: tuple[Reply | Exception, float] | None
 
 
 class Attempt:
     """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
-    __slots__ = ("_prepared", "client", "hold", "kind", "ownership")
+    __slots__ = ("client", "hold", "kind", "ownership")
 
     def __init__(self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> None:
         self.client: ClientCore = client
         self.kind: LockKind = kind
         self.ownership: Ownership = ownership
         self.hold: Hold = hold
-        self._prepared: tuple[Look, tuple[int, Request]] | None = None
 
-    def __call__(self) -> Coroutine[Any, Any, Answer]:
-        return attempt(self.client, self.kind, self.ownership, self.hold)
+    async def __call__(self, first: FirstRequest | None = None) -> Answer:
+        """Ask for the lock once. ``first``: that has been noted already.
+
+        Raises:
+            Failure: It is not known what became of it (``Unanswered``), or it had no effect.
+            LockLostError: The owner's outer holds are gone.
+        """
+        kind, ownership = self.kind, self.ownership
+        queued_ms = ownership.queued_ms
+        if kind.queues and not ownership.holds:
+            ownership.may_stand_in_queue(kind.wait_ms(ownership))
+        try:
+            return await _attempt(self.client, kind, ownership, self.hold, first)
+        except Unanswered:
+            raise
+        except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
+            if kind.queues:
+                ownership.may_stand_in_queue(queued_ms)
+            raise
 
     async def look(self, look: Look) -> Answer:
         """Make it as a client on the server's list of those who wait."""
-        prepared = self._prepared
-        self.ownership.attempts_as(look, prepared[1] if prepared is not None and prepared[0] is look else None)
+        self.ownership.attempts_as(look)
         try:
             return await self()
         finally:
             self.ownership.attempts_as(None)
-
-    def prepare(self, look: Look) -> None:
-        """Make the request of a later look now: when that is due, the lock is free, and time counts."""
-        ownership = self.ownership
-        ownership.attempts_as(look)
-        try:
-            epoch = ownership.epoch
-            self._prepared = look, (epoch, self.kind.acquire(ownership, self.hold, 0, epoch, False))
-        finally:
-            ownership.attempts_as(None)
 
     def stop_waiting(self, member: str) -> Request:
         """Make the request that takes the client off that list."""
         return self.kind.stop_waiting(member)
 
 
-async def _ask_in_queue(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
-    queued_ms = ownership.queued_ms
-    if not ownership.holds:
-        ownership.may_stand_in_queue(kind.wait_ms(ownership))
-    try:
-        return await _ask(client, kind, ownership, hold)
-    except Unanswered:
-        raise
-    except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
-        ownership.may_stand_in_queue(queued_ms)
-        raise
-
-
-async def _ask(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, *, again: bool = False) -> Answer:
-    call, request = begin_attempt(client, kind, ownership, hold)
-    # Here and in release.py the exchange is spelt out: this is the path of everything that users do.
-    sync = client.sync
-    sent = client.runtime.now()
-    outcome: Outcome | Failure
-    try:
-        if sync is None:
-            reply = await client.runtime.eval(request, client.attempt_timeout(hold.lease_ms))
-            outcome = kind.reads(reply)
-            if client.sync is not sync and type(outcome) is Acquired:
-                raise unasked()
-        else:
-            reply = await sync.acknowledge(request, client.attempt_timeout(hold.lease_ms), kind)
-            outcome = kind.reads(reply)
-    except Failure as failure:
-        outcome = failure
-    except NotAcknowledged as short:
-        raise await _give_back_unacknowledged(client, ownership, hold, short) from short.cause
-    if isinstance(outcome, (Failure, Stale)):
-        outcome, sent = await _persist(client, call, sent, outcome)
+async def _attempt(
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, first: FirstRequest | None
+) -> Answer:
+    if first is None:
+        first = FirstRequest(*begin_attempt(client, kind, ownership, hold), None)
+    call, epoch, begun = first
+    outcome, sent = await _ask(client, call, epoch, begun)
+    if type(outcome) is SelfBlocked and kind.own_rival is not None:
+        ownership.refused(call.request_id)
+        await kind.own_rival.give_up(client, kind, ownership)
+        call, epoch = begin_attempt(client, kind, ownership, hold)
+        outcome, sent = await _ask(client, call, epoch)
     if type(outcome) is Acquired:
         deadline = sent + hold.certain
         over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
         if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
             await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it back,
             return AT_ONCE  # and look again.
-    elif type(outcome) is SelfBlocked and kind.own_rival is not None and not again:
-        ownership.refused(call.request_id)
-        await kind.own_rival.give_up(client, kind, ownership)
-        return await _ask(client, kind, ownership, hold, again=True)
     return end_attempt(client, call, outcome, sent)
 
 
-def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> tuple[AcquireCall, Request]:
-    """Note that the lock is about to be asked for. Returns that as a value, and what to send."""
+def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> tuple[AcquireCall, int]:
+    """Note that the lock is about to be asked for. Returns the request, and the epoch of its first copy."""
     if ownership.kind is not kind:
         adopt(kind, ownership)
     request_id, epoch, count, repeat = ownership.begin_acquire(hold)
-    look, prepared = ownership.in_flight.look, ownership.in_flight.prepared_look
-    if look is None and not count and not repeat:
-        request = first_acquire(kind, ownership, hold)
-    elif prepared is not None and prepared[0] == epoch and not count and not repeat:
-        request = prepared[1]
-    else:
-        request = kind.acquire(ownership, hold, count, epoch, repeat)
     if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
         client.ownerships.enter(ownership)
-    return AcquireCall(kind, ownership, request_id, hold, count, repeat), request
+    return AcquireCall(kind, ownership, request_id, hold, count, repeat), epoch
+
+
+async def _ask(
+    client: ClientCore, call: AcquireCall, epoch: int, begun: tuple[Reply | Exception, float] | None = None
+) -> tuple[Outcome, float]:
+    """Ask until there is an answer. Returns it, and when the copy was sent that it answers."""
+    ownership = call.ownership
+    try:
+        reply, sent, _ = await client.exchange(call, epoch, call.repeat, begun=begun)
+        return call.kind.reads(reply), sent
+    except NotAcknowledged as short:
+        raise await _give_back_unacknowledged(client, ownership, call.hold, short) from short.cause
+    except Unusable:
+        ownership.doubt(call.request_id)
+        raise
+    except Unanswered:
+        raise  # It stays pending: the next call repeats it or gives it back.
+    except Failure:
+        ownership.refused(call.request_id)
+        raise
 
 
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:
@@ -238,22 +229,6 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         client.watchdog.unwatch(ownership)
         client.tell_lost(ownership)
     raise lost_error(ownership)
-
-
-async def _persist(
-    client: ClientCore, call: AcquireCall, sent: float, setback: Failure | Stale
-) -> tuple[Outcome, float]:
-    """Go on with an attempt whose first copy brought no answer. Returns one, and when what it answers was sent."""
-    try:
-        reply, sent, _ = await client.persist(call, call.repeat, sent, setback)
-        return call.kind.reads(reply), sent
-    except NotAcknowledged as short:
-        raise await _give_back_unacknowledged(client, call.ownership, call.hold, short) from short.cause
-    except Unanswered:
-        raise  # It stays pending: the next call repeats it or gives it back.
-    except Failure:
-        call.ownership.refused(call.request_id)
-        raise
 
 
 async def _give_back_unacknowledged(

@@ -15,7 +15,7 @@ from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import HeardOn, until_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Coroutine, Sequence
     from typing import Any
 
     from pyredisson.core.attempt import Attempt
@@ -88,7 +88,6 @@ class Listed:
         listed_as: What stands for the client on the list.
         wanted: What stands there behind it and the number of the bench.
         turn: How many waiters attempt when their client was notified that it is its turn.
-        prepare: Makes the request of a later attempt, if that is possible.
     """
 
     def __init__(
@@ -100,12 +99,9 @@ class Listed:
         *,
         wanted: str = "",
         turn: int = 1,
-        prepare: Callable[[Look], None] | None = None,
     ) -> None:
         client = attempt.client
         self._attempt = attempt
-        self._prepare = prepare
-        self._expected: Look | None = None
         self._client = client
         self._name = names.name
         self.left: dict[int, str] = {}
@@ -175,16 +171,11 @@ class Listed:
         listing, wakeups = seat.bench.listing, self._client.wakeups
         assert listing is not None
         with wakeups.mutex:
-            look = listing.begin_look(seat, self._expected)
+            look = listing.begin_look(seat)
         answer = await self._attempt.look(look)
         if type(answer) is Acquired:
             with wakeups.mutex:
                 listing.acquired(look)
-        elif self._prepare is not None and not look.chosen:  # One that was chosen will be chosen again.
-            with wakeups.mutex:
-                self._expected = listing.next_look(seat)
-            if self._expected is not None:
-                self._prepare(self._expected)
         return answer
 
     async def _leave(self, *, leaving: bool) -> None:
@@ -248,7 +239,6 @@ class ByMessage(Waiting):
         message: How many waiters a message wakes.
         turn: How many waiters attempt when their client was notified that it is its turn.
         free_after: Seconds after which the next one may succeed when one has; ``None``: the lease.
-        in_advance: Whether the request of a waiter can be made before it is due.
     """
 
     announced = True
@@ -258,9 +248,7 @@ class ByMessage(Waiting):
         message: Message = lock_message,
         turn: int = 1,
         free_after: float | None = None,
-        in_advance: bool = False,
     ) -> None:
-        self._in_advance = in_advance
         self._message = message
         self._turn = turn
         self._free_after = free_after
@@ -286,8 +274,7 @@ class ByMessage(Waiting):
         acquired: bool | None = None
         free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
         if kind.listed and may_list(client):
-            prepare = attempt.prepare if self._in_advance else None
-            listed = Listed(attempt, self._message, kind.names, kind.listed_as(), turn=self._turn, prepare=prepare)
+            listed = Listed(attempt, self._message, kind.names, kind.listed_as(), turn=self._turn)
             acquired = await listed.until_acquired(
                 refused, deadline, label=kind.label, free_after=free_after, yields=refused is yielding.refused
             )

@@ -18,10 +18,6 @@ class Holding(Protocol):
     who: Caller
     mark: Callable[[], Any] | None
 
-    def marked(self, mark: Callable[[], Any] | None, /) -> None:
-        """It has left this in the context of its owner."""
-        ...
-
     def in_use(self) -> bool:
         """Whether anything is held, or in flight."""
         ...

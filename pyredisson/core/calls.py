@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request
 
-__all__ = ["PERMITS", "AcquireCall", "Call", "ForceCall", "Reader", "ReleaseCall", "first_acquire", "last_release"]
+__all__ = ["PERMITS", "AcquireCall", "Call", "ForceCall", "Reader", "ReleaseCall"]
 
 
 class Reader(Protocol):
@@ -126,25 +126,3 @@ class ForceCall(Call):
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
         return self.kind.force(self.ownership, epoch)
-
-
-def first_acquire(kind: LockKind, ownership: Ownership, hold: Hold) -> Request:
-    """Make the first acquire of an owner, unless its bytes were kept."""
-    prepared = ownership.prepared
-    if prepared.acquire_lease_ms == hold.lease_ms and prepared.epoch == ownership.epoch:
-        return prepared.acquire
-    request = kind.acquire(ownership, hold, 0, ownership.epoch, repeat=False)
-    if kind.constant(ownership):
-        prepared.keep_acquire(request, hold.lease_ms, ownership.epoch)
-    return request
-
-
-def last_release(kind: LockKind, ownership: Ownership, lease_ms: int) -> Request:
-    """Make the last release of an owner, unless its bytes were kept."""
-    prepared = ownership.prepared
-    if prepared.release is not None and prepared.epoch == ownership.epoch:
-        return prepared.release
-    request = kind.release(ownership, lease_ms, 1, ownership.epoch, repeat=False)
-    if kind.constant(ownership):
-        prepared.keep_release(request, ownership.epoch)
-    return request

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.events import Event
+    from pyredisson.kinds.lock import LockCore
+    from pyredisson.net.pool import Pool
     from pyredisson.quorum.ownership import MultiOwnership
 
 __all__ = ["ClientCore"]
@@ -65,6 +67,8 @@ class ClientCore:
         self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: Syncing | None = None
+        #: The idle connections, where the fast path may use them.
+        self.direct: Pool | None = None
         self.replicas: Replicas = Replicas(self)
         self.starts: Starts = Starts(self.server)
         self.begin()
@@ -73,10 +77,12 @@ class ClientCore:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
+        self.lock_cores: dict[str, LockCore] = {}  # By name; see lock_core().
         self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.presence: Presence = Presence(self)
         self.finder: Finder = Finder(self)
         self.watchdog: Watchdog = Watchdog(self)
+        self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
         self.keeper: Keeper = Keeper(self)
         self.ledger: Ledger = Ledger(self)
         self.server.forget(self.runtime.mutex())
@@ -163,7 +169,13 @@ class ClientCore:
         return self._patience if lease_ms >= self._lease_of_patience else lease_ms / 6000
 
     async def exchange(
-        self, call: Call, epoch: int, repeat: bool = False, budget: float | None = None
+        self,
+        call: Call,
+        epoch: int,
+        repeat: bool = False,
+        budget: float | None = None,
+        *,
+        begun: tuple[Reply | Exception, float] | None = None,
     ) -> tuple[Reply, float, bool]:
         """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
 
@@ -172,6 +184,7 @@ class ClientCore:
             epoch: The epoch of its first copy.
             repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
+            begun: The reply to its first copy, or the error that came of it, and when that was sent, if it was.
 
         Returns:
             The reply, when the answered copy was sent, and whether an earlier copy may have run before it.
@@ -179,14 +192,22 @@ class ClientCore:
         Raises:
             NotSent, Rejected: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
+            NotAcknowledged: As for :meth:`persist`.
         """
-        sent = self.runtime.now()
+        if begun is not None and isinstance(begun[0], Exception) and not isinstance(begun[0], Unanswered):
+            begun = None  # It surely had no effect.
+        sent = self.runtime.now() if begun is None else begun[1]
         patience = self.attempt_timeout(call.lease_ms)
         if budget is not None and budget < patience:
             patience = budget
         setback: Failure | Stale | None
         try:
-            reply = await self.runtime.eval(call.request(epoch, repeat), patience)
+            if begun is None:
+                reply = await self.send(call.request(epoch, repeat), patience, call.reader)
+            elif isinstance(begun[0], Unanswered):
+                raise begun[0]
+            else:
+                reply = begun[0]  # type: ignore[assignment]
             setback = read_stale(reply)
             if setback is None:
                 return reply, sent, repeat
@@ -378,6 +399,7 @@ class ClientCore:
     def close(self) -> None:
         """Refuse everything from now on, and wake those who wait. Holds are left to their leases."""
         self.closed = True
+        self.direct = None
         self.wakeups.close(ClientClosedError("this client was closed while waiting"))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pyredisson.core.listing import Look
-    from pyredisson.core.runtime import Request
 
 __all__ = ["QUEUE_FOR", "AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun", "Unlock"]
 
@@ -80,7 +79,6 @@ class InFlight:
         releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
         without_end: It was refused until somebody releases the lock, whose key never expires.
         look: What it says of the list of the clients that wait.
-        prepared_look: The epoch and the request of that look, if it was made in advance.
         released_behind: A release that had failed was settled since, and its owner has not heard of that yet.
     """
 
@@ -90,7 +88,6 @@ class InFlight:
         "look",
         "of_block",
         "pending",
-        "prepared_look",
         "queued_ms",
         "released_behind",
         "releases_due",
@@ -108,7 +105,6 @@ class InFlight:
         self.settling: bool = False
         self.lease_ms: int = 1
         self.look: Look | None = None
-        self.prepared_look: tuple[int, Request] | None = None
         self.of_block: bool = False
         self.queued_ms: int = 0
         self.releases_due: int = 0

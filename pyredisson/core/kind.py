@@ -193,10 +193,6 @@ class LockKind(ABC):
         """Make the request that removes a client from the list of waiting clients, for a kind that is ``listed``."""
         raise AssertionError(f"clients that wait for a {self.word} are on no list")
 
-    def constant(self, ownership: Ownership) -> bool:
-        """Return whether the first acquire and the last release of an owner have the same bytes each time."""
-        return True
-
     def wait_ms(self, ownership: Ownership) -> int:
         """Return for how long an owner waits in the queue, if there is one."""
         return 0

@@ -68,7 +68,6 @@ class Look(NamedTuple):
         waited_ms: For how long the client waits.
         rest_ms: For how long it waits if the attempt succeeds; -1: no longer.
         chosen: Whether it was notified that it is its turn.
-        keeps_place: Whether its place on the list is right, if it has one.
     """
 
     number: int
@@ -76,13 +75,11 @@ class Look(NamedTuple):
     waited_ms: int
     rest_ms: int
     chosen: bool
-    keeps_place: bool = False
 
     def args(self, max_wait_without_check: float) -> tuple[str | int, ...]:
         """Return the arguments by which an attempt keeps the list; see lua/shared/wait.lua."""
         kept_ms = int(3000 * max_wait_without_check)
-        turn = "nx" if self.keeps_place else int(self.chosen)
-        return self.member, self.waited_ms, self.rest_ms, turn, kept_ms, PUBLISH
+        return self.member, self.waited_ms, self.rest_ms, int(self.chosen), kept_ms, PUBLISH
 
 
 class Listing:
@@ -209,15 +206,8 @@ class Listing:
         self._expires = self._now() + seconds
         self._look_after(math.inf if self.bench is None else self.bench.soon - self._now())
 
-    def next_look(self, seat: Waiter) -> Look | None:
-        """Return the look that the only waiter of the bench makes next, unless ``go`` arrives first."""
-        assert self.bench is not None
-        if len(self.bench.seats) > 1:
-            return None
-        return Look(self.looks + 1, self.member, _whole_ms(self._now() - seat.since), -1, False, keeps_place=True)
-
-    def begin_look(self, seat: Waiter, expected: Look | None = None) -> Look:
-        """Return the look of a waiter that is about to attempt. ``expected``: its :meth:`next_look`, as it was."""
+    def begin_look(self, seat: Waiter) -> Look:
+        """Return the look of a waiter that is about to attempt."""
         assert self.bench is not None
         seats = self.bench.seats
         self.looks += 1
@@ -227,8 +217,6 @@ class Listing:
         chosen, self.chosen = self.chosen, False
         self._crowded = chosen
         self._answered = self._answered and not chosen  # It may have been no ear.
-        if expected is not None and not chosen and expected.number == self.looks and len(seats) == 1:
-            return expected
         now = self._now()
         rest = next((each for each in seats if each is not seat), None)
         since = seat.since if rest is None else min(seat.since, rest.since)

@@ -15,7 +15,7 @@ class Owned:
     Attributes:
         mutex: Makes its changes atomic.
         holds: The nested holds, the innermost last.
-        mark: What it has left in the context of its owner.
+        mark: What it has left in the context of its owner; set by ``leave_mark()``.
         on_loss: Called when it is lost.
     """
 
@@ -40,10 +40,6 @@ class Owned:
             if self.holds and self.holds[-1] is not hold:
                 self.holds.remove(hold)
                 self.holds.append(hold)
-
-    def marked(self, mark: Callable[[], Any] | None) -> None:
-        """Its hold has left this in the context of its owner."""
-        self.mark = mark
 
     def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""

@@ -37,7 +37,6 @@ from pyredisson.core.ownership_state import OwnershipState
 
 if TYPE_CHECKING:
     from pyredisson.core.listing import Look
-    from pyredisson.core.runtime import Request
 
 __all__ = ["Hold", "Ownership"]
 
@@ -67,13 +66,9 @@ class Ownership(OwnershipState):
             in_flight.doubtful = repeat
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
 
-    def attempts_as(self, look: Look | None, prepared: tuple[int, Request] | None = None) -> None:
-        """The attempts from now on are those of a client that is on the list of those who wait; ``None``: no longer.
-
-        ``prepared`` is the epoch and the request of the first one.
-        """
+    def attempts_as(self, look: Look | None) -> None:
+        """The attempts from now on are those of a client that is on the list of those who wait; ``None``: no longer."""
         self.in_flight.look = look
-        self.in_flight.prepared_look = prepared
 
     def granted(self, request_id: int, hold: Hold, deadline: float) -> bool:
         """The server took the hold. Returns whether it stands: a later request may have given it back."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import OVERLAPS
 from pyredisson.core.in_flight import InFlight, Pending
 from pyredisson.core.owned import Owned
-from pyredisson.core.prepared import PreparedRequests
 
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
@@ -18,7 +17,15 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.runtime import Runtime
 
-__all__ = ["OwnershipState"]
+__all__ = ["OwnershipState", "ReadyRequests"]
+
+
+class ReadyRequests(NamedTuple):
+    """The bytes of an owner's two usual requests, for the fast path: its first acquire and its last release."""
+
+    epoch: int
+    acquire: bytes
+    release: bytes
 
 
 class OwnershipState(Owned):
@@ -38,7 +45,7 @@ class OwnershipState(Owned):
         "loss",
         "name",
         "owner",
-        "prepared",
+        "ready",
         "since",
         "table",
         "who",
@@ -50,7 +57,7 @@ class OwnershipState(Owned):
         self.who: Caller = who
         self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
-        self.prepared: PreparedRequests = PreparedRequests()
+        self.ready: ReadyRequests | None = None  # For the fast path.
         self.table: object = None  # In which it is listed.
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
@@ -204,11 +211,15 @@ class OwnershipState(Owned):
     # ---- the links to others -------------------------------------------------------------------------------------
 
     def adopt(self, kind: LockKind) -> None:
-        """From now on this kind of lock makes its requests. What one of another kind has prepared is of no use."""
+        """From now on this kind of lock makes its requests. Those of another kind are of no use."""
         if type(self.kind) is not type(kind):
-            self.prepared.forget()
+            self.ready = None
             self.kind_state = kind.new_state()
         self.kind = kind
+
+    def make_ready(self, ready: ReadyRequests) -> None:
+        """These are the requests for the fast path."""
+        self.ready = ready
 
     def listed_in(self, table: object) -> None:
         """It was put into this table, or taken out of the one that it was in."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from pyredisson.core import events
 from pyredisson.core.attempt import adopt, expire
 from pyredisson.core.by_message import released_as
-from pyredisson.core.calls import ReleaseCall, last_release
+from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.failures import Failure, Rejected, is_interruption
+from pyredisson.core.failures import Failure, Rejected, Unusable, is_interruption
 from pyredisson.core.finding import found_here
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
 from pyredisson.core.messages import held_here, not_held
-from pyredisson.core.replies import read_release
+from pyredisson.core.replies import unusable
 from pyredisson.core.settling import settle, settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
@@ -22,17 +22,18 @@ from pyredisson.errors import LockLostError, LockNotOwnedError
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.outcomes import Stale
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.running import Progress
-    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.runtime import Reply
     from pyredisson.holders import Holder
 
 __all__ = [
     "begin_release",
     "end_failed_release",
     "end_release",
+    "finish_release",
     "leave_block",
+    "leave_release",
     "other_here",
     "release",
     "resume",
@@ -107,46 +108,47 @@ async def release(
     try:
         if progress is not None:
             progress.begun = True
-        await _release(client, kind, ownership, block)
+        call, epoch = begin_release(client, kind, ownership, block=block)
+        await finish_release(client, call, epoch)
     except BaseException as error:
-        if is_interruption(error):  # The caller has no use for the hold in any case.
-            if ownership.redo_release(before):
-                ownership.settle_until()
-                if isinstance(error, GeneratorExit) and client.runtime.suspends:
-                    client.watchdog.settle(ownership)
-                else:
-                    await settle_on_leaving(client, ownership)
-            resume(client, ownership)  # In any case: it may have been released, and be watched still.
-        elif type(error) is LockNotOwnedError and error.holder is None:
-            raise await _with_holder(client, ownership, error) from None
+        await leave_release(client, ownership, before, error)
         raise
 
 
-async def _release(client: ClientCore, kind: LockKind, ownership: Ownership, block: bool) -> None:
-    call, request = begin_release(client, kind, ownership, block=block)
-    sent = client.runtime.now()
-    reply: Reply = None
-    setback: Failure | Stale | None
+async def leave_release(client: ClientCore, ownership: Ownership, before: int, error: BaseException) -> None:
+    """Leave with an error; or since the caller leaves in the middle, who has no use for the hold in any case."""
+    if is_interruption(error):
+        if ownership.redo_release(before):
+            ownership.settle_until()
+            if isinstance(error, GeneratorExit) and client.runtime.suspends:
+                client.watchdog.settle(ownership)
+            else:
+                await settle_on_leaving(client, ownership)
+        resume(client, ownership)  # In any case: it may have been released, and be watched still.
+    elif type(error) is LockNotOwnedError and error.holder is None:
+        raise await _with_holder(client, ownership, error) from None
+
+
+async def finish_release(
+    client: ClientCore, call: ReleaseCall, epoch: int, begun: tuple[Reply | Exception, float] | None = None
+) -> None:
+    """Ask until there is an answer, and note it. ``begun``: as for :meth:`ClientCore.exchange`."""
+    ownership = call.ownership
     try:
-        reply = await client.runtime.eval(request, client.attempt_timeout(call.lease_ms))
-        setback = None if type(reply) is int else read_release(reply)
+        reply, sent, repeated = await client.exchange(call, epoch, begun=begun)
+        if type(reply) is list:
+            raise unusable(reply)
     except Failure as failure:
-        setback = failure
-    repeated = False
-    if setback is not None:
-        try:
-            reply, sent, repeated = await client.persist(call, False, sent, setback)
-        except Failure as failure:
-            end_failed_release(client, call, failure)
-            error = client.explain(failure, ownership, "an unlock", call.lease_ms)
-            raise await explain_type(client, error, ownership.name, call.kind.layout) from failure.cause
+        if isinstance(failure, Unusable):
+            ownership.doubt(call.request_id)
+        end_failed_release(client, call, failure)
+        error = client.explain(failure, ownership, "an unlock", call.lease_ms)
+        raise await explain_type(client, error, ownership.name, call.kind.layout) from failure.cause
     end_release(client, call, reply, sent, repeated=repeated)
 
 
-def begin_release(
-    client: ClientCore, kind: LockKind, ownership: Ownership, *, block: bool
-) -> tuple[ReleaseCall, Request]:
-    """Note that a hold is about to be given back. Returns that as a value, and what to send.
+def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, block: bool) -> tuple[ReleaseCall, int]:
+    """Note that a hold is about to be given back. Returns the request, and the epoch of its first copy.
 
     Raises:
         LockNotOwnedError: There is none.
@@ -165,11 +167,7 @@ def begin_release(
             holder=None if other is None else found_here(client, other).holder,
         )
     lease = lease or client.watchdog.lease_ms
-    if count == 1:
-        request = last_release(kind, ownership, lease)
-    else:
-        request = kind.release(ownership, lease, count, epoch, repeat=False)
-    return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), request
+    return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
 
 
 def end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:

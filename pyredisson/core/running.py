@@ -36,18 +36,20 @@ class Progress:
     begun = False  # Not set by an __init__(), in which an interruption would find nothing begun, and nothing to end it.
 
 
-def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None] | None], *args: object) -> None:
     """Run what gives back a hold, although Ctrl-C may come at any moment, or another interruption.
 
-    ``call`` gets a :class:`Progress` as its last argument. Interrupted before that has begun, it is called again here.
-    A second Ctrl-C is meant.
+    ``call`` gets a :class:`Progress` as its last argument, and returns what is left to run. Interrupted before that has
+    begun, it is called again here. A second Ctrl-C is meant.
     """
     progress: Progress | None = None
     try:
         progress = Progress()
-        run(call(*args, progress))
+        if (rest := call(*args, progress)) is not None:
+            run(rest)
     except BaseException as error:
         if is_interruption(error) and (progress is None or not progress.begun):
             with suppress(type(error), *OUR_ERRORS):  # What interrupted it is raised, whatever comes of it now.
-                run(call(*args, Progress()))
+                if (rest := call(*args, Progress())) is not None:
+                    run(rest)
         raise

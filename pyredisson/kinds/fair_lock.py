@@ -120,8 +120,6 @@ class InQueue(Waiting):
     def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
         """See :meth:`Waiting.begin`; the place in the queue is kept for that long."""
         ownership.kind_state.begin(wait, now)
-        if wait is not None:
-            ownership.prepared.forget_acquire()  # Those are the bytes of a wait without end.
 
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
@@ -170,10 +168,6 @@ class FairKind(PlainKind):
     def new_state(self) -> Patience:
         """See :meth:`LockKind.new_state`; the wait of an owner that has not acquired yet."""
         return Patience()
-
-    def constant(self, ownership: Ownership) -> bool:
-        """See :meth:`LockKind.constant`; requests with a wait differ each time."""
-        return ownership.kind_state.wait is None
 
     def wait_ms(self, ownership: Ownership) -> int:
         """See :meth:`LockKind.wait_ms`."""

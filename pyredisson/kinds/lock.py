@@ -7,18 +7,19 @@ holds that its client counts, so that repeating it is safe; the loss of a hold i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson.core.acquire import acquire, is_callers
+from pyredisson.core.acquire import acquire
 from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import gives_way
 from pyredisson.core.force import force_unlock
 from pyredisson.core.kind import LockKind
 from pyredisson.core.messages import never_expires, timed_out
-from pyredisson.core.names import LockNames
+from pyredisson.core.names import LockNames, check_name
 from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership_state import ReadyRequests
 from pyredisson.core.release import leave_block, other_here, unlock, who_else
 from pyredisson.core.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
@@ -35,11 +36,14 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Request, Runtime
 
-__all__ = ["UNLOCKED", "LockCore", "PlainKind", "renew_locks"]
+__all__ = ["UNLOCKED", "LockCore", "PlainKind", "lock_core", "renew_locks"]
 
 
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
 UNLOCKED: Final = "0"
+
+#: For so many names, what the handles of each share is kept.
+KEPT: Final = 1000
 
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
@@ -53,7 +57,7 @@ class PlainKind(LockKind):
     __slots__ = ()
 
     renew: Callable[..., Request] = staticmethod(renew_locks)
-    waiting: Waiting = ByMessage(in_advance=True)
+    waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
     listed = True
@@ -89,9 +93,14 @@ class LockCore:
         client: The client.
         name: The lock's name, or its names.
         kind: The kind of lock; ``None``: a new one of ``kind_type``.
+
+    Attributes:
+        covers: What its owner's mark is about.
+        last: The ownership used last, so that it need not be looked up.
+        made_for: The owner that the user made, if it acts for one.
     """
 
-    __slots__ = ("_caller", "_covers", "_last", "_plain", "client", "kind", "names")
+    __slots__ = ("client", "covers", "kind", "last", "made_for", "names")
 
     kind_type: ClassVar[type[LockKind]] = PlainKind
 
@@ -100,14 +109,13 @@ class LockCore:
         self.names: LockNames = LockNames(name, client.config.prefix) if isinstance(name, str) else name
         client.check_names(self.names)
         self.kind: LockKind = kind or self.kind_type(client, self.names)
-        self._plain = client.watchdog.plain_hold
-        self._covers = (self.names.name,)
-        self._caller: MadeCaller | None = None
-        self._last: Ownership | None = None  # The ownership used last, so that it need not be looked up.
+        self.covers: tuple[str, ...] = (self.names.name,)
+        self.made_for: MadeCaller | None = None
+        self.last: Ownership | None = None
 
     def acting_for(self, caller: MadeCaller | None) -> Self:
         """Acquire and release for an owner that the user made, whichever thread or task calls."""
-        self._caller = caller
+        self.made_for = caller
         return self
 
     def describe(self) -> str:
@@ -129,16 +137,12 @@ class LockCore:
     def owner(self) -> Caller:
         """Return the owner: the calling thread or task, unless this handle acts for another one."""
         asking = self.client.runtime.owner()  # In any case: it checks the event loop.
-        return self._caller or asking
+        return self.made_for or asking
 
     def caller(self) -> Caller:
         """Return the owner; of several call chains that share a thread, the one that calls."""
         who = self.owner()
-        return who.acting(self._covers, self.taken) if who.shared else who
-
-    def made_caller(self) -> MadeCaller | None:
-        """Return the owner for which this handle was made, if there is one."""
-        return self._caller
+        return who.acting(self.covers, self.taken) if who.shared else who
 
     def taken(self, who: Caller) -> bool:
         """Return whether this owner holds the lock, or has a request in flight that it has a use for."""
@@ -152,49 +156,39 @@ class LockCore:
 
     def mine(self) -> Ownership:
         """Return the ownership of the caller."""
-        # As ownership_of(self.caller()), spelt out for a caller that comes again: this is the hot path.
-        client = self.client
-        asking = client.runtime.owner()
-        who = self._caller or asking
-        ownership = self._last
-        if (
-            ownership is not None
-            and ownership.who is who
-            and ownership.table is client.ownerships
-            and (not who.shared or is_callers(ownership))
-        ):
-            in_flight = ownership.in_flight
-            if in_flight.pending is not None or in_flight.queued_ms or client.runtime.inside(ownership.mutex):
-                client.refuse_interrupter(ownership)
-            return ownership
         return self.ownership_of(self.caller())
 
     def ownership_of(self, who: Caller) -> Ownership:
         """Return the ownership of this owner: the one used last, the one in the table, or a new one."""
         client = self.client
-        ownership = self._last
+        ownership = self.last
         if ownership is None or ownership.who is not who or ownership.table is not client.ownerships:
             key = (self.names.name, self.kind.field(who.number))
             ownership = client.ownerships.find(key)
             if ownership is None:
                 ownership = client.ownerships.enter(Ownership(key, who, client.runtime))
-            self._last = ownership
+            self.last = ownership
         if ownership.in_the_middle() or client.runtime.inside(ownership.mutex):
             client.refuse_interrupter(ownership)
         return ownership
 
+    def make_ready(self, ownership: Ownership) -> None:
+        """Make the bytes of its two usual requests, for the fast path."""
+        kind, epoch, hold = self.kind, ownership.epoch, self.client.watchdog.plain_hold
+        acquire = kind.acquire(ownership, hold, 0, epoch, repeat=False)
+        release = kind.release(ownership, hold.lease_ms, 1, epoch, repeat=False)
+        ownership.make_ready(ReadyRequests(epoch, acquire.data, release.data))
+
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    # lock() and try_lock() check their arguments and hand over: one coroutine less on the hot path.
-
-    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+    async def lock(self, lease_time: Seconds | None = None) -> bool:
         """Acquire the lock, waiting without end."""
-        return self.acquire_hold(None, self._hold_of(lease_time))
+        return await self.acquire_hold(None, self._hold_of(lease_time))
 
-    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
         """Acquire the lock, waiting at most ``wait_time``."""
         hold = self._hold_of(lease_time)
-        return self.acquire_hold(wait_seconds(wait_time), hold)
+        return await self.acquire_hold(wait_seconds(wait_time), hold)
 
     async def acquire(self, wait: float | None) -> bool:
         """Acquire the lock, waiting at most ``wait`` seconds; ``None``: without end."""
@@ -219,46 +213,36 @@ class LockCore:
 
     def _hold_of(self, lease_time: Seconds | None) -> Hold:
         if lease_time is None and not self.kind.token_per_hold:
-            return self._plain
+            return self.client.watchdog.plain_hold
         return self._new_hold(lease_time)
 
     def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
         if lease_time is None:
-            return Hold(self._plain.lease_ms, watchdog=True, block=block)
+            return Hold(self.client.watchdog.lease_ms, watchdog=True, block=block)
         return Hold(lease_ms(lease_time), watchdog=False, block=block)
 
-    def acquire_hold(
-        self, wait: float | None, hold: Hold, ownership: Ownership | None = None
-    ) -> Coroutine[Any, Any, bool]:
+    async def acquire_hold(self, wait: float | None, hold: Hold, ownership: Ownership | None = None) -> bool:
         """Acquire the lock for a hold, waiting at most ``wait`` seconds; ``None``: without end."""
-        if self._caller is None:
-            return self._acquire(wait, hold, ownership)
-        return self._caller.alone(self._acquire(wait, hold, ownership))
+        acquiring = self._acquire(wait, hold, ownership)
+        return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
 
     async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
-        client, kind = self.client, self.kind
-        if client.closed:
-            client.check_open()
-        if ownership is None:
-            ownership = self.mine()
-        return await acquire(client, kind, ownership, hold, wait, self._covers)
+        self.client.check_open()
+        return await acquire(self.client, self.kind, ownership or self.mine(), hold, wait, self.covers)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
+    async def unlock(self, progress: Progress | None = None) -> None:
         """Release one hold of the caller, or complete its last release, if that could not be settled.
 
         ``progress``: see ``run_to_the_end``.
         """
-        if self._caller is None:
-            return self._unlock(progress)
-        return self._caller.alone(self._unlock(progress))
+        unlocking = self._unlock(progress)
+        await (unlocking if self.made_for is None else self.made_for.alone(unlocking))
 
     async def _unlock(self, progress: Progress | None) -> None:
-        client = self.client
-        if client.closed:
-            client.check_open()
-        await unlock(client, self.kind, self.mine(), progress)
+        self.client.check_open()
+        await unlock(self.client, self.kind, self.mine(), progress)
 
     async def leave(
         self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
@@ -361,3 +345,20 @@ class LockCore:
         if left == -2:
             return None
         return math.inf if left == -1 else left / 1000
+
+
+def lock_core(client: ClientCore, name: str, made_for: MadeCaller | None) -> LockCore:
+    """Return the core of a handle: of those on one name that act for their caller, all share one.
+
+    Raises:
+        TypeError, ValueError: The name is not valid.
+    """
+    kept = client.lock_cores
+    core = kept.get(name) if made_for is None and isinstance(name, str) else None
+    if core is None:
+        core = LockCore(client, check_name(name)).acting_for(made_for)
+        if made_for is None:
+            if len(kept) >= KEPT:
+                kept.clear()
+            kept[name] = core
+    return core

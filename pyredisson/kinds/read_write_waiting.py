@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyredisson.core.attempt import Attempt, attempt
+from pyredisson.core.attempt import Attempt
 from pyredisson.core.by_message import ByMessage
 from pyredisson.core.names import writer_field
 from pyredisson.core.outcomes import Refused
 
 if TYPE_CHECKING:
+    from pyredisson.core.attempt import FirstRequest
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
@@ -33,13 +34,13 @@ class PoliteAttempt(Attempt):
 
     __slots__ = ()
 
-    async def __call__(self) -> Answer:
+    async def __call__(self, first: FirstRequest | None = None) -> Answer:
         left: float = self.ownership.kind_state.until - self.client.runtime.now()
         look = self.ownership.in_flight.look
         notified = look is not None and look.chosen  # Its client is on the list for another reader.
         if left > 0 and not notified and _writer_waits(self.client, self.kind):
             return Refused(int(1000 * left))
-        return await attempt(self.client, self.kind, self.ownership, self.hold)
+        return await super().__call__(first)
 
 
 class Politely(ByMessage):

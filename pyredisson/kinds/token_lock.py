@@ -126,10 +126,6 @@ class TokenKind(LockKind):
         """See :meth:`LockKind.token_id`; who knows it cannot release the lock."""
         return token_id(self.stored_as(ownership).encode())
 
-    def constant(self, ownership: Ownership) -> bool:
-        """See :meth:`LockKind.constant`; each hold has another token."""
-        return False
-
     def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`; with a new token. A repeat carries the same one."""
         tokens: TokenPair = ownership.kind_state
@@ -171,7 +167,7 @@ class TokenLockCore(LockCore):
     ) -> None:
         names = LockNames(name, client.config.prefix)
         super().__init__(client, names, TokenKind(client, names, backoff, token))
-        self._caller = owner
+        self.made_for = owner
 
     # ---- extending -----------------------------------------------------------------------------------------------
 

@@ -37,6 +37,9 @@ class Pool:
         dialler: Makes them.
         connect: Makes one, within a timeout in seconds.
         connect_timeout: How long that may take.
+
+    Attributes:
+        idle: Those on which nothing is under way; the one used last is the last.
     """
 
     limited = True
@@ -46,13 +49,13 @@ class Pool:
         self._now = dialler.now
         self._make = connect
         self._connect_timeout = connect_timeout
-        self._idle: list[Wire] = []
+        self.idle: list[Wire] = []
         self._dials: list[Dial] = []  # Those that no request waits for.
         self._closed = False
 
     def get(self) -> Wire | None:
         """Take a connection; ``None`` if none is idle."""
-        idle = self._idle
+        idle = self.idle
         while True:
             try:
                 wire = idle.pop()
@@ -64,12 +67,16 @@ class Pool:
 
     def put_back(self, wire: Wire) -> Awaitable[object] | None:
         """Let others have a connection on which nothing is under way. Returns what to await for that, if anything."""
-        now = wire.used = self._now()
-        idle = self._idle
-        idle.append(wire)
-        if self._closed or (len(idle) > KEEP_IDLE and now - idle[0].used > IDLE_FOR):
-            self._trim()
+        wire.used = self._now()
+        self.idle.append(wire)
+        self.tidy()
         return None
+
+    def tidy(self) -> None:
+        """Close one of those that were not used for long; any, once the pool is closed."""
+        idle = self.idle
+        if self._closed or (len(idle) > KEEP_IDLE and self._now() - idle[0].used > IDLE_FOR):
+            self._trim()
 
     def discard(self, wire: Wire) -> None:
         """Close a connection whose request failed: what comes on it later would be taken for the next reply."""
@@ -79,7 +86,7 @@ class Pool:
         """Let go of a connection to a server that is the wrong one by now, and of all that are idle."""
         if wire is not None:
             wire.retire()
-        idle, self._idle[:] = list(self._idle), []
+        idle, self.idle[:] = list(self.idle), []
         for each in idle:
             each.retire()
 
@@ -130,19 +137,19 @@ class Pool:
 
     def _trim(self) -> None:
         try:
-            (self._idle.pop() if self._closed else self._idle.pop(0)).close()
+            (self.idle.pop() if self._closed else self.idle.pop(0)).close()
         except IndexError:
             pass
 
     def close(self) -> None:
         """Close all that are idle, and each one as it comes back."""
         self._closed = True
-        while self._idle:
+        while self.idle:
             self._trim()
 
     def abandon(self) -> None:
         """Let go of all that are idle, in the child of a fork."""
-        idle, self._idle = self._idle, []
+        idle, self.idle = self.idle, []
         self._dials = []
         for wire in idle:
             wire.abandon()
@@ -155,7 +162,7 @@ class SharedPool(Pool):
 
     def get(self) -> Wire | None:
         """Return the connection, if there is one."""
-        idle = self._idle
+        idle = self.idle
         while idle:
             if idle[-1].usable():
                 return idle[-1]
@@ -179,4 +186,4 @@ class SharedPool(Pool):
         if self._closed or self.get() is not None:  # An earlier attempt has come to its end meanwhile.
             wire.close()
         else:
-            self._idle[:] = [wire]
+            self.idle[:] = [wire]

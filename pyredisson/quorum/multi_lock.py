@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyredisson.core.acquire import is_callers, tell, tell_failed
+from pyredisson.core.acquire import tell, tell_failed
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import gives_way, is_interruption
 from pyredisson.core.holder import lost_error
@@ -160,15 +160,6 @@ class MultiLockCore:
 
     def mine(self) -> MultiOwnership:
         """What the caller holds; see :meth:`LockCore.mine`."""
-        who = self.owner()
-        last = self._last
-        if (
-            last is not None
-            and last.who is who
-            and last.listed_in is self.client.keeper
-            and (not who.shared or is_callers(last))
-        ):
-            return last
         return self._ownership_of(self._acting())
 
     def _ownership_of(self, who: Caller) -> MultiOwnership:
@@ -391,7 +382,7 @@ def _raise_if_lost(owned: MultiOwnership) -> None:
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
     """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
-    callers = {member.made_caller() for member in members}
+    callers = {member.made_for for member in members}
     if len(callers) > 1:
         raise ValueError("the members of a multi-lock must have one owner: pass the same owner= to all, or to none")
     return callers.pop()

@@ -54,8 +54,9 @@ def _asked_for(wanted: Wanted) -> MemberAsk[AcquireCall]:
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    call, request = begin_attempt(client, kind, ownership, hold)
-    return MemberAsk(member, call, request, call.repeat, Taking(client.replicas, kind) if member.replicated else None)
+    call, epoch = begin_attempt(client, kind, ownership, hold)
+    sync = Taking(client.replicas, kind) if member.replicated else None
+    return MemberAsk(member, call, call.request(epoch, call.repeat), call.repeat, sync)
 
 
 async def acquire_each(runtime: Runtime, wanted: Sequence[Wanted]) -> list[Said]:
@@ -161,8 +162,8 @@ async def _give_back_unacknowledged(runtime: Runtime, wanted: Sequence[Wanted], 
 def _given_back(held: tuple[Member, Ownership]) -> MemberAsk[ReleaseCall]:
     """Note that a hold is about to be given back."""
     member, ownership = held
-    call, request = begin_release(member.client, member.kind, ownership, block=True)
-    return MemberAsk(member, call, request, False)
+    call, epoch = begin_release(member.client, member.kind, ownership, block=True)
+    return MemberAsk(member, call, call.request(epoch, False), False)
 
 
 def _to_settle(taken_over: tuple[Member, Ownership, SettleBegun]) -> MemberAsk[ReleaseCall]:

@@ -80,14 +80,14 @@ def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.
     mark = Mark(held, (names[0], number), job)
     known = weakref.ref(mark)
     while held.mark is not known:
-        held.marked(known)
+        held.mark = known
         before = after = _marks.get()
         for name in names:
             after = _with_mark(after, (name, number), mark, 0)
         token = _marks.set(after)
         if token.old_value is not before and token.old_value is not Token.MISSING:
             _marks.reset(token)  # A signal handler has left a mark meanwhile.
-            held.marked(None)
+            held.mark = None
 
 
 def _find(key: Key) -> tuple[Mark, ...]:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["check", "is_posix", "on_fork"]
+__all__ = ["check", "is_posix", "on_fork", "pid"]
 
 T = TypeVar("T", bound=Callable[[], object])
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("pyredisson")
 _callbacks: list[Callable[[], object]] = []
 
 #: The process whose callbacks have run, and the one whose callbacks have begun to run.
-_pid = _begun = os.getpid()
+pid = _begun = os.getpid()
 
 #: One for each process, since a lock that is inherited may be held by a thread that is not here.
 _mutexes: dict[int, threading.RLock] = {}
@@ -41,17 +41,17 @@ def on_fork(callback: T) -> T:
 
 def check() -> None:
     """Run the callbacks of :func:`on_fork` if this process is a new one and they have not run in it."""
-    if os.getpid() != _pid:
+    if os.getpid() != pid:
         _run_callbacks()
 
 
 def _run_callbacks() -> None:
-    global _begun, _pid
-    pid = os.getpid()
-    with _mutexes.setdefault(pid, threading.RLock()):  # Other threads of the child wait here until it is done.
-        if _begun == pid:
+    global _begun, pid
+    here = os.getpid()
+    with _mutexes.setdefault(here, threading.RLock()):  # Other threads of the child wait here until it is done.
+        if _begun == here:
             return  # Done, or called by one of the callbacks.
-        before, _begun = _begun, pid
+        before, _begun = _begun, here
         try:
             for callback in tuple(_callbacks):
                 try:
@@ -61,9 +61,9 @@ def _run_callbacks() -> None:
         except BaseException:
             _begun = before  # Interrupted: the next check does it again.
             raise
-        _pid = pid
+        pid = here
         for each in list(_mutexes):
-            if each != pid:
+            if each != here:
                 del _mutexes[each]
 
 

@@ -18,7 +18,7 @@ from pyredisson.shared.patching import check_patched
 from pyredisson.shared.pool_jobs import job_of, worker_frame
 from pyredisson.shared.stacks import stack_of_thread
 
-__all__ = ["ThreadOwner", "current_thread_owner"]
+__all__ = ["ThreadOwner", "current_thread_owner", "local"]
 
 
 class _Pulse:
@@ -34,7 +34,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_ident", "_job", "_latest", "_name", "_pool", "_root", "divided", "pooled", "thread")
+    __slots__ = ("_ident", "_job", "_name", "_pool", "_root", "divided", "latest", "pooled", "thread")
 
     shared = True
 
@@ -45,7 +45,7 @@ class ThreadOwner(AnyOwner):
         self._root = root or self
         self._ident: int = root._ident if root is not None else threading.get_ident()
         self._name: str = root._name if root is not None else _thread_name()
-        self._latest: Holding | None = None
+        self.latest: Holding | None = None
         self._pool: FrameType | None = worker_frame() if root is None else root._pool
         self.pooled: bool = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
         self._job: weakref.ref[object] | None = None
@@ -81,7 +81,7 @@ class ThreadOwner(AnyOwner):
 
     def runs_here(self) -> bool:
         """Whether it is the calling thread."""
-        return self.thread() is getattr(_local, "pulse", None)
+        return self.thread() is getattr(local, "pulse", None)
 
     def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
         """See ``Caller.acting``."""
@@ -97,14 +97,14 @@ class ThreadOwner(AnyOwner):
 
     def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
-        if self._root._latest is not held or self.pooled:
+        if self._root.latest is not held or self.pooled:
             self.look_behind(held, tell)
         leave_mark(held, names, self._root.number, self._root._job)
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
         """See ``Caller.look_behind``. It tells once."""
         root = self._root
-        latest, root._latest = root._latest, held
+        latest, root.latest = root.latest, held
         another_job = root._pool is not None and root._is_another_job(root._pool)
         if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
             return
@@ -140,7 +140,8 @@ class _Local(threading.local):
     pulse: _Pulse
 
 
-_local = _Local()
+#: What each thread keeps for itself.
+local = _Local()
 _native = threading.local
 
 
@@ -153,9 +154,9 @@ def current_thread_owner() -> ThreadOwner:
     if threading.local is not _native:
         check_patched()
     try:
-        return _local.owner
+        return local.owner
     except AttributeError:
         check_patched()
-        _local.pulse = _Pulse()
-        _local.owner = ThreadOwner(weakref.ref(_local.pulse))
-        return _local.owner
+        local.pulse = _Pulse()
+        local.owner = ThreadOwner(weakref.ref(local.pulse))
+        return local.owner

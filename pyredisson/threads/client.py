@@ -16,7 +16,7 @@ from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.names import check_name
 from pyredisson.core.running import run
 from pyredisson.errors import ClientClosedError
-from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.lock import lock_core
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
@@ -249,7 +249,7 @@ class Redisson(NotPortable):
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return Lock(self, LockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return Lock(self, lock_core(self._core, name, caller_of(owner)), owner)
 
     def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`.

@@ -59,7 +59,7 @@ class Posted:
         left = self._until - monotonic()
         try:
             # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
-            reply = wire.receive(timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
+            reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
         except BaseException as error:
             wire.close()
             if isinstance(error, Unanswered):

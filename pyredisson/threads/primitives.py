@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
+from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.running import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
@@ -12,6 +13,7 @@ from pyredisson.shared import kinds
 from pyredisson.shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import BY_HAND
+from pyredisson.threads import fast_path
 from pyredisson.threads.hold import HoldContext as Hold
 
 if TYPE_CHECKING:
@@ -73,8 +75,9 @@ class AnyLock(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        refuse(self.lock, unknown)
-        run(self._core.lock(lease_time))
+        if unknown:
+            refuse(self.lock, unknown)
+        fast_path.acquire(self._core, None, lease_time)
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn) -> bool:
         """Try to acquire the lock, waiting at most ``wait_time`` seconds.
@@ -100,8 +103,9 @@ class AnyLock(Handle):
             QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
             LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
         """
-        refuse(self.try_lock, unknown)
-        return run(self._core.try_lock(wait_time, lease_time))
+        if unknown:
+            refuse(self.try_lock, unknown)
+        return fast_path.acquire(self._core, wait_seconds(wait_time), lease_time)
 
     def unlock(self) -> None:
         """Release one hold of the calling thread. Releasing the last one frees the lock and wakes a waiter.
@@ -125,7 +129,7 @@ class AnyLock(Handle):
             redis.exceptions.RedisError: The server could not be reached. The release is completed in the background as
                 soon as it can be; another call continues it, and releases no further hold.
         """
-        run_to_the_end(self._core.unlock)
+        run_to_the_end(fast_path.release, self._core, False, None)
 
     def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
@@ -191,8 +195,9 @@ class AnyLock(Handle):
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
         """
-        refuse(self.acquire, unknown)
-        return run(self._core.acquire(wait_of(blocking, timeout)))
+        if unknown:
+            refuse(self.acquire, unknown)
+        return fast_path.acquire(self._core, wait_of(blocking, timeout))
 
     def release(self) -> None:
         """Release one hold of the calling thread; see :meth:`unlock`.
@@ -202,7 +207,7 @@ class AnyLock(Handle):
             lock.acquire()
             lock.release()
         """
-        run_to_the_end(self._core.unlock)
+        run_to_the_end(fast_path.release, self._core, False, None)
 
     def locked(self) -> bool:
         """Return whether any owner holds the lock; see :meth:`is_locked`.
@@ -215,13 +220,12 @@ class AnyLock(Handle):
         return run(self._core.is_locked())
 
     def __enter__(self) -> bool:
-        run(self._core.lock())
-        return True
+        return fast_path.acquire(self._core, None)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run_to_the_end(self._core.leave, error)
+        run_to_the_end(fast_path.release, self._core, True, error)
 
     @overload
     def hold(

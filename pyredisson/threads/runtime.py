@@ -16,6 +16,7 @@ from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
@@ -171,6 +172,7 @@ class ThreadsRuntime(BaseRuntime):
         wakeups, emit = core.wakeups, core.emit
         self.link.inspect = core.server.inspect
         self.link.introduce = lambda: self.introduction(self.link.app, core.id)
+        core.direct = self.link.pool if isinstance(self.link, ServerLink) else None
         self._listening = []
         self._only_listener: dict[Subscriber, threading.Lock] = {}
         self._subscriber = subscriber_for(self.link, self._listen, self, self._config, wakeups, emit)

@@ -72,15 +72,7 @@ class Connection:
 
     async def call(self, data: bytes, timeout: float) -> Any:
         """See :meth:`pyredisson.net.transport.Wire.call`."""
-        if timeout != self._timeout:
-            self.set_timeout(timeout)
-        try:
-            self.sock.sendall(data)
-        except OSError as error:
-            raise_if_foreign(error, self.sock)
-            # The request did not leave in full: an incomplete one is never executed.
-            raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
-        return self.receive(timeout)
+        return self.exchange(data, timeout)
 
     def post(self, data: bytes, timeout: float) -> None:
         """Send a request whose reply is received later. Raises ``OSError``: it did not leave in full."""
@@ -89,32 +81,49 @@ class Connection:
         self.sock.sendall(data)
 
     def receive_late(self, left: float, timeout: float) -> Any:
-        """As :meth:`receive`, when of the timeout that was set only so much is left."""
+        """Receive the reply to a request that was sent; of the timeout that was set only so much is left."""
         if self._plain:
             if not Readiness(self.sock).wait(left):
                 raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
         else:
             self.set_timeout(left)
-        return self.receive(timeout)
+        return self.exchange(None, timeout)
 
-    def receive(self, timeout: float) -> Any:
-        """Return the reply to what was sent, or the error that was one. Raises ``Unanswered``."""
+    def exchange(self, data: bytes | None, timeout: float) -> Any:
+        """Send a request and return the reply, or the error that was one. ``None``: it was sent already.
+
+        Without a reply the connection is closed: what comes on it later would be taken for the next one.
+
+        Raises:
+            NotSent, Unanswered: See :meth:`pyredisson.net.transport.Wire.call`.
+        """
         try:
-            chunk = self.sock.recv(FIRST_READ)
-        except _WOULD_BLOCK as error:
-            raise_if_foreign(error, self.sock)
-            raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
-        except OSError as error:
-            raise_if_foreign(error, self.sock)
-            raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
-        # The replies of nearly every acquire and release.
-        if chunk in (b"_\r\n", b"$-1\r\n"):
-            return None
-        if chunk == b":1\r\n":
-            return 1
-        if chunk == b":0\r\n":  # The release of a reader among others.
-            return 0
-        return self._read(chunk, timeout)
+            if data is not None:
+                if timeout != self._timeout:
+                    self.set_timeout(timeout)
+                try:
+                    self.sock.sendall(data)
+                except OSError as error:
+                    raise_if_foreign(error, self.sock)
+                    # The request did not leave in full: an incomplete one is never executed.
+                    raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+            try:
+                chunk = self.sock.recv(FIRST_READ)
+            except _WOULD_BLOCK as error:
+                raise_if_foreign(error, self.sock)
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
+            except OSError as error:
+                raise_if_foreign(error, self.sock)
+                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+            # The replies of nearly every acquire and release.
+            if chunk in (b"_\r\n", b"$-1\r\n"):
+                return None
+            if chunk == b":1\r\n":
+                return 1
+            return self._read(chunk, timeout)
+        except BaseException:
+            self.close()
+            raise
 
     def _read(self, chunk: bytes, timeout: float) -> Any:
         reader = self._reader

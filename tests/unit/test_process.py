@@ -149,7 +149,7 @@ def test_a_callback_that_was_interrupted_runs_again() -> None:
 def test_nothing_is_called_where_no_fork_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_callbacks", [lambda: pytest.fail("called")])
     process.check()
-    assert process._pid == os.getpid()
+    assert process.pid == os.getpid()
 
 
 def test_there_is_a_fork_without_pythons_hooks() -> None:

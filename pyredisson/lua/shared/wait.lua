@@ -1,8 +1,8 @@
 -- Attempts for a client that waits, and keeps the list of waiting clients: a member for each client, with the time since
 -- which it waits, and the ears. The key and the six arguments that concern the list are the last ones:
 --     the client and the number of its wait  for how long its first waiter has waited, ms (a writer of a read-write lock:
---     less 1e14)  and the next one (-1: there is none)  '1': it was notified that it is its turn; 'nx': it was not, and its
---     place on the list is right, if it has one  for how long the list is kept, ms  PUBLISH or SPUBLISH
+--     less 1e14)  and the next one (-1: there is none)  '1': it was notified that it is its turn  for how long the list is
+--     kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
 -- Expects  attempt(): the reply; server_ms(); keep_ears(waiting, publish, trusted, left)
 -- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;
@@ -22,9 +22,8 @@ local function note()
             keep_ears(waiting, publish, 1000, true)
         end
     else
-        local place = chosen == 'nx' and 'nx' or 'ch' -- ch: wherever it stands now.
         since = string.format('%.0f', server_ms() - tonumber(since))
-        redis.call('zadd', waiting, place, since, me)
+        redis.call('zadd', waiting, since, me)
         if redis.call('pttl', waiting) < tonumber(kept) then
             redis.call('pexpire', waiting, kept)
         end
