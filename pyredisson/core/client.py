@@ -208,6 +208,8 @@ class ClientCore:
                 raise begun[0]
             else:
                 reply = begun[0]  # type: ignore[assignment]
+                if self.sync is not None and call.reader is not None and call.reader.acquired(reply):
+                    raise unasked()
             setback = read_stale(reply)
             if setback is None:
                 return reply, sent, repeat

@@ -86,7 +86,7 @@ def wait_of(blocking: bool, timeout: float | timedelta) -> float | None:
     threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
     if not blocking:
         return 0
-    return None if timeout == -1 else timeout
+    return None if timeout == -1 else float(timeout)
 
 
 class UserBackoff:

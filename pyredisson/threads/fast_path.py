@@ -25,6 +25,7 @@ from pyredisson.shared import process
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.marks import has_mark, leave_mark
 from pyredisson.shared.thread_owners import local
+from pyredisson.threads.interruption import inside
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -42,7 +43,7 @@ _running_loop = asyncio._get_running_loop
 
 def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did."""
-    wire = _connection(core) if type(core) is LockCore and lease_time is None else None
+    wire = _connection(core, holds=0) if type(core) is LockCore and lease_time is None else None
     if wire is None:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
     client, ownership, hold, pool = core.client, core.last, core.client.watchdog.plain_hold, core.client.direct
@@ -71,7 +72,12 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                     pool.tidy()
             deadline = sent + hold.certain
             with ownership.mutex:
-                if reply is None and in_flight.request_id == request_id and wire.used < deadline and not client.sync:
+                if (
+                    reply is None
+                    and client.sync is None
+                    and in_flight.request_id == request_id
+                    and wire.used < deadline
+                ):
                     ownership.generation += 1
                     ownership.deadline = deadline
                     ownership.since[:1] = (sent,)
@@ -97,7 +103,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     """
     wire = None
     if type(core) is LockCore and error is None and core.last is not None and has_mark(core.last):
-        wire = _connection(core)
+        wire = _connection(core, holds=1)
     if wire is None:
         return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
     client, ownership, hold, pool = core.client, core.last, core.client.watchdog.plain_hold, core.client.direct
@@ -125,8 +131,8 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
             with ownership.mutex:
                 if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
                     ownership.generation += 1
-                    holds.pop()
                     in_flight.pending, released = None, True
+                    holds.pop()
             if released:
                 client.watchdog.unwatch(ownership)
             else:
@@ -141,12 +147,14 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
 
 
-def _connection(core: LockCore) -> Connection | None:
+def _connection(core: LockCore, holds: int) -> Connection | None:
     """Return an idle connection; ``None`` if anything is out of the ordinary, as far as that can be seen before."""
     client, ownership = core.client, core.last
     if (
         (pool := client.direct) is None
         or ownership is None
+        or len(ownership.holds) != holds
+        or inside(ownership.mutex)
         or ownership.who is not getattr(local, "owner", None)
         or ownership.who.divided
         or ownership.who.pooled
@@ -161,7 +169,7 @@ def _connection(core: LockCore) -> Connection | None:
         return None
     ready, now = ownership.ready, monotonic()
     if ready is None or ready.epoch != ownership.epoch:
-        if ownership.holds:
+        if holds:
             return None
         core.make_ready(ownership)
     if ownership.kind_state.until > now or not pool.idle:

@@ -19,7 +19,9 @@ from pyredisson.core.running import run
 __all__ = ["Flag", "inside", "interrupts", "interrupts_a_call"]
 
 #: Where the protocol is.
-_PROTOCOL: Final = tuple(str(Path(__file__).parent.parent / folder) for folder in ("core", "kinds", "quorum"))
+_PROTOCOL: Final = tuple(
+    str(Path(__file__).parent.parent / place) for place in ("core", "kinds", "quorum", "threads/fast_path.py")
+)
 
 #: Whether the calling thread is inside of a reentrant mutex.
 inside: Callable[[Any], bool] = operator.methodcaller("_is_owned")
@@ -34,7 +36,7 @@ def interrupts_a_call() -> bool:
     """Whether the calling thread has interrupted any call of its own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is run.__code__:
+        if frame.f_code is run.__code__ or frame.f_code.co_filename == _PROTOCOL[-1]:
             return True
         frame = frame.f_back
     return False
