@@ -128,24 +128,15 @@ class Pipe(Replies):
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a request; the future gets its reply, or the error that was one, or a ``Failure``."""
         future = self._loop.create_future()
-        if self.broken is not None:  # Since it was looked at: there were turns of the loop in between.
-            future.set_exception(NotSent(self.broken))
-            return future
-        due = self._loop.time() + timeout
-        self._calls.append((future, due))
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(data)
-        if self._timer is None or due < self._timer.when():
-            self._set_timer(due)
+        self.post(data, timeout, future)
         return future
 
     def post(self, data: bytes, timeout: float, outcome: Outcome) -> None:
-        """Send a request that is one of several, by somebody who brings what its outcome is put into.
+        """Send a request for somebody who brings what its outcome is put into.
 
         Now, if nothing else is in flight here: then there is nothing that it could leave together with.
         """
-        if self.broken is not None:
+        if self.broken is not None:  # Since it was looked at: there were turns of the loop in between.
             outcome.set_exception(NotSent(self.broken))
             return
         due = self._loop.time() + timeout

@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
+from pyredisson.asyncio import fast_path
 from pyredisson.asyncio.hold import HoldContext as Hold
+from pyredisson.core.deadline import wait_seconds
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.shared import kinds
@@ -72,8 +74,9 @@ class AnyLock(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        refuse(self.lock, unknown)
-        await self._core.lock(lease_time)
+        if unknown:
+            refuse(self.lock, unknown)
+        await fast_path.acquire(self._core, None, lease_time)
 
     async def try_lock(
         self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn
@@ -101,8 +104,9 @@ class AnyLock(Handle):
             QuorumUnreachableError: Quorums only: too few nodes answered in time. What they granted was released.
             LockLostError, OutcomeUnknownError, NoSyncedSlavesError, ValueError, ClientClosedError: As :meth:`lock`.
         """
-        refuse(self.try_lock, unknown)
-        return await self._core.try_lock(wait_time, lease_time)
+        if unknown:
+            refuse(self.try_lock, unknown)
+        return await fast_path.acquire(self._core, wait_seconds(wait_time), lease_time)
 
     async def unlock(self) -> None:
         """Release one hold of the calling task. Releasing the last one frees the lock and wakes a waiter.
@@ -126,7 +130,7 @@ class AnyLock(Handle):
             redis.exceptions.RedisError: The server could not be reached. The release is completed in the background as
                 soon as it can be; another call continues it, and releases no further hold.
         """
-        await self._core.unlock()
+        await fast_path.release(self._core, of_block=False)
 
     async def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
@@ -202,8 +206,9 @@ class AnyLock(Handle):
             ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock`.
         """
-        refuse(self.acquire, unknown)
-        return await self._core.acquire(wait_of(blocking, timeout))
+        if unknown:
+            refuse(self.acquire, unknown)
+        return await fast_path.acquire(self._core, wait_of(blocking, timeout))
 
     async def release(self) -> None:
         """Release one hold of the calling task; see :meth:`unlock`.
@@ -213,7 +218,7 @@ class AnyLock(Handle):
             await lock.acquire()
             await lock.release()
         """
-        await self._core.unlock()
+        await fast_path.release(self._core, of_block=False)
 
     async def locked(self) -> bool:
         """Return whether any owner holds the lock; see :meth:`is_locked`.
@@ -226,13 +231,12 @@ class AnyLock(Handle):
         return await self._core.is_locked()
 
     async def __aenter__(self) -> bool:
-        await self._core.lock()
-        return True
+        return await fast_path.acquire(self._core, None)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._core.leave(error)
+        await fast_path.release(self._core, of_block=True, error=error)
 
     @overload
     def hold(

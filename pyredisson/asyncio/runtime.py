@@ -16,6 +16,7 @@ from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared import process
 from pyredisson.shared.base_runtime import BaseRuntime
@@ -151,6 +152,7 @@ class AsyncioRuntime(BaseRuntime):
             if self._core is not None:
                 self._link.inspect = self._core.server.inspect
                 self._link.introduce = self._introduction
+                self._core.direct = self._link.pool if isinstance(self._link, ServerLink) else None
         return self._link
 
     def _introduction(self) -> Sequence[bytes]:
@@ -301,6 +303,8 @@ class AsyncioRuntime(BaseRuntime):
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
+        if self._core is not None:
+            self._core.direct = None
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()

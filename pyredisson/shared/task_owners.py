@@ -22,11 +22,11 @@ __all__ = ["TaskOwner", "current_task_id", "current_task_owner", "owner_of"]
 class TaskOwner(AnyOwner):
     """A task, by its number."""
 
-    __slots__ = ("_name", "_task")
+    __slots__ = ("_name", "task")
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         super().__init__()
-        self._task = weakref.ref(task)
+        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
         self._name = task.get_name()
 
     def __repr__(self) -> str:
@@ -39,7 +39,7 @@ class TaskOwner(AnyOwner):
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``."""
-        task = self._task()
+        task = self.task()
         return stack_of_task(task) if task is not None and not task.done() else ()
 
     def describe(self) -> str:
@@ -48,7 +48,7 @@ class TaskOwner(AnyOwner):
 
     def alive(self) -> bool:
         """Whether the task still runs."""
-        task = self._task()
+        task = self.task()
         return task is not None and not task.done()
 
     def gone_hint(self) -> str:
@@ -66,11 +66,11 @@ class TaskOwner(AnyOwner):
 
     def is_of(self, task: asyncio.Task[Any]) -> bool:
         """Whether this stands for that very task, not for an earlier one at the same address."""
-        return self._task() is task
+        return self.task() is task
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it is a task of that event loop that has not ended."""
-        task = self._task()
+        task = self.task()
         return task is not None and not task.done() and task.get_loop() is loop
 
 
