@@ -9,9 +9,11 @@ import math
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
+from pyredisson.core.by_message import list_refused
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
@@ -153,6 +155,7 @@ class AsyncioRuntime(BaseRuntime):
                 self._link.inspect = self._core.server.inspect
                 self._link.introduce = self._introduction
                 self._core.direct = self._link.pool if isinstance(self._link, ServerLink) else None
+                self._link.on_list_refused = partial(list_refused, self._core)
         return self._link
 
     def _introduction(self) -> Sequence[bytes]:

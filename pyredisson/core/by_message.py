@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["ByMessage", "Listed", "ListedAttempt", "may_list", "may_not_list", "released_as", "until_acquired"]
+__all__ = [
+    "ByMessage",
+    "Listed",
+    "ListedAttempt",
+    "list_refused",
+    "may_list",
+    "may_not_list",
+    "released_as",
+    "until_acquired",
+]
 
 
 def until_acquired(
@@ -211,21 +220,26 @@ def may_not_list(client: ClientCore, rejected: Rejected) -> bool:
 
 
 def released_as(client: ClientCore, reply: int) -> int:
-    """Return what a release replied, less its note that the server's user may not use the list; see denied.lua."""
+    """Return what a release replied, less its note that the user may not publish to the list; see denied.lua."""
     if reply >= 0:
         return reply
-    number, missing = divmod(-reply - 1, 2)
+    list_refused(client, "&")
+    return -1 - reply
+
+
+def list_refused(client: ClientCore, missing: str = "~") -> None:
+    """Note that a release could not use the list of the clients that wait: the user lacks a rule of this type."""
     _list_no_longer(
         client,
-        f"the user's ACL has no rule {'~&'[missing]}{WAITING}:*, so a release cannot notify the client that has waited "
+        f"the user's ACL has no rule {missing}{WAITING}:*, so a release cannot notify the client that has waited "
         "longest, and others acquire before it",
     )
-    return number
 
 
 def _list_no_longer(client: ClientCore, why: str) -> None:
-    if client.wakeups.may_list:
-        client.wakeups.may_list = False
+    """Make requests without lists of the clients that wait from now on, and say why."""
+    client.wakeups.may_list = False
+    if client.server.first("acl"):
         client.emit(events.ServerUnsafe("acl", f"{why}; see 'What the server must allow' in the documentation"))
 
 

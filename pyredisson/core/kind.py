@@ -142,6 +142,10 @@ class LockKind(ABC):
         """Return what stands for this client on the list of those who wait."""
         return self.client.id
 
+    def list_keys(self) -> tuple[str, ...]:
+        """Return the key of the list of the clients that wait, for a script that can do without it; see Wakeups."""
+        return self.client.wakeups.list_keys(self.names) if self.listed else ()
+
     # ---- its requests --------------------------------------------------------------------------------------------
 
     def list_args(self, look: Look) -> tuple[str | int, ...]:

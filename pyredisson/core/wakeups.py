@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyredisson.core.listing import Listing
+    from pyredisson.core.names import ListedNames
     from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.waiters import Message, Party
 
@@ -59,6 +60,10 @@ class Wakeups:
         self.may_list: bool = True  # Whether the server lets this client use such lists, as far as is known.
         #: How many waits were ended by a look that only the lack of a message had caused.
         self.last_resorts: int = 0
+
+    def list_keys(self, names: ListedNames) -> tuple[str, ...]:
+        """Return the key of the list of the clients that wait, for a script that can do without; none if it has to."""
+        return (names.waiting,) if self.may_list else ()
 
     # ---- for waiters ---------------------------------------------------------------------------------------------
 

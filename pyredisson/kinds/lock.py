@@ -72,13 +72,13 @@ class PlainKind(LockKind):
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, self.publish, UNLOCKED, self.names.waiting
-        return self.request("lock_release", ownership, args, (self.names.channel,), epoch=epoch, repeat=repeat)
+        args, keys = (lease_ms, count, self.publish, UNLOCKED), (self.names.channel, *self.list_keys())
+        return self.request("lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
-        args = self.publish, UNLOCKED, self.names.waiting
-        return self.request("lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
+        args, keys = (self.publish, UNLOCKED), (self.names.channel, *self.list_keys())
+        return self.request("lock_force_unlock", ownership, args, keys, epoch=epoch)
 
     def stop_waiting(self, member: str) -> Request:
         """See :meth:`LockKind.stop_waiting`."""

@@ -89,5 +89,5 @@ class NumberedCore:
 
         ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one.
         """
-        script = Script("counter_set", (value, PUBLISH, message, *waiting), (self.names.channel,))
+        script = Script("counter_set", (value, PUBLISH, message), (self.names.channel, *waiting))
         return await self.change(what, script) == 1

@@ -64,7 +64,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Return the operation that acquires a permit of this id, for a lease in ms."""
         return Operation(
             "an acquire",
-            self._script("permit_acquire", permit, PUBLISH, lease),
+            Script("permit_acquire", (permit, PUBLISH, lease), (self.names.channel, self.names.taken)),
             read_acquire_permit,
             lambda number: self.releasing(permit).script,
             known_for=math.inf,  # The permit is known by its id, whatever the server has forgotten.
@@ -72,11 +72,11 @@ class PermitSemaphoreCore(PermitsCore):
 
     def releasing(self, permit: bytes) -> Operation[int]:
         """Return the operation that releases the permit of this id."""
-        script = self._script("permit_release", permit, PUBLISH, self.names.waiting)
-        return Operation("a release", script, self.read_released)
+        return Operation("a release", self._changing("permit_release", permit, PUBLISH), self.read_released)
 
-    def _script(self, name: str, *args: str | int | bytes) -> Script:
-        return Script(name, args, (self.names.channel, self.names.taken))
+    def _changing(self, name: str, *args: str | int | bytes) -> Script:
+        """Return the call of a script that may make permits available."""
+        return Script(name, args, (self.names.channel, self.names.taken, *self.list_keys()))
 
     def listed(self, acquire: Script, look: Look) -> Script:
         """See :meth:`PermitsCore.listed`."""
@@ -132,8 +132,7 @@ class PermitSemaphoreCore(PermitsCore):
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""
         permit = _bytes_of(permit_id)
-        args = permit or b"", PUBLISH, _lease_ms(lease_time), self.names.waiting
-        script = self._script("permit_lease", *args)
+        script = self._changing("permit_lease", permit or b"", PUBLISH, _lease_ms(lease_time))
         call = self.begin(Operation("an update_lease_time", script, read_int))
         return permit is not None and await call.once() == 1
 
@@ -142,13 +141,13 @@ class PermitSemaphoreCore(PermitsCore):
     async def set_permits(self, permits: int) -> None:
         """Set the number of permits in all, those acquired included."""
         value = count_of(permits, "permits")
-        await self.change("a set_permits", self._script("permit_set", value, PUBLISH, self.names.waiting))
+        await self.change("a set_permits", self._changing("permit_set", value, PUBLISH))
 
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        script = Script("permit_add", (more, PUBLISH, self.names.waiting), (self.names.channel,))
+        script = Script("permit_add", (more, PUBLISH), (self.names.channel, *self.list_keys()))
         await self.change("an add_permits", script, progress)
 
     async def available_permits(self) -> int:
@@ -182,7 +181,7 @@ class PermitSemaphoreCore(PermitsCore):
         try:
             reply = await client.perform(
                 client.runtime.prepare(
-                    "permit_count", (names.raw, names.taken, names.channel), (PUBLISH, names.waiting)
+                    "permit_count", (names.raw, names.taken, names.channel, *self.list_keys()), (PUBLISH,)
                 )
             )
         except Failure as failure:

@@ -123,6 +123,10 @@ class PermitsCore(NumberedCore, ABC):
         args = look.args(self.client.config.max_wait_without_check)
         return Script(name, (*acquire.args, *args), (*acquire.keys, self.names.waiting))
 
+    def list_keys(self) -> tuple[str, ...]:
+        """Return the key of the list of the clients that wait, for a script that can do without it; see Wakeups."""
+        return self.client.wakeups.list_keys(self.names)
+
     def waiting_keys(self) -> tuple[str, ...]:
         """Return the keys that a client needs to leave the list of those who wait."""
         return (self.names.waiting,)
@@ -130,7 +134,7 @@ class PermitsCore(NumberedCore, ABC):
     async def try_set_permits(self, permits: int) -> bool:
         """Set the number of permits, unless the semaphore has some."""
         value = count_of(permits, "permits")
-        return await self.set_first("a try_set_permits", value, str(value), self.names.waiting)
+        return await self.set_first("a try_set_permits", value, str(value), *self.list_keys())
 
     async def first_use(self, wait: float | None = None) -> float | None:
         """Set the permits that the handle was made with, once. Returns what is left of ``wait`` seconds."""

@@ -116,8 +116,8 @@ class SideKind(LockKind):
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; the other side stays held."""
-        args = PUBLISH, self.released, self.label, self.names.waiting
-        return self.request("read_write_lock_force_unlock", ownership, args, (self.names.channel,), epoch=epoch)
+        args, keys = (PUBLISH, self.released, self.label), (self.names.channel, *self.list_keys())
+        return self.request("read_write_lock_force_unlock", ownership, args, keys, epoch=epoch)
 
     def listed_as(self) -> str:
         """See :meth:`LockKind.listed_as`."""
@@ -166,8 +166,8 @@ class ReadKind(SideKind):
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, PUBLISH, self.released, self.names.waiting
-        keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1))
+        args = lease_ms, count, PUBLISH, self.released
+        keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1)), *self.list_keys()
         return self.request("read_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
 
@@ -251,8 +251,8 @@ class WriteKind(SideKind):
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, PUBLISH, self.released, self.names.waiting
-        return self.request("write_lock_release", ownership, args, (self.names.channel,), epoch=epoch, repeat=repeat)
+        args, keys = (lease_ms, count, PUBLISH, self.released), (self.names.channel, *self.list_keys())
+        return self.request("write_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; or the owner is a reader itself."""

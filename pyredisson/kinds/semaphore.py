@@ -65,7 +65,7 @@ class SemaphoreCore(PermitsCore):
 
     def _giving(self, script: str, number: int) -> Script:
         """Return the call of a script that may make permits available."""
-        return Script(script, (number, PUBLISH, self.names.waiting), (self.names.channel,))
+        return Script(script, (number, PUBLISH), (self.names.channel, *self.list_keys()))
 
     def listed(self, acquire: Script, look: Look) -> Script:
         """See :meth:`PermitsCore.listed`."""

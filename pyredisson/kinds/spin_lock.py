@@ -28,6 +28,7 @@ class SpinKind(PlainKind):
     word = "spin_lock"
     label = "spin"
     publish = ""
+    listed = False
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays) -> None:
         super().__init__(client, names)

@@ -4,6 +4,7 @@ a line ``-- attempt: name`` for a function ``attempt`` that is the script ``name
 Scripts for one lock begin with the same arguments: KEYS 1 lock, 2 epoch of the owner; ARGV 1 owner, 2 epoch, 3 repeat.
 Scripts of semaphores and latches: KEYS 1 semaphore or latch, 2 last request of the owner; ARGV 1 number of the request.
 Scripts for many locks, and the guards with a fence, have their own order.
+The list of the clients that wait is the last of KEYS where a script can do without it, for users who may not use it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 -- Releases one hold; the last one frees the lock and wakes the waiters.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 channel
+--       4 clients that wait (sorted set); missing if the user may not use it
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
---       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: free, and n connections were notified.  0: still held.  nil: the owner does not hold what the client
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
---       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
+--       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
+local waiting = KEYS[4]
 -- include: epoch_and_list
 -- include: epoch_guard
 local lease = tonumber(ARGV[4])
@@ -17,8 +18,8 @@ local reply = false
 if left > 0 then
     -- include: release_one
 elseif left == 0 then
-    local publish, message, waiting = ARGV[6], ARGV[7], ARGV[8]
-    local heard = 0
+    local publish, message = ARGV[6], ARGV[7]
+    local heard, denied = 0, false
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
         local first = listed and redis.pcall('zrange', waiting, 0, 2) or {}
@@ -38,9 +39,7 @@ elseif left == 0 then
     end
     redis.call('del', KEYS[1])
     reply = 1 + heard
-    if publish ~= '' then
-        -- include: denied
-    end
+    -- include: denied
 end
 -- include: epoch_store
 return reply

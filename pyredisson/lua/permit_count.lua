@@ -1,8 +1,9 @@
 -- Counts permits, after making all expired ones available. It may be sent any number of times.
 -- KEYS  1 semaphore (string)  2 permits taken (sorted set)  3 channel
--- ARGV  1 PUBLISH or SPUBLISH  2 clients that wait (a key, but not one of KEYS)
+--       4 clients that wait (sorted set); missing if the user may not use it
+-- ARGV  1 PUBLISH or SPUBLISH
 -- Reply {available, taken}; available is nil if the semaphore has no permits yet.
-local taken, publish, waiting = KEYS[2], ARGV[1], ARGV[2]
+local taken, publish, waiting = KEYS[2], ARGV[1], KEYS[4]
 -- include: now
 -- include: ears
 -- include: hand_out

@@ -1,14 +1,15 @@
 -- Releases one hold of the read side. The last reader frees the lock and wakes the waiters; else the lock lives as long
 -- as the longest hold that remains. Readers whose holds have all expired do not count.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 channel  4 the hold to release (string)
+--       5 clients that wait (sorted set); missing if the user may not use it
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
---       8 clients that wait (a key, but not one of KEYS: users who may not use it may still release locks)
 -- Reply 1 + n: free, and n connections were notified.  0: still held, by this owner or others.
 --       nil: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
---       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
+--       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
+local waiting = KEYS[5]
 -- include: epoch_and_list
 -- include: epoch_guard
 local lease = tonumber(ARGV[4])
@@ -66,8 +67,8 @@ elseif left == 0 then
     end
     reply = 0
     if free then
-        local publish, message, waiting = ARGV[6], ARGV[7], ARGV[8]
-        local heard = 0
+        local publish, message = ARGV[6], ARGV[7]
+        local heard, denied = 0, false
         -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
         if publish ~= '' then
             if listed then

@@ -1,20 +1,20 @@
 -- Frees the lock if it is read, or if it is written, for all its owners, and wakes the waiters. Holds of readers are
 -- left to expire: without the lock they do not count.
 -- KEYS  1 lock (hash)  2 epoch of the caller  3 channel
+--       4 clients that wait (sorted set); missing if the user may not use it
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 'read' or 'write'
---       7 clients that wait (a key, but not one of KEYS)
 -- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: a newer request has overtaken it.
 local stored = redis.call('get', KEYS[2])
 -- include: epoch_guard
 local lease = 0
 local reply = false
 if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
-    local publish, message, waiting = ARGV[4], ARGV[5], ARGV[7]
+    local publish, message, waiting = ARGV[4], ARGV[5], KEYS[4]
     local heard, denied = 0, false
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
-        if redis.pcall('exists', waiting) == 1 then
+        if waiting and redis.call('exists', waiting) == 1 then
             local reads = false
             -- include: ears
             -- include: choose

@@ -1,8 +1,9 @@
 -- Adds permits to those available, or removes some (even below zero), and notifies the waiters.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
+--       4 clients that wait (sorted set); missing if the user may not use it
 -- ARGV  1 number of the request  2 permits, may be negative  3 PUBLISH or SPUBLISH
---       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
 -- Reply integer: done.  {'stale', number}: a newer request has overtaken it.
+local waiting = KEYS[4]
 -- include: number_guard
 -- include: repeated
 redis.call('pexpire', KEYS[2], 60000)

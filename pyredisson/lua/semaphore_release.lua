@@ -1,10 +1,11 @@
 -- Releases permits, whichever owner acquired them, and notifies the waiters.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
+--       4 clients that wait (sorted set); missing if the user may not use it
 -- ARGV  1 number of the request  2 permits  3 PUBLISH or SPUBLISH
---       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
 -- Reply 1: done.  {'stale', number}: a newer request has overtaken it.
---       -1 - 2 v, -2 - 2 v: v, and the user may not use the key of the list, or the channels of its clients.
+--       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
+local waiting = KEYS[4]
 -- include: number_guard
 -- include: repeated
 redis.call('pexpire', KEYS[2], 60000)

@@ -1,9 +1,10 @@
 -- Releases what a request took whose caller no longer waits for it. No late copy of that request takes anything then.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
+--       4 clients that wait (sorted set); missing if the user may not use it
 -- ARGV  1 number of this request  2 number of the one to undo  3 PUBLISH or SPUBLISH
---       4 clients that wait (a key, but not one of KEYS: users who may not use it may still change permits)
 -- Reply integer: how many permits were released.  {'stale', number}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
+local waiting = KEYS[4]
 -- include: number_guard
 -- include: repeated
 redis.call('pexpire', KEYS[2], 60000)

@@ -11,6 +11,7 @@ from typing import Any
 import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, count_as_ours
+from pyredisson.core.names import WAITING, prefixed
 from pyredisson.lua import script_text
 from pyredisson.net.bounds import Reader, pack_command
 
@@ -67,6 +68,17 @@ class Packed:
         # Made of the bytes: to keep the arguments as well would take as much memory again, for each lock that is held.
         count, rest = self.data.split(b"\r\n", 1)[0], self.data.split(self.script.sha.encode() + b"\r\n", 1)[1]
         return b"%b\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n%b" % (count, len(self.script.text), self.script.text, rest)
+
+    def without_list(self) -> Packed | None:
+        """Return the same call without the list of waiting clients; ``None`` if it has none, or is all about it."""
+        reader = new_reader()
+        reader.feed(self.data)
+        _, _, number, *rest = reader.gets()
+        last = int(number) - 1
+        is_list = rest[last].decode() == prefixed(WAITING, rest[0].decode())
+        if not is_list or self.script.name.endswith("_waiting"):
+            return None
+        return Packed(self.script, (last, *rest[:last], *rest[last + 1 :]))
 
 
 def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:

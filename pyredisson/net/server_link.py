@@ -5,7 +5,8 @@
 Rules kept here:
 
 1. A request that surely did not leave is sent once more on another connection, if the first was not new.
-2. A script that the server does not know is sent again in full; that is still once.
+2. A script that the server does not know is sent again in full; that is still once. So is one that is sent again
+   without the list of the clients that wait, because the user may not use that.
 3. A new connection is used when its server has said who it is (``INFO``), and that is accepted.
 4. Where sentinels lead, each new connection goes where they say. They are asked again while old ones are used; what
    leads elsewhere, or to a server that became a replica, is left.
@@ -76,6 +77,7 @@ class ServerLink:
         self.app: str | None = app
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
+        self.on_list_refused: Callable[[], None] = ignore
         self.away = False
 
     # ---- requests ------------------------------------------------------------------------------------------------
@@ -90,10 +92,16 @@ class ServerLink:
         return reply  # type: ignore[no-any-return]
 
     async def answer(self, error: Exception, request: Packed, timeout: float) -> Reply:
-        """Return or raise what an error reply comes to: a script that the server does not know is sent in full."""
-        if not is_no_script(error):
-            raise self._failure(error)
-        return self._checked(await self._exchange(request.in_full(), timeout))
+        """Return or raise what an error reply comes to; the request may be sent again, since it had no effect."""
+        if is_no_script(error):
+            return self._checked(await self._exchange(request.in_full(), timeout))
+        failure = self._failure(error)
+        without_list = request.without_list() if isinstance(failure.cause, rx.NoPermissionError) else None
+        if without_list is None:
+            raise failure
+        reply = await self.eval(without_list, timeout)
+        self.on_list_refused()
+        return reply
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return self._checked(await self._exchange(pack(*command), timeout))

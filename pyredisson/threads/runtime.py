@@ -9,8 +9,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson.core.by_message import list_refused
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
@@ -172,6 +174,7 @@ class ThreadsRuntime(BaseRuntime):
         wakeups, emit = core.wakeups, core.emit
         self.link.inspect = core.server.inspect
         self.link.introduce = lambda: self.introduction(self.link.app, core.id)
+        self.link.on_list_refused = partial(list_refused, core)
         core.direct = self.link.pool if isinstance(self.link, ServerLink) else None
         self._listening = []
         self._only_listener: dict[Subscriber, threading.Lock] = {}

@@ -36,7 +36,9 @@ def server(request: pytest.FixtureRequest, real_servers: Callable[[Build], RealS
     """The simulated server and each real one in turn, empty."""
     build: Build | None = request.param
     if build is None:
-        return Model()
+        model = Model()
+        model.server.only_declared_keys = True
+        return model
     build.require()
     server = real_servers(build)
     server.empty()

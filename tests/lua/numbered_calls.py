@@ -43,7 +43,7 @@ def sends(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
 def set_counter(value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS) -> Call:
     said = value if message is None else message
     waiting = (LIST,) if channel == PERMITS else ()
-    return Call("counter_set", (LOCK, DONE, channel), (number, value, "PUBLISH", said, *waiting))
+    return Call("counter_set", (LOCK, DONE, channel, *waiting), (number, value, "PUBLISH", said))
 
 
 def take_permits(count: int = 1, *, number: int = 5) -> Call:
@@ -51,11 +51,11 @@ def take_permits(count: int = 1, *, number: int = 5) -> Call:
 
 
 def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -> Call:
-    return Call("semaphore_release", (LOCK, DONE, PERMITS), (number, count, publish, LIST))
+    return Call("semaphore_release", (LOCK, DONE, PERMITS, LIST), (number, count, publish))
 
 
 def add_permits(count: int, *, number: int = 5) -> Call:
-    return Call("semaphore_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH", LIST))
+    return Call("semaphore_add", (LOCK, DONE, PERMITS, LIST), (number, count, "PUBLISH"))
 
 
 def drain(*, number: int = 5) -> Call:
@@ -63,7 +63,7 @@ def drain(*, number: int = 5) -> Call:
 
 
 def undo(undone: int = 5, *, number: int = 6) -> Call:
-    return Call("semaphore_undo", (LOCK, DONE, PERMITS), (number, undone, "PUBLISH", LIST))
+    return Call("semaphore_undo", (LOCK, DONE, PERMITS, LIST), (number, undone, "PUBLISH"))
 
 
 def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
@@ -71,11 +71,11 @@ def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> 
 
 
 def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
-    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", LIST))
+    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN, LIST), (number, permit, "PUBLISH"))
 
 
 def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
-    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", lease, LIST))
+    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN, LIST), (number, permit, "PUBLISH", lease))
 
 
 def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
@@ -83,15 +83,15 @@ def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
 
 
 def count_permits() -> Call:
-    return Call("permit_count", (LOCK, TAKEN, PERMITS), ("PUBLISH", LIST))
+    return Call("permit_count", (LOCK, TAKEN, PERMITS, LIST), ("PUBLISH",))
 
 
 def set_permits(count: int, *, number: int = 5) -> Call:
-    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN), (number, count, "PUBLISH", LIST))
+    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN, LIST), (number, count, "PUBLISH"))
 
 
 def add_expirable(count: int, *, number: int = 5) -> Call:
-    return Call("permit_add", (LOCK, DONE, PERMITS), (number, count, "PUBLISH", LIST))
+    return Call("permit_add", (LOCK, DONE, PERMITS, LIST), (number, count, "PUBLISH"))
 
 
 def count_down(*, number: int = 5) -> Call:

@@ -160,6 +160,11 @@ def waiting_of(lock: bytes) -> bytes:
     return b"pyredisson_waiting:" + (lock if b"{" in lock else b"{" + lock + b"}")
 
 
+def _list_of(random: Random, lock: bytes) -> Sequence[bytes]:
+    """The list of the clients that wait, for a script that can do without it: some users may not use it."""
+    return random.choice(([waiting_of(lock)], [waiting_of(lock)], [waiting_of(lock)], []))
+
+
 def _waits(random: Random) -> list[bytes]:
     """The arguments of an attempt that concern the list of clients that wait."""
     me, waited = random.choice(list(WAITERS.items()))
@@ -190,8 +195,8 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, epoch_of(lock, owner), channel_of(lock)],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0", waiting_of(lock)],
+        [lock, epoch_of(lock, owner), channel_of(lock), *_list_of(random, lock)],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0"],
     )
 
 
@@ -199,8 +204,8 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
 def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     epoch = _epoch(random, model, lock, owner)
-    args = [owner, epoch, _repeat(random), _announce(random), b"0", waiting_of(lock)]
-    return [lock, epoch_of(lock, owner), channel_of(lock)], args
+    args = [owner, epoch, _repeat(random), _announce(random), b"0"]
+    return [lock, epoch_of(lock, owner), channel_of(lock), *_list_of(random, lock)], args
 
 
 @generates("lock_renew")
@@ -239,7 +244,7 @@ def _fair_acquire(random: Random, model: SimulatedRedis) -> Call:
 
 @generates("fair_release")
 def _fair_release(random: Random, model: SimulatedRedis) -> Call:
-    (lock, epoch, channel), args = _lock_release(random, model)
+    (lock, epoch, channel, *_), args = _lock_release(random, model)
     queued = random.choice((b"0", b"0", *WAITS))
     return (
         [lock, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock), channel],
@@ -249,7 +254,7 @@ def _fair_release(random: Random, model: SimulatedRedis) -> Call:
 
 @generates("fair_force_unlock")
 def _fair_force_unlock(random: Random, model: SimulatedRedis) -> Call:
-    (lock, epoch, channel), args = _lock_force_unlock(random, model)
+    (lock, epoch, channel, *_), args = _lock_force_unlock(random, model)
     return [lock, epoch, queue_of(lock), timeouts_of(lock), alive_of(lock), channel], args
 
 
@@ -309,9 +314,10 @@ def _read_lock_acquire(random: Random, model: SimulatedRedis) -> Call:
 def _read_lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
+    hold = read_hold_of(lock, owner, max(_number(counted), 1))
     return (
-        [lock, epoch_of(lock, owner), rw_channel_of(lock), read_hold_of(lock, owner, max(_number(counted), 1))],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"0", waiting_of(lock)],
+        [lock, epoch_of(lock, owner), rw_channel_of(lock), hold, *_list_of(random, lock)],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"0"],
     )
 
 
@@ -340,8 +346,8 @@ def _write_lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS) + b":write"
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, epoch_of(lock, owner), rw_channel_of(lock)],
-        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"1", waiting_of(lock)],
+        [lock, epoch_of(lock, owner), rw_channel_of(lock), *_list_of(random, lock)],
+        [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"1"],
     )
 
 
@@ -387,8 +393,8 @@ def _read_write_lock_stop_waiting(random: Random, model: SimulatedRedis) -> Call
 def _read_write_lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner, side = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS), random.choice((b"read", b"write"))
     epoch = _epoch(random, model, lock, owner)
-    args = [owner, epoch, _repeat(random), _publish(random), b"0", side, waiting_of(lock)]
-    return [lock, epoch_of(lock, owner), rw_channel_of(lock)], args
+    args = [owner, epoch, _repeat(random), _publish(random), b"0", side]
+    return [lock, epoch_of(lock, owner), rw_channel_of(lock), *_list_of(random, lock)], args
 
 
 def _number(counted: bytes) -> int:
@@ -481,7 +487,7 @@ def _counter_set(random: Random, model: SimulatedRedis) -> Call:
     value = _few(random)
     if random.random() < 0.5:
         return [name, done, latch_channel(name)], [number, value, _publish(random), b"1"]
-    return [name, done, permits_channel(name)], [number, value, _publish(random), value, waiting_of(name)]
+    return [name, done, permits_channel(name), *_list_of(random, name)], [number, value, _publish(random), value]
 
 
 @generates("semaphore_acquire")
@@ -493,13 +499,13 @@ def _semaphore_acquire(random: Random, model: SimulatedRedis) -> Call:
 @generates("semaphore_release")
 def _semaphore_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name)], [number, _few(random), _publish(random), waiting_of(name)]
+    return [name, done, permits_channel(name), *_list_of(random, name)], [number, _few(random), _publish(random)]
 
 
 @generates("semaphore_add")
 def _semaphore_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random), waiting_of(name)]
+    return [name, done, permits_channel(name), *_list_of(random, name)], [number, _signed(random), _publish(random)]
 
 
 @generates("semaphore_drain")
@@ -512,7 +518,7 @@ def _semaphore_drain(random: Random, model: SimulatedRedis) -> Call:
 def _semaphore_undo(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     undone = b"%d" % (int(number) - random.choice((1, 1, 1, 2)))
-    return [name, done, permits_channel(name)], [number, undone, _publish(random), waiting_of(name)]
+    return [name, done, permits_channel(name), *_list_of(random, name)], [number, undone, _publish(random)]
 
 
 @generates("permit_acquire")
@@ -527,16 +533,16 @@ def _permit_acquire(random: Random, model: SimulatedRedis) -> Call:
 @generates("permit_release")
 def _permit_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    args = [number, random.choice(PERMITS), _publish(random), waiting_of(name)]
-    return [name, done, permits_channel(name), taken_of(name)], args
+    args = [number, random.choice(PERMITS), _publish(random)]
+    return [name, done, permits_channel(name), taken_of(name), *_list_of(random, name)], args
 
 
 @generates("permit_lease")
 def _permit_lease(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     return (
-        [name, done, permits_channel(name), taken_of(name)],
-        [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES), waiting_of(name)],
+        [name, done, permits_channel(name), taken_of(name), *_list_of(random, name)],
+        [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES)],
     )
 
 
@@ -550,24 +556,20 @@ def _permit_renew(random: Random, model: SimulatedRedis) -> Call:
 @generates("permit_count")
 def _permit_count(random: Random, model: SimulatedRedis) -> Call:
     name = random.choice(COUNTERS)
-    return [name, taken_of(name), permits_channel(name)], [_publish(random), waiting_of(name)]
+    return [name, taken_of(name), permits_channel(name), *_list_of(random, name)], [_publish(random)]
 
 
 @generates("permit_set")
 def _permit_set(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name), taken_of(name)], [
-        number,
-        _few(random),
-        _publish(random),
-        waiting_of(name),
-    ]
+    args = [number, _few(random), _publish(random)]
+    return [name, done, permits_channel(name), taken_of(name), *_list_of(random, name)], args
 
 
 @generates("permit_add")
 def _permit_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name)], [number, _signed(random), _publish(random), waiting_of(name)]
+    return [name, done, permits_channel(name), *_list_of(random, name)], [number, _signed(random), _publish(random)]
 
 
 def _waits(random: Random) -> Sequence[bytes]:

@@ -54,8 +54,8 @@ def end_read(
     (hold,) = read_hold(ME, max(counts, 1))
     return Call(
         "read_lock_release",
-        (LOCK, EPOCH, RW_CHANNEL, hold),
-        (ME, epoch, int(repeat), lease, counts, publish, "0", LIST),
+        (LOCK, EPOCH, RW_CHANNEL, hold, LIST),
+        (ME, epoch, int(repeat), lease, counts, publish, "0"),
     )
 
 
@@ -74,8 +74,8 @@ def end_write(
 ) -> Call:
     return Call(
         "write_lock_release",
-        (LOCK, WRITER_EPOCH, RW_CHANNEL),
-        (WRITER, epoch, int(repeat), lease, counts, publish, "1", LIST),
+        (LOCK, WRITER_EPOCH, RW_CHANNEL, LIST),
+        (WRITER, epoch, int(repeat), lease, counts, publish, "1"),
     )
 
 

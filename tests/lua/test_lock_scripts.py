@@ -50,8 +50,8 @@ def release(
     repeat: bool = False,
     publish: str = "PUBLISH",
 ) -> Call:
-    args = (owner, epoch, int(repeat), lease, counts, publish, "0", LIST)
-    return Call("lock_release", (LOCK, EPOCH, CHANNEL), args)
+    args = (owner, epoch, int(repeat), lease, counts, publish, "0")
+    return Call("lock_release", (LOCK, EPOCH, CHANNEL, LIST), args)
 
 
 def force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:

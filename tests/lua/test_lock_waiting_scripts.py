@@ -37,7 +37,7 @@ EARS: Final = {b"ear:b": In(1e15), b"ear:c": In(1e15)}
 
 
 def _with_list(call: Call) -> Call:
-    return Call(call.script, call.keys, (*call.args, LIST))
+    return Call(call.script, (*call.keys, LIST), call.args)
 
 
 def waiting(*, rest: int = -1, chosen: bool = False, turn: str | None = None, epoch: int = 0) -> Call:

@@ -42,7 +42,7 @@ EARS: Final = {b"ear:c.read": In(1e15), b"ear:d.write": In(1e15)}
 
 def force(side: str) -> Call:
     call = _force(side)
-    return Call(call.script, call.keys, (*call.args, LIST))
+    return Call(call.script, (*call.keys, LIST), call.args)
 
 
 def _waiting(call: Call, member: str, behind: int, *, rest: int, chosen: bool) -> Call:

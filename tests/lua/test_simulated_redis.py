@@ -408,3 +408,22 @@ def test_servers_leave_nothing_behind_in_the_interpreter(clock: Clock) -> None:
     gc.collect()
     # lupa remembers the last exception that went through it.
     assert sum(server() is not None for server in servers) <= 1
+
+
+@pytest.mark.parametrize(
+    "touching",
+    [
+        "redis.call('GET', 'other')",
+        "redis.pcall('get', 'other')",
+        "pcall(redis.call, 'SET', 'other', 1)",
+        "redis.call('EXISTS', KEYS[1], 'other')",
+        "redis.call('DEL', KEYS[1], 'other')",
+    ],
+)
+def test_a_script_that_touches_an_undeclared_key(server: SimulatedRedis, touching: str) -> None:
+    server.eval(touching, [b"k"])
+    server.only_declared_keys = True
+    with pytest.raises(AssertionError, match="'other' is not in KEYS"):
+        server.eval(touching, [b"k"])
+    assert server.eval(touching.replace("'other'", "KEYS[2]"), [b"k", b"other"]) is None
+    assert server.eval("redis.call('TIME') redis.call('PUBLISH', 'other', 'message') return 1") == 1

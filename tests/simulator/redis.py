@@ -106,6 +106,8 @@ class SimulatedRedis(Keyspace):
         writes: How many writing commands have been run, whatever they changed.
         started_us: When it was started, by its clock. A new server has been running for a day.
         up: False between :meth:`crash` and :meth:`restart`.
+        only_declared_keys: While true, a script that touches a key that is not in ``KEYS`` raises ``AssertionError``.
+            Redis forbids it without checking it; some servers and proxies refuse it.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class SimulatedRedis(Keyspace):
         self.eviction = "noeviction"
         self.started_us = clock() - 86_400_000_000
         self.up = True
+        self.only_declared_keys = False
         self._clock = clock
         self._scripts: dict[str, Script] = {}
         self._restarts = 0

@@ -10,6 +10,7 @@ There is one interpreter a thread, shared by all the simulated servers in it, so
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -230,6 +231,12 @@ return {
 
 _NOTHING: Final = object()
 
+_ABOUT_NO_KEY: Final = frozenset({"publish", "spublish", "time"})
+_OF_MANY_KEYS: Final = frozenset({"del", "exists"})
+
+_HOLD_OF_A_READER: Final = re.compile(rb".*:rwlock_timeout:\d+", re.DOTALL)
+"""Redisson's key of a hold of a read lock. How many there are, and whose, only the hash of the lock tells a script."""
+
 _MANY: Final = 1000
 """Lua passes at most some thousands of arguments to a function."""
 
@@ -252,7 +259,13 @@ class Script(NamedTuple):
 
 
 class Caller(Protocol):
-    """The server that a script runs in."""
+    """The server that a script runs in.
+
+    Attributes:
+        only_declared_keys: Whether a key that is not in ``KEYS`` is an error.
+    """
+
+    only_declared_keys: bool
 
     def admit(self, command: Command) -> None:
         """Called before a script runs a command that ``asks_first``; raises if the server refuses it."""
@@ -289,6 +302,7 @@ class Interpreter:
         self._array = prelude[b"array"]
         self._compiled: dict[bytes, Script] = {}
         self._caller: Any = None
+        self._declared: Sequence[bytes] | None = None
         self._sha = ""
         self._failure: str | None = None
 
@@ -321,10 +335,12 @@ class Interpreter:
         Raises:
             ServerError: The script failed, or its reply is an error.
             RuntimeError: Called while a script runs, say from a hook.
+            AssertionError: It touched a key that is not in ``keys``, in a server of ``only_declared_keys``.
         """
         if self._caller is not None:
             raise RuntimeError("a script is running: it must end before the next command")
         self._caller = caller
+        self._declared = keys if caller.only_declared_keys else None
         self._sha = script.sha
         try:
             if len(keys) + len(args) <= _MANY:
@@ -358,6 +374,9 @@ class Interpreter:
             raise _Refused("ERR Unknown Redis command called from script")
         if not command.least <= len(args) <= command.most:
             raise _Refused("ERR Wrong number of args calling Redis command from script")
+        if self._declared is not None and command.name not in _ABOUT_NO_KEY:
+            for key in args if command.name in _OF_MANY_KEYS else args[:1]:
+                assert key in self._declared or _HOLD_OF_A_READER.fullmatch(key), f"{key!r} is not in KEYS"
         caller = self._caller
         try:
             if command.asks_first:

@@ -254,6 +254,7 @@ class Node:
         self.rate = rate
         self.wall_jump = 0.0
         self.redis = SimulatedRedis(self._clock, on_message=self._on_message, name=name)
+        self.redis.only_declared_keys = True
         self.listeners: list[Callable[[bytes, bytes], int]] = []
         self.messages: list[tuple[float, bytes, bytes]] = []
         self.commands = 0

@@ -31,6 +31,8 @@ class Node:
         self.address = address
         self.closed = False
 
+    on_list_refused: Callable[[], None]
+
     async def eval(self, request: Packed, timeout: float) -> Any:
         return self._answer("eval", timeout)
 
@@ -312,3 +314,12 @@ def test_what_is_about_no_key_is_asked_of_any_master(world: World) -> None:
     world.link.map.owners = [None] * len(world.link.map.owners)
     with pytest.raises(NotSent, match="no node"):
         run(world.link.ask(("INFO",), 5.0))
+
+
+def test_the_client_hears_that_a_node_refused_a_list() -> None:
+    world = World()
+    world.eval()
+    refused: list[str] = []
+    world.link.on_list_refused = lambda: refused.append("list")
+    world.nodes[A].on_list_refused()
+    assert refused == ["list"]

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -265,6 +266,87 @@ def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(
     asyncio.run(main())
     (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
     assert missing in warning.text
+
+
+Calls = Callable[[Any, str], list[Callable[[], Any]]]
+
+NO_PERMIT = "0" * 32
+
+
+def twice(get: Callable[[Any, str], Any], *names: str, args: tuple[Any, ...] = ()) -> Calls:
+    """Call some methods of a handle in turn, and once again."""
+    return lambda client, name: 2 * [partial(getattr(get(client, name), each), *args) for each in names]
+
+
+semaphore, expirable = of_kind("semaphore"), of_kind("permit_expirable_semaphore")
+
+#: Whose rules are needed, and calls whose scripts notify clients that wait, or may.
+NOTIFYING: dict[str, tuple[str, Calls]] = {
+    "unlock": ("plain lock", twice(of_kind("lock"), "lock", "unlock")),
+    "unlock of a fenced lock": ("fenced lock", twice(of_kind("fenced_lock"), "lock", "unlock")),
+    "force_unlock": ("plain lock", twice(of_kind("lock"), "force_unlock")),
+    "unlock of a multi-lock": (
+        "plain lock",
+        twice(lambda client, name: client.get_multi_lock(client.get_lock(name)), "lock", "unlock"),
+    ),
+    "unlock of a reader": ("read-write lock", twice(reader, "lock", "unlock")),
+    "unlock of a writer": ("read-write lock", twice(writer, "lock", "unlock")),
+    "force_unlock of a writer": ("read-write lock", twice(writer, "force_unlock")),
+    "try_set_permits": ("semaphore", twice(semaphore, "try_set_permits", args=(1,))),
+    "release": ("semaphore", twice(semaphore, "release")),
+    "add_permits": ("semaphore", twice(semaphore, "add_permits", args=(1,))),
+    "set_permits": ("semaphore with expiring permits", twice(expirable, "set_permits", args=(1,))),
+    "add_permits of expiring ones": ("semaphore with expiring permits", twice(expirable, "add_permits", args=(1,))),
+    "available_permits": ("semaphore with expiring permits", twice(expirable, "available_permits")),
+    "try_release": ("semaphore with expiring permits", twice(expirable, "try_release", args=(NO_PERMIT,))),
+    "update_lease_time": (
+        "semaphore with expiring permits",
+        twice(expirable, "update_lease_time", args=(NO_PERMIT, 60)),
+    ),
+}
+
+
+async def call_in_turn(url: str, config: Config, make_calls: Calls, name: str) -> None:
+    async with pyredisson.asyncio.Redisson.from_url(url, config=config) as client:
+        for call in make_calls(client, name):
+            await call()
+
+
+@pytest.mark.parametrize("form", ["threads", "asyncio"])
+@pytest.mark.parametrize("calls", NOTIFYING)
+def test_a_script_without_the_key_of_the_list_is_refused_once_and_runs(
+    calls: str, form: str, server: tuple[Redisson, redis.Redis]
+) -> None:
+    client, administrator = server
+    kind, make_calls = NOTIFYING[calls]
+    user = re.sub(r"\W", "-", f"no key {form} {calls}")
+    rules = [rule for rule in rules_of(kind) if rule != "~pyredisson_waiting:*"]
+    administrator.execute_command("ACL SETUSER", user, *rules)
+    url = str(client.url).replace("unix://", f"unix://{user}:secret@")
+    told: list[object] = []
+    config = Config(listeners=(told.append,))
+    administrator.config_resetstat()
+    if form == "asyncio":
+        asyncio.run(call_in_turn(url, config, make_calls, f"orders:{user}"))
+    else:
+        with Redisson.from_url(url, config=config) as theirs:
+            for call in make_calls(theirs, f"orders:{user}"):
+                call()
+    assert administrator.info("errorstats")["errorstat_NOPERM"] == {"count": 1}
+    (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
+    assert "~pyredisson_waiting:*" in warning.text
+
+
+def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_list(server: tuple[Redisson, redis.Redis]) -> None:
+    client, administrator = server
+    administrator.execute_command("ACL SETUSER", "no-hkeys", *rules_of("plain lock"), "-hkeys")
+    told: list[object] = []
+    url = str(client.url).replace("unix://", "unix://no-hkeys:secret@")
+    with Redisson.from_url(url, config=Config(listeners=(told.append,))) as theirs:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            theirs.get_lock("orders:hkeys").force_unlock()
+        assert theirs._core.wakeups.may_list
+    assert not [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
 
 
 def test_a_user_who_may_not_use_lists_of_waiters_waits_for_a_quorum(server: tuple[Redisson, redis.Redis]) -> None:

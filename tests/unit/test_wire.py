@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyredisson.core.failures import NotNow, NotSent, Rejected
+from pyredisson.core.names import LockNames
 from pyredisson.net.resp import (
     as_redis_error,
     failure_of,
@@ -75,6 +76,18 @@ def test_a_call_by_digest_and_in_full(keys: list[str], args: list[str | int]) ->
     rest = [as_bytes(word) for word in (len(keys), *keys, *args)]
     assert read(request.data) == [[b"EVALSHA", known.sha.encode(), *rest]]
     assert read(request.in_full()) == [[b"EVAL", known.text, *rest]]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.lists(WORDS, max_size=8))
+def test_a_call_without_the_list_of_waiting_clients(name: str, args: list[Any]) -> None:
+    keys, waiting = (name, "epoch", "channel"), LockNames(name).waiting
+    without = prepare("lock_release", keys, tuple(args))
+    shorter = prepare("lock_release", (*keys, waiting), tuple(args)).without_list()
+    assert shorter is not None
+    assert shorter.data == without.data
+    assert without.without_list() is None
+    assert prepare("lock_acquire_waiting", (*keys, waiting), tuple(args)).without_list() is None
+    assert prepare("lock_release", (waiting, "epoch", "channel"), (waiting,)).without_list() is None
 
 
 def test_a_script_is_read_once() -> None:

@@ -1,7 +1,7 @@
 -- Notifies the client that has waited longest that it is its turn, and takes it off the list of waiting clients: if it
 -- attempts too late, it puts itself back. A client that does not receive this is gone, and the next one is notified. If it
 -- was an ear, another one replaces it, which does not depend on it; unless it became one because it was chosen in vain
--- (.5 in its score). A user who may not use the list, or not publish to its clients, notifies none and removes none.
+-- (.5 in its score). A user who may not publish to them notifies none and removes none.
 -- Expects  keep_ears(waiting, publish, trusted, left)
 -- Defines  unpublished: whether the user may not publish to them; choose(waiting, publish, from, to): whether one was
 --          notified, of those between two scores or of all

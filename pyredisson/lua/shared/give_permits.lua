@@ -1,11 +1,11 @@
 -- Makes permits available and notifies the waiters. Redis sends the message when the script ends. It comes first: a
 -- user who may not publish must change nothing.
--- Expects  KEYS[1] semaphore; KEYS[3] channel; ARGV[3] PUBLISH or SPUBLISH; ARGV[4] clients that wait; given: how many
---          permits; hand_out(waiting, publish, available, message)
+-- Expects  KEYS[1] semaphore; KEYS[3] channel; ARGV[3] PUBLISH or SPUBLISH; waiting: key; given: how many permits;
+--          hand_out(waiting, publish, available, message)
 -- Defines  total: the permits available then
 local total = (tonumber(redis.call('get', KEYS[1]) or 0) or 0) + tonumber(given)
 if tonumber(given) > 0 then
-    hand_out(ARGV[4], ARGV[3], total, '2')
+    hand_out(waiting, ARGV[3], total, '2')
 end
 redis.call(ARGV[3], KEYS[3], string.format('%.0f', total))
 redis.call('incrby', KEYS[1], given)

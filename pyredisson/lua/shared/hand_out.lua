@@ -2,17 +2,14 @@
 -- for, less those that were notified before and have not attempted yet. These are on the list behind the ears, with 2e15
 -- added to the time of the notification; one that has not attempted after 200 ms is considered gone. A member of the list
 -- ends with the number of permits that the client wants; one that wants more than there are lets others pass. A user who
--- may not use the list, or not publish to its clients, notifies none and removes none.
+-- may not publish to its clients notifies none and removes none; so does one who may not use the list, which is nil then.
 -- Expects  server_ms(); keep_ears(waiting, publish, trusted, left)
--- Defines  denied: false, or 1 if the user may not use the key of the list, 2 if not the channels of its clients;
---          hand_out(waiting, publish, available, message): the permits that are left then (message: for the ears, '2', or
---          '4' if the usual message does not follow)
+-- Defines  denied: whether the user may not publish to them; hand_out(waiting, publish, available, message): the permits
+--          that are left then (message: for the ears, '2', or '4' if the usual message does not follow)
 local denied = false
 local function hand_out(waiting, publish, available, message)
     local free = available
-    local listed = free > 0 and redis.pcall('exists', waiting)
-    if listed ~= 1 then
-        denied = type(listed) == 'table' and 1
+    if not waiting or free <= 0 or redis.call('exists', waiting) == 0 then
         return free
     end
     pcall(function()
@@ -37,7 +34,7 @@ local function hand_out(waiting, publish, available, message)
                 else
                     local heard = redis.pcall(publish, waiting .. ':' .. client, 'go')
                     if type(heard) ~= 'number' then
-                        denied = 2
+                        denied = true
                         return
                     end
                     if heard > 0 then

@@ -1,7 +1,7 @@
 -- Notifies the first of the waiting clients that the lock is free, and the ears ('2') that it was notified. There are no
 -- ears if it was the only client on the list.
 -- Expects  choose(waiting, publish): whether one was notified; unpublished; keep_ears(waiting, publish, trusted, left);
---          waiting: key; publish: PUBLISH or SPUBLISH; heard: 0; denied
+--          waiting: key; publish: PUBLISH or SPUBLISH; heard: 0; denied: false
 -- Defines  nothing
 if choose(waiting, publish) then
     heard = 1
@@ -9,5 +9,5 @@ if choose(waiting, publish) then
         pcall(keep_ears, waiting, publish, 0)
     end
 elseif unpublished then
-    denied = 2
+    denied = true
 end
