@@ -30,31 +30,26 @@ __all__ = ["acquire", "release"]
 
 async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did."""
-    pipe = _connection(core, holds=0) if type(core) is LockCore and lease_time is None else None
+    sent = monotonic()
+    pipe = _connection(core, 0, sent) if type(core) is LockCore and lease_time is None else None
     if pipe is None:
         return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
-    client, ownership, hold, sent = core.client, core.last, core.client.watchdog.plain_hold, monotonic()
-    ready, in_flight = ownership.ready, ownership.in_flight
-    leave_mark(ownership, core.covers, ownership.who.number)
-    in_flight.doubtful = in_flight.settling = in_flight.released_behind = in_flight.without_end = False
-    in_flight.lease_ms = hold.lease_ms
-    in_flight.request_id = request_id = in_flight.request_id + 1
-    in_flight.pending = Pending.ACQUIRE
+    ownership: Any = core.last
+    client, hold = core.client, core.client.watchdog.plain_hold
+    ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
     try:
+        in_flight.doubtful = in_flight.settling = in_flight.without_end = False
+        in_flight.lease_ms = hold.lease_ms
+        in_flight.request_id = request_id = in_flight.request_id + 1
+        in_flight.pending = Pending.ACQUIRE
+        leave_mark(ownership, core.covers, ownership.who.number)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        pipe.post(ready.acquire, client.plain_timeout, future)
         try:
-            future = asyncio.get_running_loop().create_future()
-            pipe.post(ready.acquire, client.plain_timeout, future)
             reply = await future
         except Failure as failure:
             reply = failure
-        deadline = sent + hold.certain
-        if (
-            reply is None
-            and client.sync is None
-            and in_flight.request_id == request_id
-            and ownership.loss is None
-            and monotonic() < deadline
-        ):
+        if reply is None and in_flight.request_id == request_id and monotonic() < deadline and client.sync is None:
             ownership.generation += 1
             ownership.deadline = deadline
             ownership.since[:1] = (sent,)
@@ -63,8 +58,8 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
             client.watchdog.watch(ownership)
             return True
         call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)
-        attempt = Attempt(client, core.kind, ownership, hold)
-        return await make_attempts(attempt, wait, sent, FirstRequest(call, ready.epoch, (reply, sent)))
+        first = FirstRequest(call, ready.epoch, (reply, sent))
+        return await make_attempts(Attempt(client, core.kind, ownership, hold), wait, sent, first)
     except BaseException as error:
         await leave(client, core.kind, ownership, 0, hold, sent, error)
         raise
@@ -72,21 +67,21 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
 
 async def release(core: Any, of_block: bool, error: BaseException | None = None) -> None:
     """Release one hold of the running task; at the end of a block, which may have ended with an error."""
-    pipe = _connection(core, holds=1) if type(core) is LockCore and error is None else None
-    hold = core.client.watchdog.plain_hold
-    if pipe is None or core.last.holds[0] is not hold or monotonic() >= core.last.deadline:
+    sent = monotonic()
+    pipe = _connection(core, 1, sent) if type(core) is LockCore and error is None else None
+    if pipe is None:
         await (core.leave(error) if of_block else core.unlock())
         return
-    client, ownership, sent = core.client, core.last, monotonic()
-    ready, in_flight = ownership.ready, ownership.in_flight
-    in_flight.doubtful = in_flight.settling = False
-    in_flight.of_block = of_block
-    in_flight.request_id = request_id = in_flight.request_id + 1
-    in_flight.pending = Pending.RELEASE
+    ownership: Any = core.last
+    client, in_flight, ready = core.client, ownership.in_flight, ownership.ready
     try:
+        in_flight.doubtful = in_flight.settling = False
+        in_flight.of_block = of_block
+        in_flight.request_id = request_id = in_flight.request_id + 1
+        in_flight.pending = Pending.RELEASE
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        pipe.post(ready.release, client.plain_timeout, future)
         try:
-            future = asyncio.get_running_loop().create_future()
-            pipe.post(ready.release, client.plain_timeout, future)
             reply = await future
         except Failure as failure:
             reply = failure
@@ -96,41 +91,21 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
             ownership.holds.pop()
             client.watchdog.unwatch(ownership)
         else:
-            call = ReleaseCall(core.kind, ownership, request_id, hold.lease_ms, 1)
+            call = ReleaseCall(core.kind, ownership, request_id, client.watchdog.lease_ms, 1)
             await finish_release(client, call, ready.epoch, (reply, sent))
     except BaseException as interruption:
         await leave_release(client, ownership, 1, interruption)
         raise
 
 
-def _connection(core: LockCore, holds: int) -> Pipe | None:
+def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
     """Return the connection; ``None`` if anything is out of the ordinary."""
-    client, ownership = core.client, core.last
-    if (
-        (pool := client.direct) is None
-        or ownership is None
-        or core.made_for is not None
-        or asyncio._get_running_loop() is None
-        or len(ownership.holds) != holds
-        or ownership.who.task() is not asyncio.current_task()  # type: ignore[attr-defined]
-        or ownership.table is not client.ownerships
-        or ownership.kind is not core.kind
-        or ownership.in_flight.pending is not None
-        or ownership.in_flight.releases_due
-        or ownership.in_flight.released_behind
-        or ownership.loss is not None
-        or ownership.expired
-        or client.sync is not None
-        or client.talkative()
-        or not client.wakeups.may_list
-        or os.getpid() != process.pid
-    ):
+    loop = asyncio._get_running_loop()
+    if core.last is None or core.made_for is not None or loop is None or os.getpid() != process.pid:
         return None
-    if ownership.ready is None or ownership.ready.epoch != ownership.epoch:
-        if holds:
-            return None
-        core.make_ready(ownership)
-    if ownership.kind_state.until > monotonic() or not pool.idle:
+    who: Any = core.last.who
+    if who.task() is not asyncio.current_task(loop) or not core.is_usual(who, holds, now):
         return None
-    pipe: Any = pool.idle[-1]
-    return pipe if pipe.broken is None and not pipe.retired else None
+    pool: Any = core.client.direct
+    pipe = pool.idle[-1] if pool.idle else None
+    return pipe if pipe is not None and pipe.broken is None and not pipe.retired else None

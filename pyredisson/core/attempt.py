@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson.core.calls import AcquireCall
 from pyredisson.core.failures import Failure, Unanswered, Unusable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Hold, Ownership
-    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.runtime import Request
 
 __all__ = [
     "Attempt",
@@ -107,7 +107,7 @@ class FirstRequest(NamedTuple):
 
     call: AcquireCall
     epoch: int
-    begun: tuple[Reply | Exception, float] | None
+    begun: tuple[Any, float] | None
 
 
 class Attempt:
@@ -186,7 +186,7 @@ def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold
 
 
 async def _ask(
-    client: ClientCore, call: AcquireCall, epoch: int, begun: tuple[Reply | Exception, float] | None = None
+    client: ClientCore, call: AcquireCall, epoch: int, begun: tuple[Any, float] | None = None
 ) -> tuple[Outcome, float]:
     """Ask until there is an answer. Returns it, and when the copy was sent that it answers."""
     ownership = call.ownership

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
+from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable, without_effect
 from pyredisson.core.finding import Finder
 from pyredisson.core.first_contact import unreached
 from pyredisson.core.holder import GONE
@@ -175,7 +175,7 @@ class ClientCore:
         repeat: bool = False,
         budget: float | None = None,
         *,
-        begun: tuple[Reply | Exception, float] | None = None,
+        begun: tuple[Any, float] | None = None,
     ) -> tuple[Reply, float, bool]:
         """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
 
@@ -207,7 +207,7 @@ class ClientCore:
             elif isinstance(begun[0], Unanswered):
                 raise begun[0]
             else:
-                reply = begun[0]  # type: ignore[assignment]
+                reply = begun[0]
                 if self.sync is not None and call.reader is not None and call.reader.acquired(reply):
                     raise unasked()
             setback = read_stale(reply)
@@ -251,7 +251,7 @@ class ClientCore:
                 case NotNow() if repeat and isinstance(in_doubt, Unanswered):
                     setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
                 case _:
-                    setback = _without_effect(setback, repeat)
+                    setback = without_effect(setback, repeat)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
@@ -264,7 +264,8 @@ class ClientCore:
                 sent = runtime.now()
             epoch = ownership.epoch_of(request_id)
             if epoch is None:
-                raise _superseded(ownership)
+                superseded = OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name)
+                raise Unanswered(superseded)
             left = max(min(patience, over - sent), 0.001)
             try:
                 reply = await self.send(call.request(epoch, repeat), left, call.reader)
@@ -403,22 +404,3 @@ class ClientCore:
         self.closed = True
         self.direct = None
         self.wakeups.close(ClientClosedError("this client was closed while waiting"))
-
-
-def _without_effect(failure: Failure, repeat: bool) -> Failure:
-    """Return what a copy of a request says of it that surely had no effect, after others that may have had one or not.
-
-    Raises:
-        Failure: Another copy is of no use.
-    """
-    if not repeat:
-        if not isinstance(failure, NotNow):
-            raise failure
-        return failure
-    if isinstance(failure, Rejected):
-        raise Unusable(failure.cause) from failure.cause
-    return Unanswered(failure.cause)
-
-
-def _superseded(ownership: Ownership) -> Unanswered:
-    return Unanswered(OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name))

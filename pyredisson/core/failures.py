@@ -28,6 +28,7 @@ __all__ = [
     "is_interruption",
     "own_copy",
     "reason_of",
+    "without_effect",
 ]
 
 E = TypeVar("E", bound=Exception)
@@ -69,6 +70,21 @@ class Unusable(Unanswered):
 
 class Rejected(Failure):
     """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+def without_effect(failure: Failure, repeat: bool) -> Failure:
+    """Return what a copy of a request says of it that surely had no effect, after others that may have had one or not.
+
+    Raises:
+        Failure: Another copy is of no use.
+    """
+    if not repeat:
+        if not isinstance(failure, NotNow):
+            raise failure
+        return failure
+    if isinstance(failure, Rejected):
+        raise Unusable(failure.cause) from failure.cause
+    return Unanswered(failure.cause)
 
 
 #: See :func:`count_as_ours`.

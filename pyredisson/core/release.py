@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
 from pyredisson.core.attempt import adopt, expire
@@ -130,7 +130,7 @@ async def leave_release(client: ClientCore, ownership: Ownership, before: int, e
 
 
 async def finish_release(
-    client: ClientCore, call: ReleaseCall, epoch: int, begun: tuple[Reply | Exception, float] | None = None
+    client: ClientCore, call: ReleaseCall, epoch: int, begun: tuple[Any, float] | None = None
 ) -> None:
     """Ask until there is an answer, and note it. ``begun``: as for :meth:`ClientCore.exchange`."""
     ownership = call.ownership

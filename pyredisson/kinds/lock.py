@@ -172,12 +172,38 @@ class LockCore:
             client.refuse_interrupter(ownership)
         return ownership
 
-    def make_ready(self, ownership: Ownership) -> None:
-        """Make the bytes of its two usual requests, for the fast path."""
-        kind, epoch, hold = self.kind, ownership.epoch, self.client.watchdog.plain_hold
-        acquire = kind.acquire(ownership, hold, 0, epoch, repeat=False)
-        release = kind.release(ownership, hold.lease_ms, 1, epoch, repeat=False)
-        ownership.make_ready(ReadyRequests(epoch, acquire.data, release.data))
+    def is_usual(self, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready."""
+        client, ownership = self.client, self.last
+        if (
+            ownership is None
+            or ownership.who is not who
+            or ownership.who.divided
+            or ownership.who.pooled
+            or len(ownership.holds) != holds
+            or (holds and (ownership.holds[0] is not client.watchdog.plain_hold or now >= ownership.deadline))
+            or ownership.in_flight.pending is not None
+            or ownership.in_flight.releases_due
+            or ownership.in_flight.released_behind
+            or ownership.loss is not None
+            or ownership.expired
+            or ownership.table is not client.ownerships
+            or ownership.kind is not self.kind
+            or ownership.kind_state.until > now
+            or client.direct is None
+            or client.sync is not None
+            or client.talkative()
+            or not client.wakeups.may_list
+        ):
+            return False
+        epoch, hold = ownership.epoch, client.watchdog.plain_hold
+        if ownership.ready is None or ownership.ready.epoch != epoch:
+            if holds:
+                return False  # It may never be acquired again.
+            acquire = self.kind.acquire(ownership, hold, 0, epoch, repeat=False)
+            release = self.kind.release(ownership, hold.lease_ms, 1, epoch, repeat=False)
+            ownership.make_ready(ReadyRequests(epoch, acquire.data, release.data))
+        return True
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

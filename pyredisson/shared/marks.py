@@ -40,10 +40,9 @@ class Mark:
 
     __slots__ = ("__weakref__", "held", "job", "key")
 
-    def __init__(self, held: Holding, key: Key, job: weakref.ref[object] | None) -> None:
-        self.held: weakref.ref[Holding] = weakref.ref(held)
-        self.key: Key = key
-        self.job: weakref.ref[object] | None = job
+    held: weakref.ref[Holding]
+    key: Key
+    job: weakref.ref[object] | None
 
     def live(self) -> bool:
         """Whether that very hold is still held."""
@@ -65,7 +64,12 @@ def live_marks(key: Key) -> list[Mark]:
 def has_mark(held: Holding) -> bool:
     """Return whether the calling context has the mark of what is held, or was held last."""
     mark = held.mark() if held.mark is not None else None
-    return mark is not None and mark in _find(mark.key)
+    if mark is None:
+        return False
+    node, bits = _marks.get(), hash(mark.key)
+    while isinstance(node, tuple):
+        node, bits = node[bits & 15], bits >> 4
+    return mark in node.get(mark.key, ())
 
 
 def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.ref[object] | None = None) -> None:
@@ -77,7 +81,8 @@ def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.
         number: The number of the thread or task.
         job: See :class:`Mark`.
     """
-    mark = Mark(held, (names[0], number), job)
+    mark = Mark()
+    mark.held, mark.key, mark.job = weakref.ref(held), (names[0], number), job
     known = weakref.ref(mark)
     while held.mark is not known:
         held.mark = known

@@ -1,21 +1,21 @@
 """The fast path of threads: the first acquire and the last release of a plain lock by a thread that comes again.
 
-It does what the general path does (``core/acquire.py``, ``core/release.py``), in the same order and with the calls
-spelt out: it leaves a mark, notes the request, sends bytes that are ready, and notes the hold if the reply is the usual
-one. All else goes to the general path: at once, or with the noted request and what came of it. A property test drives
-both paths, and compares all state.
+It does what the general path does (``core/acquire.py``, ``core/release.py``), with the calls spelt out: it notes the
+request, leaves a mark, sends bytes that are ready, and notes the hold if the reply is the usual one. All else goes to
+the general path: at once, or with the noted request and what came of it. A property test drives both paths, and
+compares all state.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson.core.acquire import leave, make_attempts
 from pyredisson.core.attempt import Attempt, FirstRequest
 from pyredisson.core.calls import AcquireCall, ReleaseCall
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, NotSent
 from pyredisson.core.in_flight import Pending
 from pyredisson.core.release import finish_release, leave_release
 from pyredisson.core.running import run
@@ -30,54 +30,45 @@ from pyredisson.threads.interruption import inside
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.running import Progress
-    from pyredisson.threads.sockets import Connection
 
 __all__ = ["acquire", "release"]
 
 Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
+
+#: What comes of a request for which there is no idle connection: the general path sends it.
+NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
 _running_loop = asyncio._get_running_loop
 
 
 def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did."""
-    wire = _connection(core, holds=0) if type(core) is LockCore and lease_time is None else None
-    if wire is None:
+    ownership: Any = core.last if type(core) is LockCore and lease_time is None else None
+    if ownership is None or _running_loop() is not None or os.getpid() != process.pid or inside(ownership.mutex):
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
-    client, ownership, hold, pool = core.client, core.last, core.client.watchdog.plain_hold, core.client.direct
-    ready, in_flight, before, sent = ownership.ready, ownership.in_flight, -1, monotonic()
+    client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
+    before, sent, request_id = -1, monotonic(), 0
     try:
-        if ownership.who.latest is not ownership:
-            ownership.who.look_behind(ownership, client.tell_left_behind)
-        leave_mark(ownership, core.covers, ownership.who.number)
         with ownership.mutex:
-            if not (ownership.holds or in_flight.pending or in_flight.releases_due or ownership.expired):
-                in_flight.doubtful = in_flight.settling = in_flight.released_behind = in_flight.without_end = False
+            if core.is_usual(getattr(local, "owner", None), 0, sent):
+                in_flight.doubtful = in_flight.settling = in_flight.without_end = False
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 before, in_flight.pending = 0, Pending.ACQUIRE
         if before == 0:
+            if ownership.who.latest is not ownership:
+                ownership.who.look_behind(ownership, client.tell_left_behind)
+            leave_mark(ownership, core.covers, ownership.who.number)
             if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
                 client.ownerships.enter(ownership)
-            try:
-                reply = wire.exchange(ready.acquire, client.plain_timeout)
-            except Failure as failure:
-                reply = failure
-            else:
-                wire.used = monotonic()
-                pool.idle.append(wire)
-                if len(pool.idle) > KEEP_IDLE or client.closed:
-                    pool.tidy()
-            deadline = sent + hold.certain
+            ready, deadline = ownership.ready, sent + hold.certain
+            reply = _exchange(client, ready.acquire)
+            late = client.sync is not None or monotonic() >= deadline
             with ownership.mutex:
-                if (
-                    reply is None
-                    and client.sync is None
-                    and in_flight.request_id == request_id
-                    and wire.used < deadline
-                ):
+                if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
                     ownership.deadline = deadline
                     ownership.since[:1] = (sent,)
@@ -87,12 +78,11 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 client.watchdog.watch(ownership)
                 return True
             call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)
-            attempt = Attempt(client, core.kind, ownership, hold)
-            return run(make_attempts(attempt, wait, sent, FirstRequest(call, ready.epoch, (reply, sent))))
+            first = FirstRequest(call, ready.epoch, (reply, sent))
+            return run(make_attempts(Attempt(client, core.kind, ownership, hold), wait, sent, first))
     except BaseException as error:
         run(leave(client, core.kind, ownership, min(before, 0), hold, sent, error))
         raise
-    pool.put_back(wire)
     return run(core.try_lock(wait))  # type: ignore[no-any-return]
 
 
@@ -101,84 +91,55 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
 
     Returns what is left to run; see ``run_to_the_end``.
     """
-    wire = None
-    if type(core) is LockCore and error is None and core.last is not None and has_mark(core.last):
-        wire = _connection(core, holds=1)
-    if wire is None:
-        return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
-    client, ownership, hold, pool = core.client, core.last, core.client.watchdog.plain_hold, core.client.direct
-    ready, in_flight, holds, sent = ownership.ready, ownership.in_flight, ownership.holds, monotonic()
-    try:
-        with ownership.mutex:
-            open_ = in_flight.pending or in_flight.releases_due or in_flight.released_behind or ownership.loss
-            if not open_ and len(holds) == 1 and holds[0] is hold and sent < ownership.deadline:
-                progress.begun = True
-                in_flight.doubtful = in_flight.settling = False
-                in_flight.of_block = of_block
-                in_flight.request_id = request_id = in_flight.request_id + 1
-                in_flight.pending = Pending.RELEASE
-        if progress.begun:
-            try:
-                reply = wire.exchange(ready.release, client.plain_timeout)
-            except Failure as failure:
-                reply = failure
-            else:
-                wire.used = monotonic()
-                pool.idle.append(wire)
-                if len(pool.idle) > KEEP_IDLE or client.closed:
-                    pool.tidy()
-            released = False
+    ownership: Any = core.last if type(core) is LockCore and error is None and _running_loop() is None else None
+    if ownership and os.getpid() == process.pid and not inside(ownership.mutex) and has_mark(ownership):
+        client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
+        sent, released, request_id = monotonic(), False, 0
+        try:
             with ownership.mutex:
-                if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
-                    ownership.generation += 1
-                    in_flight.pending, released = None, True
-                    holds.pop()
-            if released:
-                client.watchdog.unwatch(ownership)
-            else:
-                call = ReleaseCall(core.kind, ownership, request_id, hold.lease_ms, 1)
-                run(finish_release(client, call, ready.epoch, (reply, sent)))
-            return None
-    except BaseException as interruption:
-        if progress.begun:
-            run(leave_release(client, ownership, 1, interruption))
-        raise
-    pool.put_back(wire)
+                if core.is_usual(getattr(local, "owner", None), 1, sent):
+                    progress.begun = True
+                    in_flight.doubtful = in_flight.settling = False
+                    in_flight.of_block = of_block
+                    in_flight.request_id = request_id = in_flight.request_id + 1
+                    in_flight.pending = Pending.RELEASE
+            if progress.begun:
+                ready = ownership.ready
+                reply = _exchange(client, ready.release)
+                with ownership.mutex:
+                    if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
+                        ownership.generation += 1
+                        in_flight.pending, released = None, True
+                        ownership.holds.pop()
+                if released:
+                    client.watchdog.unwatch(ownership)
+                else:
+                    call = ReleaseCall(core.kind, ownership, request_id, hold.lease_ms, 1)
+                    run(finish_release(client, call, ready.epoch, (reply, sent)))
+                return None
+        except BaseException as interruption:
+            if progress.begun:
+                run(leave_release(client, ownership, 1, interruption))
+            raise
     return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
 
 
-def _connection(core: LockCore, holds: int) -> Connection | None:
-    """Return an idle connection; ``None`` if anything is out of the ordinary, as far as that can be seen before."""
-    client, ownership = core.client, core.last
-    if (
-        (pool := client.direct) is None
-        or ownership is None
-        or len(ownership.holds) != holds
-        or inside(ownership.mutex)
-        or ownership.who is not getattr(local, "owner", None)
-        or ownership.who.divided
-        or ownership.who.pooled
-        or ownership.table is not client.ownerships
-        or ownership.kind is not core.kind
-        or client.sync is not None
-        or client.talkative()
-        or not client.wakeups.may_list
-        or _running_loop() is not None
-        or os.getpid() != process.pid
-    ):
-        return None
-    ready, now = ownership.ready, monotonic()
-    if ready is None or ready.epoch != ownership.epoch:
-        if holds:
-            return None
-        core.make_ready(ownership)
-    if ownership.kind_state.until > now or not pool.idle:
-        return None
+def _exchange(client: ClientCore, data: bytes) -> Any:
+    """Send a request on an idle connection. Returns the reply, or the failure that came of it."""
+    pool: Any = client.direct
     try:
-        wire: Any = pool.idle.pop()
-    except IndexError:
-        return None
-    if now - wire.used > FRESH:
+        wire = pool.idle.pop()
+    except (AttributeError, IndexError):  # The client was closed; or all are in use.
+        return NO_CONNECTION
+    if monotonic() - wire.used > FRESH:
         pool.idle.append(wire)
-        return None
-    return wire  # type: ignore[no-any-return]
+        return NO_CONNECTION
+    try:
+        reply = wire.exchange(data, client.plain_timeout)
+    except Failure as failure:
+        return failure
+    wire.used = monotonic()
+    pool.idle.append(wire)
+    if client.closed or len(pool.idle) > KEEP_IDLE:
+        pool.tidy()
+    return reply
