@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from ctypes import Array, c_longlong
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -34,7 +34,7 @@ __all__ = [
     "coordinators_hand_over",
     "coordinators_many_threads",
     "coordinators_one_thread",
-    "missing",
+    "participants",
 ]
 
 DURABLE = "pyredisson, appendfsync always"
@@ -59,13 +59,13 @@ class Contestant(Protocol):
         ...
 
 
-@dataclass
-class Field:
+@dataclasses.dataclass
+class Participants:
     """Who takes part, the process ids of their servers, and why others do not."""
 
-    contestants: dict[str, Contestant] = field(default_factory=dict)
-    pids: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    contestants: dict[str, Contestant] = dataclasses.field(default_factory=dict)
+    pids: list[int] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 # ---- clients that wait, in several processes -------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def zookeeper_missing() -> str | None:
 
 
 @contextmanager
-def _field(server: Server) -> Iterator[Field]:
+def participants(server: Server) -> Iterator[Participants]:
     """Start the servers that are installed, with their data in memory."""
-    found = Field({PYREDISSON.name: OnRedis(PYREDISSON.name, server)})
+    found = Participants({PYREDISSON.name: OnRedis(PYREDISSON.name, server)})
     with ExitStack() as closing:
         memory = IN_MEMORY if IN_MEMORY.is_dir() else None
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(dir=memory)))
@@ -235,10 +235,7 @@ def _field(server: Server) -> Iterator[Field]:
 
 # ---- the figures -----------------------------------------------------------------------------------------------------
 
-SERVERS = (
-    "Each server is one node on this machine; what it stores is in memory (a tmpfs), so that no disk delays it. "
-    "Redis and Valkey write nothing there unless appendonly is on, etcd and ZooKeeper write each change."
-)
+SERVERS = "Each server is one node, with its data in memory."
 
 
 def _rows(samples: Samples, quantities: Sequence[str], ratio: str) -> list[Sequence[str]]:
@@ -255,7 +252,7 @@ def _rows(samples: Samples, quantities: Sequence[str], ratio: str) -> list[Seque
 def _pairs(
     server: Server, name: str, title: str, who: str, threads: int, rounds: int, seconds: float, tournament: Tournament
 ) -> Figure:
-    with _field(server) as found:
+    with participants(server) as found:
         samples = tournament.play(
             title,
             list(found.contestants),
@@ -289,7 +286,7 @@ def coordinators_many_threads(
 def coordinators_hand_over(server: Server, *, rounds: int, tournament: Tournament, clients: int = CLIENTS) -> Figure:
     """Clients that wait for one lock, and take it once each."""
     title = f"A hand-over among {clients} clients, compared with etcd and ZooKeeper"
-    with _field(server) as found:
+    with participants(server) as found:
         samples = tournament.play(
             title,
             list(found.contestants),
