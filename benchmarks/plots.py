@@ -109,9 +109,9 @@ COMPARED_WITH_REDISSON = (
 
 #: The table and the figures under the heading "Compared with etcd and ZooKeeper": the words, the figure, the quantity.
 COMPARED_WITH_COORDINATORS = (
-    ("pairs a second, one thread", "coordinators_one_thread", "pairs/s"),
-    ("pairs a second, 64 threads", "coordinators_many_threads", "pairs/s"),
-    ("ms a hand-over, 100 clients", "coordinators_hand_over", "ms a hand-over"),
+    ("pairs/s, one thread", "coordinators_one_thread", "pairs/s"),
+    ("pairs/s, 64 threads", "coordinators_many_threads", "pairs/s"),
+    ("ms a hand-over", "coordinators_hand_over", "ms a hand-over"),
 )
 
 #: Figures of which another page includes the piece.
@@ -154,7 +154,7 @@ SPEED = (
         for other in ("etcd (Go)", "ZooKeeper (kazoo)")
         for what, name in (("one thread", "coordinators_one_thread"), ("64 threads", "coordinators_many_threads"))
     ),
-    Comparison("one thread", "one_thread", "pyredisson", "raw socket", PAIRS, "a raw socket, the limit"),
+    Comparison("one thread", "one_thread", "pyredisson", "raw socket", PAIRS, "a raw socket (the limit)"),
 )
 WAITING = (
     Comparison(
@@ -269,9 +269,9 @@ def summary(measured: Measured) -> str:
     groups = groups_of(measured)
     if groups:
         parts.append(html_groups(HEADLINE_CAPTION, groups))
-    speed = [(named, what, other, ours, times) for what, ours, other, named, times in rows_of(measured, SPEED)]
+    speed = [(f"{named}, {what}", other, ours, times) for what, ours, other, named, times in rows_of(measured, SPEED)]
     if speed:
-        heads = ("compared with", "pairs a second of", "other", "pyredisson", "ratio")
+        heads = ("pairs a second; compared with", "other", "pyredisson", "ratio")
         parts += ["### How fast is it?", "More is better; a ratio above 1 × is in favor of pyredisson."]
         parts.append(markdown_table(heads, speed))
     if any(rows_of(measured, (*WAITING, *HOLDING))):
@@ -320,12 +320,12 @@ def titled(measured: Measured, names: Sequence[str]) -> list[str]:
 
 def coordinators(measured: Measured) -> str:
     """A table of all that was measured with etcd and ZooKeeper, and each figure."""
-    lines = {what: row for what, *where in COMPARED_WITH_COORDINATORS if (row := with_ratios(measured, *where))}
-    if not lines:
+    columns = {what: column for what, *where in COMPARED_WITH_COORDINATORS if (column := with_ratios(measured, *where))}
+    if not columns:
         return "\n"
-    contestants = list(dict.fromkeys(who for row in lines.values() for who in row))
-    rows = [(what, *(row.get(who, "-") for who in contestants)) for what, row in lines.items()]
-    table = markdown_table(("median", *contestants), rows)
+    contestants = dict.fromkeys(who for column in columns.values() for who in column)
+    rows = [(who, *(column.get(who, "-") for column in columns.values())) for who in contestants]
+    table = markdown_table(("median", *columns), rows)
     return "\n\n".join([table, *titled(measured, [name for _, name, _ in COMPARED_WITH_COORDINATORS])]) + "\n"
 
 

@@ -180,8 +180,8 @@ def test_etcd_and_zookeeper_are_drawn_with_their_ratios(tmp_path: Path) -> None:
     assert plots.coordinators({}) == "\n"
     write(compared, ABOUT, tmp_path)
     page = plots.coordinators(plots.shown(tmp_path))
-    assert page.startswith("| median | pyredisson | etcd |")
-    assert "| pairs a second, one thread | 3,000 | 1,750 (0.5 ×) |" in page
+    assert page.startswith("| median | pairs/s, one thread |\n")
+    assert "| pyredisson | 3,000 |\n| etcd | 1,750 (0.5 ×) |\n" in page
     assert "### One thread\n\n<figure" in page
 
 
