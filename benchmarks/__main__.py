@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from .cluster import cluster
+from .coordinators import coordinators_hand_over, coordinators_many_threads, coordinators_one_thread
 from .coroutines import many_coroutines
 from .cross_hand_over import cross_hand_over
 from .crowd import QUICK_SIZES, SIZES, crowd, java_crowd
@@ -122,19 +123,28 @@ FIGURES: dict[str, Play] = {
     "java_held_locks": lambda server, effort, tournament: java_held_locks(
         server, rounds=1, lease_seconds=effort.lease_seconds, tournament=tournament
     ),
+    "coordinators_one_thread": _rates(coordinators_one_thread),
+    "coordinators_many_threads": _rates(coordinators_many_threads),
+    "coordinators_hand_over": lambda server, effort, tournament: coordinators_hand_over(
+        server, rounds=effort.long_rounds, tournament=tournament
+    ),
     "listeners": _rates(listeners),
     "import_time": lambda server, effort, tournament: import_time(rounds=effort.rounds, tournament=tournament),
 }
 
 
-GROUPS = {"redisson": [name for name in FIGURES if name.startswith(("java_", "cross_"))]}
+GROUPS = {
+    "redisson": [name for name in FIGURES if name.startswith(("java_", "cross_"))],
+    "coordinators": [name for name in FIGURES if name.startswith("coordinators_")],
+}
 """Words that stand for several figures."""
 
 
 def _by_default(*, quick: bool) -> list[str]:
-    """All figures; those that compare with Redisson if there is a Java for them, and time for it."""
+    """All figures, without those that compare with etcd and ZooKeeper; with Redisson if there is Java, and time."""
     java = not quick and shutil.which("java") and shutil.which("mvn")
-    return [name for name in FIGURES if java or name not in GROUPS["redisson"]]
+    left_out = {*GROUPS["coordinators"], *([] if java else GROUPS["redisson"])}
+    return [name for name in FIGURES if name not in left_out]
 
 
 def figure_names(word: str) -> list[str]:
@@ -155,7 +165,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="*",
         type=figure_names,
         metavar="FIGURE",
-        help=f"of {known}; or redisson: all that compare with Redisson; by default all, with --quick without those",
+        help=f"of {known}; or redisson, coordinators: all that compare with Redisson, with etcd and ZooKeeper; "
+        "by default all but the latter, with --quick without both",
     )
     parser.add_argument(
         "--quick", action="store_true", help="short turns and few rounds: the same ratios, less certain"

@@ -152,8 +152,7 @@ def html_groups(caption: str, groups: Sequence[Group]) -> str:
     longest = max(bar.value for group in groups for bar in group.bars) or 1.0
     rows = []
     for group in groups:
-        if group.title:
-            rows.append(f'<div class="group">{escape(group.title)}</div>')
+        rows.append(f'<div class="group">{escape(group.title)}</div>')
         for bar in group.bars:
             track = f'<i class="bar" style="width: {_percent(bar.value / longest)}"></i>'
             rows.append(_row(bar.who, track, show(bar.value), ours=bar.is_ours))

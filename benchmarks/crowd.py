@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from typing import Any
@@ -21,7 +22,17 @@ from .rounds import Samples, Tournament, median_of, median_ratio
 from .server import Server
 from .wire import lock_name
 
-__all__ = ["QUICK_SIZES", "SIZES", "crowd", "java_crowd"]
+__all__ = [
+    "MILLISECONDS",
+    "PLAIN",
+    "QUICK_SIZES",
+    "SERVE_SECONDS",
+    "SIZES",
+    "crowd",
+    "java_crowd",
+    "until_quiet",
+    "waiting_processes",
+]
 
 PLAIN, FAIR, REDIS_PY = "pyredisson Lock", "pyredisson FairLock", "redis-py Lock"
 SEMAPHORE = "pyredisson Semaphore"
@@ -107,7 +118,7 @@ def _calls(server: Server, contestant: str) -> tuple[int, int]:
     return requests, sum(each["calls"] for name, each in stats.items() if name not in ignored)
 
 
-def _until_quiet(server: Server, contestant: str) -> None:
+def until_quiet(server: Server, contestant: str) -> None:
     """Wait until the waiters ask no more than they do while they wait."""
     rate = float("inf")
     while True:
@@ -119,20 +130,35 @@ def _until_quiet(server: Server, contestant: str) -> None:
         rate = now
 
 
-def _turn(server: Server, contestant: str, clients: int) -> dict[str, float]:
-    server.reset()
+@contextmanager
+def waiting_processes(
+    contestant: str, work: Callable[[int, Connection, Event], None], clients: int
+) -> Iterator[Callable[[], None]]:
+    """Start processes that share the clients evenly, and yield what waits until all of these have been served.
+
+    Args:
+        contestant: Its name, for errors.
+        work: What a process does: given the number of its clients, send a word when they wait, and one when they were
+            served, and end after the event.
+        clients: How many there are in all.
+    """
     spawning = multiprocessing.get_context("spawn")
     served = spawning.Event()
     processes = min(PROCESSES, clients)
     shares = [clients // processes + (index < clients % processes) for index in range(processes)]
     ends = [spawning.Pipe(duplex=False) for _ in shares]
     workers = [
-        spawning.Process(target=wait_and_pass, args=(contestant, server.url, share, write, served))
+        spawning.Process(target=work, args=(share, write, served))
         for share, (_, write) in zip(shares, ends, strict=True)
     ]
-    closing = ExitStack()
+
+    def until_served() -> None:
+        for read, _ in ends:
+            if not read.poll(SERVE_SECONDS):
+                raise RuntimeError(f"{contestant}: not all clients were served")
+            read.recv()
+
     try:
-        release = _hold(server, contestant, closing)
         for worker in workers:
             worker.start()
         for read, write in ends:
@@ -140,29 +166,33 @@ def _turn(server: Server, contestant: str, clients: int) -> dict[str, float]:
             if not read.poll(START_SECONDS):
                 raise RuntimeError(f"{contestant}: no sign of a process")
             read.recv()
-
-        def serve() -> None:
-            release()
-            for read, _ in ends:
-                if not read.poll(SERVE_SECONDS):
-                    raise RuntimeError(f"{contestant}: not all clients were served")
-                read.recv()
-
-        measured = _measure(server, contestant, clients, serve)
+        yield until_served
         served.set()
         for worker in workers:
             worker.join(START_SECONDS)
     finally:
-        closing.close()
         for worker in workers:
             if worker.is_alive():
                 worker.kill()
-    return measured
+
+
+def _turn(server: Server, contestant: str, clients: int) -> dict[str, float]:
+    server.reset()
+    with ExitStack() as closing:
+        release = _hold(server, contestant, closing)
+        work = partial(wait_and_pass, contestant, server.url)
+        until_served = closing.enter_context(waiting_processes(contestant, work, clients))
+
+        def serve() -> None:
+            release()
+            until_served()
+
+        return _measure(server, contestant, clients, serve)
 
 
 def _measure(server: Server, contestant: str, clients: int, serve: Callable[[], None]) -> dict[str, float]:
     """Count what it takes until all clients that wait have been served."""
-    _until_quiet(server, contestant)
+    until_quiet(server, contestant)
     requests, commands = _calls(server, contestant)
     begin = time.perf_counter()
     serve()

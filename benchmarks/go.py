@@ -1,4 +1,4 @@
-"""redsync, the usual Redlock of Go: a small program, built for the time of a figure where there is ``go``."""
+"""Small programs of Go, built for the time of a figure where there is ``go``; and redsync, the usual Redlock of Go."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from .rounds import say
 from .server import Server
 from .throughput import WARM_UP_SECONDS, Counted, Spent
 
-__all__ = ["REDSYNC", "Redsync", "built_redsync"]
+__all__ = ["REDSYNC", "Redsync", "built", "built_redsync"]
 
 REDSYNC = "redsync (Go)"
 END_SECONDS = 120.0
-
-SOURCES = Path(__file__).parent / "redsync"
 
 
 class Redsync:
@@ -41,20 +39,26 @@ class Redsync:
 
 
 @contextmanager
-def built_redsync() -> Iterator[Redsync | None]:
-    """Build it; ``None``, and a word about why, where that cannot be done."""
+def built(name: str) -> Iterator[Path | None]:
+    """Build the program in the folder of that name; ``None``, and a word about why, where that cannot be done."""
     if shutil.which("go") is None:
-        say("redsync: there is no go on the PATH")
+        say(f"{name}: there is no go on the PATH")
         yield None
         return
+    sources = Path(__file__).parent / name
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("main.go", "go.mod", "go.sum"):
-            shutil.copy(SOURCES / f"{name}.txt", Path(folder) / name)
-        built = subprocess.run(
-            ["go", "build", "-mod=mod", "-o", "redsync", "."], cwd=folder, capture_output=True, text=True
-        )
-        if built.returncode:
-            say(f"redsync: go build failed: {built.stderr.strip().splitlines()[-1:]}")
+        for file in ("main.go", "go.mod", "go.sum"):
+            shutil.copy(sources / f"{file}.txt", Path(folder) / file)
+        done = subprocess.run(["go", "build", "-mod=mod", "-o", name, "."], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            say(f"{name}: go build failed: {done.stderr.strip().splitlines()[-1:]}")
             yield None
         else:
-            yield Redsync(Path(folder) / "redsync")
+            yield Path(folder) / name
+
+
+@contextmanager
+def built_redsync() -> Iterator[Redsync | None]:
+    """Build redsync; ``None``, and a word about why, where that cannot be done."""
+    with built("redsync") as program:
+        yield None if program is None else Redsync(program)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .charts import Bar, Bars, Group, Panel, Waits, html_groups, svg_groups, values_of
 from .report import Figure, Result, markdown_table, read, show, write_summary
-from .rounds import disturbance, is_disturbed
+from .rounds import disturbance, is_disturbed, median_of, median_ratio
 
 __all__ = ["CHART", "FIGURES", "PIECES", "README", "RESULTS", "draw", "main", "shown"]
 
@@ -77,6 +77,9 @@ FIGURES: dict[str, Sequence[Panel]] = {
     "java_crowd": CROWD,
     "cross_hand_over": [Waits("from unlock() to the other's lock(), ms")],
     "java_held_locks": KEPT,
+    "coordinators_one_thread": [RATE],
+    "coordinators_many_threads": [RATE],
+    "coordinators_hand_over": CROWD[1:],
     "listeners": [RATE],
     "import_time": [Bars("whole ms", "start of an interpreter and import, ms")],
 }
@@ -102,6 +105,13 @@ COMPARED_WITH_REDISSON = (
     "java_crowd",
     "cross_hand_over",
     "java_held_locks",
+)
+
+#: The table and the figures under the heading "Compared with etcd and ZooKeeper": the words, the figure, the quantity.
+COMPARED_WITH_COORDINATORS = (
+    ("pairs/s, one thread", "coordinators_one_thread", "pairs/s"),
+    ("pairs/s, 64 threads", "coordinators_many_threads", "pairs/s"),
+    ("ms a hand-over", "coordinators_hand_over", "ms a hand-over"),
 )
 
 #: Figures of which another page includes the piece.
@@ -133,15 +143,18 @@ PAIRS = "pairs/s"
 SPEED = (
     Comparison("one thread", "one_thread", "pyredisson", "redis-py Lock", PAIRS, "redis-py `Lock`"),
     Comparison("64 threads", "many_threads", "pyredisson", "redis-py Lock", PAIRS, "redis-py `Lock`"),
-    Comparison(
-        "100 tasks", "many_coroutines", "pyredisson.asyncio", "redis.asyncio.Lock", PAIRS, "redis-py's asyncio `Lock`"
-    ),
-    Comparison("quorum of five, one thread", "redlock", "pyredisson", "redlock-ng", PAIRS, "redlock-ng"),
-    Comparison("quorum of five, one thread", "redlock", "pyredisson", "pottery", PAIRS, "pottery"),
+    Comparison("100 tasks", "many_coroutines", "pyredisson.asyncio", "redis.asyncio.Lock", PAIRS, "redis-py `Lock`"),
+    Comparison("quorum of five", "redlock", "pyredisson", "redlock-ng", PAIRS, "redlock-ng"),
+    Comparison("quorum of five", "redlock", "pyredisson", "pottery", PAIRS, "pottery"),
     Comparison("one thread", "java_one_thread", "pyredisson", "Redisson 4.7.0", PAIRS, "Redisson (Java)"),
     Comparison("64 threads", "java_many_threads", "pyredisson", "Redisson 4.7.0", PAIRS, "Redisson (Java)"),
     Comparison("64 threads", "java_many_threads", "pyredisson", "redsync (Go)", PAIRS, "redsync (Go)"),
-    Comparison("one thread", "one_thread", "pyredisson", "raw socket", PAIRS, "a raw socket, the limit"),
+    *(
+        Comparison(what, name, "pyredisson", other, PAIRS, other)
+        for other in ("etcd (Go)", "ZooKeeper (kazoo)")
+        for what, name in (("one thread", "coordinators_one_thread"), ("64 threads", "coordinators_many_threads"))
+    ),
+    Comparison("one thread", "one_thread", "pyredisson", "raw socket", PAIRS, "a raw socket (the limit)"),
 )
 WAITING = (
     Comparison(
@@ -222,22 +235,6 @@ def rows_of(measured: Measured, comparisons: Sequence[Comparison]) -> list[tuple
     return rows
 
 
-def charts_of(measured: Measured, comparisons: Sequence[Comparison]) -> list[str]:
-    """A chart for each line of what was measured: the lines have not the same unit."""
-    return [
-        html_groups(each.what, [Group("", [bar_of(measured, each, who) for who in (each.other, each.ours)])])
-        for each in comparisons
-        if each.figure in measured
-    ]
-
-
-def bar_of(measured: Measured, comparison: Comparison, who: str) -> Bar:
-    """The median of one contestant."""
-    values = values_of(measured[comparison.figure].figure, comparison.quantity)[who]
-    label = comparison.named.replace("`", "") if who == comparison.other else who
-    return Bar(label, statistics.median(values))
-
-
 def groups_of(measured: Measured) -> list[Group]:
     """The chart of the README."""
     groups = []
@@ -271,16 +268,14 @@ def summary(measured: Measured) -> str:
     parts: list[str] = []
     groups = groups_of(measured)
     if groups:
-        parts += ["### How fast is it?", html_groups(HEADLINE_CAPTION, groups)]
-    speed = [(f"{what}, {named}", other, ours, times) for what, ours, other, named, times in rows_of(measured, SPEED)]
+        parts.append(html_groups(HEADLINE_CAPTION, groups))
+    speed = [(f"{named}, {what}", other, ours, times) for what, ours, other, named, times in rows_of(measured, SPEED)]
     if speed:
-        parts.append(markdown_table(("pairs a second; compared with", "other", "pyredisson", "ratio"), speed))
-    for heading, comparisons in (
-        ("What does a wait cost?", WAITING),
-        ("What do 10,000 locks cost?", HOLDING),
-    ):
-        charts = charts_of(measured, comparisons)
-        parts += [f"### {heading}", *charts] if charts else []
+        heads = ("pairs a second; compared with", "other", "pyredisson", "ratio")
+        parts += ["### How fast is it?", "More is better; a ratio above 1 × is in favor of pyredisson."]
+        parts.append(markdown_table(heads, speed))
+    if any(rows_of(measured, (*WAITING, *HOLDING))):
+        parts += ["### What does it cost to wait, and to hold 10,000 locks?", "Less is better.", readme_table(measured)]
     if usual := conditions(measured):
         parts.append(f"Measured with {usual}.")
     return "\n\n".join(parts) + "\n"
@@ -318,9 +313,32 @@ def titled(measured: Measured, names: Sequence[str]) -> list[str]:
     parts = []
     for name in names:
         if name in measured:
-            title = measured[name].figure.title.removesuffix(", compared with Redisson")
+            title = measured[name].figure.title.partition(", compared with")[0]
             parts += [f"### {title}", piece(measured[name], usual).rstrip()]
     return parts
+
+
+def coordinators(measured: Measured) -> str:
+    """A table of all that was measured with etcd and ZooKeeper, and each figure."""
+    columns = {what: column for what, *where in COMPARED_WITH_COORDINATORS if (column := with_ratios(measured, *where))}
+    if not columns:
+        return "\n"
+    contestants = dict.fromkeys(who for column in columns.values() for who in column)
+    rows = [(who, *(column.get(who, "-") for column in columns.values())) for who in contestants]
+    table = markdown_table(("median", *columns), rows)
+    return "\n\n".join([table, *titled(measured, [name for _, name, _ in COMPARED_WITH_COORDINATORS])]) + "\n"
+
+
+def with_ratios(measured: Measured, name: str, quantity: str) -> dict[str, str]:
+    """Each contestant's median, and its ratio to that of this library; nothing if it was not measured."""
+    if name not in measured:
+        return {}
+    samples = measured[name].figure.samples
+    medians = {who: show(median_of(samples, who, quantity)) for who in samples}
+    return {
+        who: value if who == "pyredisson" else f"{value} ({median_ratio(samples, who, 'pyredisson', quantity):.2g} ×)"
+        for who, value in medians.items()
+    }
 
 
 # ---- the README ------------------------------------------------------------------------------------------------------
@@ -353,6 +371,7 @@ def draw(results: Path, pieces: Path, chart: Path, readme: Path) -> None:
     (pieces / "figures.md").write_text(figures(measured), "utf-8")
     compared = "\n\n".join(titled(measured, COMPARED_WITH_REDISSON))
     (pieces / "compared_with_redisson.md").write_text(f"{compared}\n", "utf-8")
+    (pieces / "compared_with_coordinators.md").write_text(coordinators(measured), "utf-8")
     for name in INCLUDED_ELSEWHERE:
         text = piece(measured[name], conditions(measured)) if name in measured else ""
         (pieces / f"{name}.md").write_text(text, "utf-8")

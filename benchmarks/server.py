@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import redis
 
-__all__ = ["Server", "default_server_binary"]
+__all__ = ["HOST", "Server", "default_server_binary", "free_port", "running"]
 
 START_SECONDS = 10.0
 HOST = "127.0.0.1"
@@ -30,6 +32,36 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def running(words: Sequence[str], port: int, *, within: float = START_SECONDS) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program that shall listen on that port, and end it on leaving the ``with`` block.
+
+    Raises:
+        RuntimeError: It ended at once, or does not listen in time.
+    """
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    give_up = time.monotonic() + within
+    try:
+        while True:
+            if process.poll() is not None:
+                raise RuntimeError(f"{words[0]} ended at once with exit code {process.returncode}")
+            try:
+                with socket.create_connection((HOST, port), timeout=1.0):
+                    break
+            except OSError:
+                if time.monotonic() > give_up:
+                    raise RuntimeError(f"{words[0]} did not listen within {within:.0f} s") from None
+                time.sleep(0.02)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class Server:
@@ -53,6 +85,7 @@ class Server:
         self.binary = str(binary or default_server_binary())
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
+        self._closing = ExitStack()
         self.admin = redis.Redis(host=self.host, port=self.port, decode_responses=True)
 
     @property
@@ -68,46 +101,18 @@ class Server:
 
     def __enter__(self) -> Server:
         options = ["--port", str(self.port), "--bind", self.host, "--save", "", "--appendonly", "no", *self._options]
-        self._process = subprocess.Popen(
-            [self.binary, *options, "--loglevel", "warning"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            self._wait_until_it_answers()
-        except BaseException:
-            self._stop()
-            raise
+        words = [self.binary, *options, "--loglevel", "warning"]
+        with ExitStack() as starting:
+            self._process = starting.enter_context(running(words, self.port))
+            starting.callback(self.admin.close)
+            self.admin.ping()
+            self._closing = starting.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.admin.close()
-        self._stop()
-
-    def _wait_until_it_answers(self) -> None:
-        assert self._process is not None
-        give_up = time.monotonic() + START_SECONDS
-        while True:
-            if self._process.poll() is not None:
-                raise RuntimeError(f"{self.binary} ended at once with exit code {self._process.returncode}")
-            try:
-                with socket.create_connection((self.host, self.port), timeout=1.0):
-                    break
-            except OSError:
-                if time.monotonic() > give_up:
-                    raise RuntimeError(f"{self.binary} did not listen within {START_SECONDS:.0f} s") from None
-                time.sleep(0.02)
-        self.admin.ping()
-
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(5.0)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        self._closing.close()
 
     def version(self) -> str:
         """Product and version, for the report."""

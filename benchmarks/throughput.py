@@ -10,7 +10,7 @@ from .report import show
 from .rounds import Samples, median_of, median_ratio
 from .server import Server
 
-__all__ = ["WARM_UP_PAIRS", "WARM_UP_SECONDS", "Counted", "Spent", "Window", "rates", "throughput_table"]
+__all__ = ["WARM_UP_PAIRS", "WARM_UP_SECONDS", "Counted", "Spent", "Window", "proven", "rates", "throughput_table"]
 
 WARM_UP_PAIRS = 3
 WARM_UP_SECONDS = 0.1
@@ -60,11 +60,18 @@ def rates(server: Server, contestant: str, counted: Counted, proof: str = "del",
     """A turn's numbers, once the server's own counters agree with them.
 
     ``proof`` is the command that each pair makes the server run, and ``times`` how often.
+    """
+    done = server.calls().get(proof, 0)
+    numbers = proven(contestant, counted, done, server.keys(), proof=proof, times=times)
+    return {**numbers, "bytes/pair": server.bytes_received() / counted.in_all}
+
+
+def proven(contestant: str, counted: Counted, done: int, left: int, *, proof: str, times: int = 1) -> dict[str, float]:
+    """A turn's numbers, if the server did ``proof`` that often for each pair, and no key is left.
 
     Raises:
         RuntimeError: The server did another number of pairs than the contestant says, or keys are left.
     """
-    done, left = server.calls().get(proof, 0), server.keys()
     if done != times * counted.in_all:
         raise RuntimeError(
             f"{contestant} says {counted.in_all} pairs, the server ran {proof} {done} times, not {times} for each"
@@ -77,7 +84,6 @@ def rates(server: Server, contestant: str, counted: Counted, proof: str = "del",
         "pairs/s": counted.pairs / counted.spent.wall,
         "us/pair": counted.spent.wall / counted.pairs * 1e6,
         "CPU us/pair": counted.spent.cpu / counted.pairs * 1e6,
-        "bytes/pair": server.bytes_received() / counted.in_all,
     }
 
 

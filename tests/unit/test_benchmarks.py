@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import charts, plots, profile_hot_path
+from benchmarks import charts, coordinators, plots, profile_hot_path
 from benchmarks.cross_hand_over import WAITED_NS, HandOvers, Pass, hand_overs
 from benchmarks.report import Claim, Figure, read, write, write_summary
 from benchmarks.rounds import CALM_CORES, FOREIGN
+from benchmarks.server import Server
+from benchmarks.throughput import Counted, Spent, proven
 
 MS = 1_000_000
 assert WAITED_NS == MS
@@ -49,6 +51,27 @@ def test_a_wait_counts_from_the_first_release_that_could_have_ended_it() -> None
 def test_two_inside_are_an_error() -> None:
     with pytest.raises(RuntimeError, match="two were inside"):
         hand_overs(passes((0, 1, 11)), passes((5, 10.9, 20)))
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "message"),
+    [(19, 0, "ran changes 19 times, not 2 for each"), (20, 1, "left 1 keys behind")],
+    ids=["a pair that was not done", "a key that was left"],
+)
+def test_only_work_that_the_server_confirms_counts(done: int, left: int, message: str) -> None:
+    counted = Counted(in_all=10, pairs=8, spent=Spent(wall=2.0, cpu=1.0))
+    assert proven("etcd", counted, 20, 0, proof="changes", times=2)["pairs/s"] == 4.0
+    with pytest.raises(RuntimeError, match=message):
+        proven("etcd", counted, done, left, proof="changes", times=2)
+
+
+def test_a_contestant_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(coordinators, "find_spec", lambda name: None)
+    with Server() as server, coordinators.participants(server) as found:
+        assert list(found.contestants) == ["pyredisson", coordinators.DURABLE]
+        assert [note for note in found.notes if "apt-get install etcd-server" in note]
+        assert [note for note in found.notes if "apt-get install zookeeper" in note]
 
 
 # ---- results and pictures --------------------------------------------------------------------------------------------
@@ -141,9 +164,31 @@ def test_the_figures_that_compare_with_redisson_have_a_word() -> None:
     assert set(chosen[0]) == {name for name in plots.FIGURES if name.startswith(("java", "cross"))}
 
 
+def test_the_figures_that_need_other_servers_run_only_if_they_are_named() -> None:
+    named = command_line.parse(["coordinators"]).figure
+    assert named == [[name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]]
+    for quick in (True, False):
+        assert not {*command_line._by_default(quick=quick)} & {*named[0]}
+
+
+def test_etcd_and_zookeeper_are_drawn_with_their_ratios(tmp_path: Path) -> None:
+    samples = {
+        "pyredisson": [{"pairs/s": 2000.0}, {"pairs/s": 4000.0}],
+        "etcd": [{"pairs/s": 500.0}, {"pairs/s": 3000.0}],
+    }
+    compared = replace(figure("coordinators_one_thread"), title="One thread, compared with etcd", samples=samples)
+    assert plots.coordinators({}) == "\n"
+    write(compared, ABOUT, tmp_path)
+    page = plots.coordinators(plots.shown(tmp_path))
+    assert page.startswith("| median | pairs/s, one thread |\n")
+    assert "| pyredisson | 3,000 |\n| etcd | 1,750 (0.5 ×) |\n" in page
+    assert "### One thread\n\n<figure" in page
+
+
 def test_each_figure_has_its_section() -> None:
     sections = [name for _, names in plots.SECTIONS for name in names]
-    assert sorted([*sections, *plots.COMPARED_WITH_REDISSON]) == sorted(plots.FIGURES)
+    coordinators = [name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]
+    assert sorted([*sections, *coordinators, *plots.COMPARED_WITH_REDISSON]) == sorted(plots.FIGURES)
 
 
 def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_path: Path) -> None:
@@ -193,6 +238,6 @@ def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_page_includes_what_is_written() -> None:
     included = re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text())
-    assert included == ["summary", "figures", "compared_with_redisson"]
+    assert included == ["summary", "compared_with_coordinators", "compared_with_redisson", "figures"]
     written = {path.stem for path in plots.PIECES.iterdir()}
     assert written == {*included, *plots.INCLUDED_ELSEWHERE}
