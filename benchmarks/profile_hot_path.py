@@ -287,7 +287,7 @@ class Opened:
 
     def with_idle_socket(self) -> None:
         """Let the socket of every connection answer immediately."""
-        for connection in self.runtime.link._pool._idle:
+        for connection in self.runtime.link._pool.idle:
             connection.sock.close()
             connection.sock = EchoSocket()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
-__all__ = ["DoublingBackoff", "Uniform"]
+__all__ = ["RETRY", "DoublingBackoff", "Uniform"]
 
 Uniform: TypeAlias = Callable[[float, float], float]
 """A source of random numbers between two bounds, such as :meth:`Runtime.jitter`."""
@@ -37,3 +37,7 @@ class DoublingBackoff:
     def delays(self, uniform: Uniform) -> Iterator[float]:
         """Return the pauses, without end; see :class:`pyredisson.core.polling.Delays`."""
         return (self.pause(failures, uniform) for failures in itertools.count())
+
+
+#: Between two tries of one request.
+RETRY: Final = DoublingBackoff(first=0.01, maximum=0.25)

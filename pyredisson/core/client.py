@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable, without_effect
+from pyredisson.core.backoff import RETRY
+from pyredisson.core.failures import (
+    Failure,
+    NotNow,
+    Rejected,
+    Unanswered,
+    Unusable,
+    superseded,
+    without_effect,
+)
 from pyredisson.core.finding import Finder
-from pyredisson.core.first_contact import unreached
+from pyredisson.core.first_contact import query, unreached
 from pyredisson.core.holder import GONE
 from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
@@ -23,7 +31,6 @@ from pyredisson.core.server import Complaint, Server
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wakeups import Wakeups
 from pyredisson.core.watchdog import Watchdog
-from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.restart_guard import Starts
@@ -35,14 +42,10 @@ if TYPE_CHECKING:
     from pyredisson.core.names import LockNames, NumberedNames
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.events import Event
-    from pyredisson.kinds.lock import LockCore
-    from pyredisson.net.pool import Pool
     from pyredisson.quorum.ownership import MultiOwnership
 
 __all__ = ["ClientCore"]
 
-#: Between two tries of one request.
-RETRY = DoublingBackoff(first=0.01, maximum=0.25)
 
 #: With a smaller share of an attempt's time left no request is sent that could only bring a first doubt about.
 LEAST_SHARE = 0.25
@@ -67,8 +70,8 @@ class ClientCore:
         self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: Syncing | None = None
-        #: The idle connections, where the fast path may use them.
-        self.direct: Pool | None = None
+        #: The pool of connections, where the fast path may use it.
+        self.direct: Any = None
         self.replicas: Replicas = Replicas(self)
         self.starts: Starts = Starts(self.server)
         self.begin()
@@ -77,7 +80,7 @@ class ClientCore:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
-        self.lock_cores: dict[str, LockCore] = {}  # By name; see lock_core().
+        self.lock_cores: dict[str, Any] = {}  # By name; see lock_core().
         self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
         self.presence: Presence = Presence(self)
         self.finder: Finder = Finder(self)
@@ -100,23 +103,19 @@ class ClientCore:
 
     def emit(self, event: Event) -> None:
         """Pass an event to the listeners. What they raise is reported, and concerns no one else."""
-        for listener in self._listeners:
-            try:
-                listener(event)
-            except Exception as error:
-                self._report(listener, event, error)
+        self._pass_on(event, self._listeners)
 
     def emit_ordinary(self, event: Event) -> None:
-        """Pass on an acquire or release, to all but a log that does not want them: this is on the hot path."""
-        for listener in self._listeners if self._wants_all() else self._own_listeners:
+        """Pass on an acquire or release, to all but a log that does not want them."""
+        self._pass_on(event, self._listeners if self._wants_all() else self._own_listeners)
+
+    def _pass_on(self, event: Event, listeners: Iterable[Callable[[Event], None]]) -> None:
+        for listener in listeners:
             try:
                 listener(event)
             except Exception as error:
-                self._report(listener, event, error)
-
-    def _report(self, listener: Callable[[Event], None], event: Event, error: Exception) -> None:
-        if not isinstance(event, events.CallbackFailed):
-            self.emit(events.CallbackFailed(repr(listener), error))
+                if not isinstance(event, events.CallbackFailed):
+                    self.emit(events.CallbackFailed(repr(listener), error))
 
     def tell_lost(self, ownership: Ownership) -> None:
         """A holder lost its lock: say so to all who want to know."""
@@ -204,12 +203,10 @@ class ClientCore:
         try:
             if begun is None:
                 reply = await self.send(call.request(epoch, repeat), patience, call.reader)
-            elif isinstance(begun[0], Unanswered):
-                raise begun[0]
-            else:
-                reply = begun[0]
-                if self.sync is not None and call.reader is not None and call.reader.acquired(reply):
-                    raise unasked()
+            elif isinstance(reply := begun[0], Failure):
+                raise reply
+            elif self.sync is not None and call.reader is not None and call.reader.acquired(reply):
+                raise unasked()
             setback = read_stale(reply)
             if setback is None:
                 return reply, sent, repeat
@@ -264,8 +261,7 @@ class ClientCore:
                 sent = runtime.now()
             epoch = ownership.epoch_of(request_id)
             if epoch is None:
-                superseded = OutcomeUnknownError("superseded by a later request of the same owner", name=ownership.name)
-                raise Unanswered(superseded)
+                raise superseded(ownership.name)
             left = max(min(patience, over - sent), 0.001)
             try:
                 reply = await self.send(call.request(epoch, repeat), left, call.reader)
@@ -355,24 +351,7 @@ class ClientCore:
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""
         self.check_open()
-        runtime = self.runtime
-        over = runtime.now() + self.config.timeout
-        most, telling = (False, 0.0), None  # The last attempt may have had too little time to find out what is wrong.
-        while True:
-            given = min(self._patience, over - runtime.now())
-            try:
-                return await runtime.ask(command, given)
-            except (Unanswered, NotNow) as failure:
-                tells = not isinstance(failure, Connecting), given  # Any answer tells more than a slow connection.
-                if telling is None or tells >= most:
-                    most, telling = tells, failure
-                if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
-                    raise unreached(self, telling) from None
-            except Failure as failure:
-                error = unreached(self, failure)
-                error = await explain_type(self, error, command[1].removeprefix(self.config.prefix), key=command[1])
-                raise error from error.__cause__
-            await runtime.sleep(RETRY.pause(0, runtime.jitter))
+        return await query(self, command)
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request that got no reply of use.

@@ -28,6 +28,7 @@ __all__ = [
     "is_interruption",
     "own_copy",
     "reason_of",
+    "superseded",
     "without_effect",
 ]
 
@@ -70,6 +71,11 @@ class Unusable(Unanswered):
 
 class Rejected(Failure):
     """The server answered with an error: the request had no effect, and asking again will not help."""
+
+
+def superseded(name: str) -> Unanswered:
+    """Return the failure of a request about this lock that a later one of the same owner has overtaken."""
+    return Unanswered(OutcomeUnknownError("superseded by a later request of the same owner", name=name))
 
 
 def without_effect(failure: Failure, repeat: bool) -> Failure:

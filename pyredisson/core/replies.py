@@ -12,7 +12,6 @@ __all__ = [
     "read_count",
     "read_digits",
     "read_int",
-    "read_release",
     "read_renewed",
     "read_stale",
     "unusable",
@@ -56,14 +55,6 @@ def read_stale(reply: Reply) -> Stale | None:
     if reply[:1] == [b"stale"]:
         return Stale(read_digits(reply, *reply[1:]))
     return None
-
-
-def read_release(reply: Reply) -> Stale | None:
-    """As :func:`read_stale`, for scripts that reply nothing else by an array: a release, a forced unlock."""
-    stale = read_stale(reply)
-    if stale is None and type(reply) is list:
-        raise unusable(reply)
-    return stale
 
 
 def read_renewed(reply: Reply, count: int) -> list[bool]:

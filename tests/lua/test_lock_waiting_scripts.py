@@ -232,27 +232,6 @@ ATTEMPTS: Final = [
         stale(7),
     ),
     Case(
-        "one that keeps its place stays where it stands",
-        lock(other=1) | listed(FIRST, {b"me:1": In(-2500)}, SECOND, EARS),
-        waiting(turn="nx"),
-        Around(30_000),
-        lock(other=1) | listed(FIRST, {b"me:1": In(-2500)}, SECOND, EARS),
-    ),
-    Case(
-        "one that would keep its place has none",
-        lock(other=1) | listed(SECOND, THIRD, EARS),
-        waiting(turn="nx"),
-        Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
-    ),
-    Case(
-        "one that would keep its place is served",
-        listed({b"me:1": In(-5000), b"ear:me": In(1e15)}),
-        waiting(turn="nx"),
-        None,
-        lock(me=1),
-    ),
-    Case(
         "a free lock is acquired although the list is something else",
         text(LIST),
         waiting(),

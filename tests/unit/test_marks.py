@@ -24,9 +24,6 @@ class Held:
         self.mark: Callable[[], Any] | None = None
         self.held = False
 
-    def marked(self, mark: Callable[[], Any] | None) -> None:
-        self.mark = mark
-
     def in_use(self) -> bool:
         return self.held
 

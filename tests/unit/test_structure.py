@@ -335,6 +335,8 @@ def test_a_method_of_a_facade_is_one_or_two_statements(path: Path) -> None:
             statements = statements_of(method)
             at = f"{node.name}.{method.name}"
             assert len(statements) <= 2, at
+            if isinstance(statements[0], ast.If):  # No call on the fast path, for keywords that are there by mistake.
+                assert ast.unparse(statements.pop(0)) == f"if unknown:\n    refuse(self.{method.name}, unknown)", at
             assert all(isinstance(statement, (ast.Return, ast.Expr, ast.Assign)) for statement in statements), at
 
 
@@ -430,12 +432,15 @@ def assignments_to_ownerships(tree: ast.Module) -> list[str]:
             for each in ast.walk(target):
                 if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
                     said = ast.unparse(each.value)
-                    if re.search(r"(^|[._])(ownership|own|in_flight|prepared)(\[.*\])?$", said):
+                    if re.search(r"(^|[._])(ownership|own|in_flight)(\[.*\])?$", said):
                         found.append(f"line {node.lineno}: {ast.unparse(each)}")
     return found
 
 
-@every([path for path in SOURCES if path.name not in ("ownership.py", "ownership_state.py", "in_flight.py")])
+OWN_STATE = ("ownership.py", "ownership_state.py", "in_flight.py")
+
+
+@every([path for path in SOURCES if path.name not in (*OWN_STATE, "fast_path.py")])  # Spells out what these do.
 def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
     assert assignments_to_ownerships(tree_of(path)) == []
 
@@ -445,7 +450,7 @@ def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
     [
         "ownership.loss = None",
         "self.ownership.epoch += 1",
-        "hold.ownerships, ownership.prepared.acquire = (), None",
+        "hold.ownerships, ownership.ready = (), None",
         "ownership.in_flight.pending = None",
     ],
 )

@@ -116,28 +116,6 @@ def test_one_that_joins_does_not_put_off_the_check_of_a_client_on_the_list(
     assert wakeups.sleep_until(first, math.inf, world.now()) == pytest.approx(1003.0)
 
 
-def test_a_look_that_was_prepared_is_made_unless_something_has_changed(wakeups: Wakeups, world: FakeRuntime) -> None:
-    seat = sit_on_list(wakeups, world, look_in=4.0)
-    listing = seat.bench.listing
-    assert listing is not None
-    prepared = listing.next_look(seat)
-    world.time += 1.0
-    assert prepared is not None
-    assert prepared.keeps_place
-    assert listing.begin_look(seat, prepared) is prepared
-    assert listing.begin_look(seat, prepared).waited_ms == 1000, "there was another attempt since"
-    prepared = listing.next_look(seat)
-    listing.message(b"go")
-    look = listing.begin_look(seat, prepared)
-    assert look.chosen
-    assert not look.keeps_place
-    prepared = listing.next_look(seat)
-    world.time += 1.0
-    sit_on_list(wakeups, world, look_in=4.0)
-    assert listing.begin_look(seat, prepared).rest_ms == 0, "another waiter has joined"
-    assert listing.next_look(seat) is None
-
-
 def test_only_the_first_has_to_look(wakeups: Wakeups, world: FakeRuntime) -> None:
     first, second, third = (sit(wakeups, look_in=1.0) for _ in range(3))
     world.pass_time(1.5)
