@@ -18,7 +18,6 @@ Rules kept here:
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
 from operator import itemgetter
@@ -332,7 +331,7 @@ class Presence:
             "more": len(told),
         }
         size = len(_json(said).encode())
-        for _, source in heapq.nsmallest(MOST, told, key=_since):
+        for _, source in sorted(told, key=_since)[:MOST]:
             each = _entry(source)
             if each is None:  # It has ended meanwhile.
                 said["more"] -= 1
