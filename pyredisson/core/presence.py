@@ -203,7 +203,7 @@ class Presence:
     def _held(self, now: float) -> Lasting:
         client = self._client
         # Permits that are renewed are in no table but the watchdog's.
-        ownerships = dict.fromkeys([*client.ownerships, *client.watchdog.ownerships()])
+        ownerships = [*client.ownerships, *[each for each in client.watchdog.ownerships() if each.table is None]]
         held: Lasting = [
             (each.since[0], each)
             for each in ownerships
