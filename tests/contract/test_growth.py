@@ -197,8 +197,10 @@ def test_a_pair_takes_no_more_steps_with_16_times_the_waiters(world: World, kind
 
 
 @in_virtual_time
-@pytest.mark.parametrize("presence", [True, False])
-def test_a_renewal_takes_no_more_steps_for_each_lock_with_16_times_the_locks(world: World, presence: bool) -> None:
+@pytest.mark.parametrize(("presence", "most"), [(True, 11), (False, 9)])
+def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
+    world: World, presence: bool, most: int
+) -> None:
     client, actor = world.client(presence=presence), world.actor()
     held = 0
 
@@ -219,7 +221,7 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_16_times_the_locks(wor
     few = steps_a_lock(400)
     many = steps_a_lock(1600)
     assert 5 < many <= 1.1 * few
-    assert many <= 25
+    assert many <= most
 
 
 def marks_alive() -> int:
