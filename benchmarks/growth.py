@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from .repetitions import HOW, memory_claims
 from .report import Figure, at_most, show
 from .rounds import Tournament, median_of, median_ratio
 from .server import Server
@@ -33,12 +34,15 @@ def new_name() -> str:
 
 
 def pair_us(pair: Callable[[], object]) -> float:
-    """The median time of a pair, in microseconds."""
+    """The median processor time of a pair in the calling thread, in microseconds.
+
+    Not the time on the clock: that differs by half with the cores on which the system puts this process and the server.
+    """
     times = []
     for _ in range(PAIRS):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         pair()
-        times.append(time.perf_counter() - begin)
+        times.append(time.thread_time() - begin)
     return median(times) * 1e6
 
 
@@ -82,6 +86,17 @@ def nested_blocks(client: Redisson, size: int) -> float:
         return pair_us(pair_of(client.get_lock))
 
 
+def nested_acquires(client: Redisson, size: int) -> float:
+    """How often the thread has acquired the lock already."""
+    lock = client.get_lock(new_name())
+    for _ in range(size):
+        lock.lock()
+    taken = pair_us(pair_of(lambda _: lock))
+    for _ in range(size):
+        lock.unlock()
+    return taken
+
+
 def hand_over_hand(client: Redisson, size: int) -> float:
     """Locks of a walk, each acquired before the last one is released."""
     before = None
@@ -122,21 +137,51 @@ def readers(client: Redisson, size: int) -> float:
         return pair_us(pair_of(lambda _: client.get_read_write_lock(name).read_lock()))
 
 
-def waiters_elsewhere(client: Redisson, size: int) -> float:
+def waiters_elsewhere(client: Redisson, size: int, kind: str = "lock") -> float:
     """Threads that wait for another lock."""
+    get = getattr(client, f"get_{kind}")
     name = new_name()
-    with client.get_lock(name).hold() as lease:
-        lock = client.get_lock(name)
-        threads = [threading.Thread(target=_acquire_and_release, args=(client, name)) for _ in range(size)]
+    lock = get(name)
+    with lock.hold() as lease:
+        threads = [threading.Thread(target=_acquire_and_release, args=(lock,)) for _ in range(size)]
         for thread in threads:
             thread.start()
         while f"{size} waiting here" not in repr(lock):
             time.sleep(0.01)
-        taken = pair_us(pair_of(client.get_lock))
+        taken = pair_us(pair_of(get))
         lease.ensure_held()
     for thread in threads:
         thread.join()
     return taken
+
+
+def queue_of_the_lock(client: Redisson, size: int) -> float:
+    """Threads in the queue of a fair lock: the time in which it passes from one to the next, in microseconds."""
+    lock = client.get_fair_lock(new_name())
+    with lock.hold():
+        threads = [threading.Thread(target=_acquire_and_release, args=(lock,)) for _ in range(size)]
+        for thread in threads:
+            thread.start()
+        while f"{size} waiting here" not in repr(lock):
+            time.sleep(0.01)
+        begin = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return (time.perf_counter() - begin) / size * 1e6
+
+
+def clients_of_presence(url: str, size: int) -> float:
+    """Other clients, which write what they hold."""
+    from pyredisson import Config, Redisson
+
+    often = Config(presence_after=0.1, lock_watchdog_timeout=3)
+    with ExitStack() as closing:
+        for _ in range(size):
+            other = closing.enter_context(Redisson.from_url(url, config=often))
+            closing.enter_context(other.get_lock(new_name()).hold())
+        client = closing.enter_context(Redisson.from_url(url))
+        time.sleep(0.5)
+        return pair_us(pair_of(client.get_lock))
 
 
 def members(client: Redisson, size: int) -> float:
@@ -167,18 +212,47 @@ def held_by_a_task(url: str, size: int) -> float:
     return asyncio.run(measure())
 
 
+def held_by_other_tasks(url: str, size: int) -> float:
+    """Tasks of the client, each of which holds a lock."""
+    import pyredisson.asyncio
+
+    async def measure() -> float:
+        async with pyredisson.asyncio.Redisson.from_url(url) as client:
+            ended = asyncio.Event()
+
+            async def hold(held: asyncio.Future[None]) -> None:
+                async with client.get_lock(new_name()):
+                    held.set_result(None)
+                    await ended.wait()
+
+            async def pair() -> None:
+                lock = client.get_lock(new_name())
+                await lock.lock()
+                await lock.unlock()
+
+            all_held: list[asyncio.Future[None]] = [asyncio.Future() for _ in range(size)]
+            tasks = [asyncio.create_task(hold(held)) for held in all_held]
+            await asyncio.gather(*all_held)
+            taken = await async_pair_us(pair)
+            ended.set()
+            await asyncio.gather(*tasks)
+            return taken
+
+    return asyncio.run(measure())
+
+
 async def async_pair_us(pair: Callable[[], Awaitable[object]]) -> float:
-    """The median time of a pair, in microseconds."""
+    """The same as :func:`pair_us`."""
     times = []
     for _ in range(PAIRS):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         await pair()
-        times.append(time.perf_counter() - begin)
+        times.append(time.thread_time() - begin)
     return median(times) * 1e6
 
 
-def _acquire_and_release(client: Redisson, name: str) -> None:
-    with client.get_lock(name):
+def _acquire_and_release(lock: Any) -> None:
+    with lock:
         pass
 
 
@@ -210,14 +284,23 @@ DIMENSIONS: Mapping[str, tuple[Callable[[Redisson, int], float], int]] = {
     "fair locks held by the thread": (lambda client, size: held_by_a_thread(client, size, "fair_lock"), 100),
     "locks held by other threads": (held_by_other_threads, 20),
     "nested blocks of hold()": (nested_blocks, 30),
+    "acquires of one lock, nested": (nested_acquires, 30),
     "locks passed hand over hand": (hand_over_hand, 500),
     "names used before": (names_used, 500),
     "permits acquired": (permits_acquired, 100),
     "readers of the lock": (readers, 20),
     "waiters for another lock": (waiters_elsewhere, 20),
+    "queue of another fair lock": (lambda client, size: waiters_elsewhere(client, size, "fair_lock"), 20),
+    "queue of the fair lock, hand-over": (queue_of_the_lock, 10),
     "members, time for each": (members, 10),
 }
-TASK = "locks held by the task (asyncio)"
+
+#: The same, of what makes its own clients.
+OF_URL: Mapping[str, tuple[Callable[[str, int], float], int]] = {
+    "clients that write their presence": (clients_of_presence, 5),
+    "locks held by the task (asyncio)": (held_by_a_task, 100),
+    "locks held by other tasks (asyncio)": (held_by_other_tasks, 100),
+}
 
 
 def growth(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
@@ -225,13 +308,13 @@ def growth(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
     from pyredisson import Redisson
 
     title = "More of everything"
-    sizes = {name: size for name, (_, size) in DIMENSIONS.items()} | {TASK: 100}
+    sizes = {name: size for name, (_, size) in (*DIMENSIONS.items(), *OF_URL.items())}
 
     def measure(contestant: str) -> dict[str, float]:
         name, _, scale = contestant.rpartition(" x")
         size = sizes[name] * int(scale)
-        if name == TASK:
-            return {MICROSECONDS: held_by_a_task(server.url, size)}
+        if name in OF_URL:
+            return {MICROSECONDS: OF_URL[name][0](server.url, size)}
         with Redisson.from_url(server.url) as client:
             pair_us(pair_of(client.get_lock))
             return {MICROSECONDS: DIMENSIONS[name][0](client, size)}
@@ -245,9 +328,11 @@ def growth(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
         times = [show(median_of(samples, each, MICROSECONDS)) for each in (few, many)]
         rows.append((name, f"{size:,}", f"{FACTOR * size:,}", *times, show(ratio)))
         claims.append(at_most(name, ratio, 1.3, "x"))
+    claims += memory_claims(server.url)
     how = (
         f"An acquire and a release on a name that was not used before, {PAIRS} times in each of {rounds} rounds, while "
-        "there are N of something, and 16 N. Medians, in microseconds."
+        "there are N of something, and 16 N. Medians of the processor time of the calling thread, in microseconds; of "
+        "members and hand-overs the time on the clock. " + HOW
     )
     columns = ("of what", "N", "16 N", "us at N", "us at 16 N", "ratio")
     shown = {f"{name}, {sizes[name] * scale:,}": samples[f"{name} x{scale}"] for name in sizes for scale in (1, FACTOR)}

@@ -235,10 +235,9 @@ class Search:
         self.available = int(available) if isinstance(available, bytes) else 0
         here = [client for client in self._runtime.clients() if client.address == self._client.address]
         for client in here:
-            for entry in client.presence.held():
-                if client.key_of(entry.name) == self._key:
-                    number, thread = entry.who.number, entry.who.name
-                    self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
+            for entry in client.presence.held(self._key):
+                number, thread = entry.who.number, entry.who.name
+                self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
         names = await self._finder.names(self) if self._one_server else None
         ids = [each for each in names or () if each not in {client.id for client in here}][:MOST_ASKED]
         told = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids)) if ids else []
@@ -257,8 +256,8 @@ class Search:
         """Learn who the holder is of which this is the field."""
         for client in self._runtime.clients():
             if client.id == client_id:
-                for entry in client.presence.held():
-                    if entry.who.number == number and client.key_of(entry.name) == self._key:
+                for entry in client.presence.held(self._key):
+                    if entry.who.number == number:
                         self._learn_from(client, entry)
                         return
         said = _presence(await self.ask("GET", presence_key(client_id, self._client.config.prefix)))
@@ -274,8 +273,8 @@ class Search:
     async def _by_token(self, wanted: str) -> None:
         """Learn who has the token of a token lock."""
         for client in self._runtime.clients():
-            for entry in client.presence.held():
-                if entry.token_id == wanted and client.key_of(entry.name) == self._key:
+            for entry in client.presence.held(self._key):
+                if entry.token_id == wanted:
                     self._learn(client_id=client.id, thread_id=entry.who.number)
                     self._learn_from(client, entry)
                     return

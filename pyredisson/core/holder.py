@@ -33,12 +33,13 @@ class Holder(Protocol):
 
 def holder_alive(held: Holder) -> bool:
     """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
-    if not held.holds:
-        return held.who.alive() and not _moved_on(held)
-    blocks = [hold.block for hold in held.holds]
-    if any(block is not None and block() is not None for block in blocks):
-        return True
-    return None in blocks and held.who.alive() and not _moved_on(held)
+    bound = not held.holds
+    for hold in list(held.holds):
+        if hold.block is None:
+            bound = True
+        elif hold.block() is not None:
+            return True
+    return bound and held.who.alive() and not _moved_on(held)
 
 
 def _moved_on(held: Holder) -> bool:

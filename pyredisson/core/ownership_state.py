@@ -104,7 +104,7 @@ class OwnershipState(Owned):
         in_flight = self.in_flight
         if in_flight.released_behind or in_flight.releases_due or in_flight.pending is Pending.RELEASE:
             return False
-        return self.loss is None and any(hold.watchdog for hold in self.holds)
+        return self.loss is None and True in [hold.watchdog for hold in self.holds]
 
     def watched(self) -> bool:
         """Whether its holder is to be notified when it is lost."""

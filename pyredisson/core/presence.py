@@ -5,7 +5,7 @@ For people who look, not for the protocol: no lock depends on it, and no other c
 Rules kept here:
 
 1. Nothing is noted on the way of a lock that is free: holds are found in the tables that exist in any case. A call is
-   listed once it really waits.
+   listed once it really waits. Of what is held only the beginnings are read; entries are made of what is shown.
 2. The client's one watchdog looks, once a period, and sooner only when something becomes old enough. What it writes is
    one request, after renewals and whatever else is due, which may take no longer than until more is due. It is not
    repeated before the next period, and what becomes of it changes nothing else.
@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from pyredisson.core import events
@@ -32,11 +33,15 @@ from pyredisson.core.names import presence_key
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership import Ownership
 
 __all__ = ["LIMIT", "Entry", "Presence", "Wait"]
 
 #: The largest value that is written, in bytes.
 LIMIT: Final = 16 * 1024
+
+#: No more entries than that fit into it: none is shorter than 50 bytes.
+MOST: Final = LIMIT // 50
 
 #: Seconds that the server has to answer at most; less if the watchdog has something else to do before.
 PATIENCE: Final = 0.25
@@ -52,7 +57,7 @@ OUT_OF_MEMORY: Final = "OOM"
 
 
 class Wait:
-    """A call that waits.
+    """A call that waits; or a block that holds permits, which are in no other table.
 
     Attributes:
         kind: What ``get_*`` calls what it waits for.
@@ -60,16 +65,27 @@ class Wait:
         owner: The caller's field in Redis.
         who: The caller.
         since: When it began to wait.
+        holds: 1 for a block, 0 for a call that waits.
     """
 
-    __slots__ = ("__weakref__", "kind", "name", "owner", "since", "who")
+    __slots__ = ("__weakref__", "holds", "kind", "name", "owner", "since", "who")
 
-    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
+    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float, holds: int = 0) -> None:
         self.kind: str = kind
         self.name: str = name
         self.owner: str = owner
         self.who: Caller = who
         self.since: float = since
+        self.holds: int = holds
+
+
+Source: TypeAlias = "Ownership | Wait"
+"""What stands in a table of the client for something that is held or waited for."""
+
+Lasting: TypeAlias = "list[tuple[float, Source]]"
+"""When each began, and what it is."""
+
+_since = itemgetter(0)
 
 
 class Entry(NamedTuple):
@@ -85,10 +101,9 @@ class Entry(NamedTuple):
         holds: How often it is held; 0: it is waited for.
         watchdog: Whether a watchdog renews it.
         token_id: What tells the hold of a token lock from others, to those who see the token.
-        outlives: Until when it stays in Redis if the client is gone, and no watchdog determines that.
     """
 
-    source: object
+    source: Source
     kind: str
     name: str
     owner: str
@@ -97,7 +112,6 @@ class Entry(NamedTuple):
     holds: int
     watchdog: bool = False
     token_id: str | None = None
-    outlives: float = -math.inf
 
 
 class Presence:
@@ -127,7 +141,7 @@ class Presence:
         self._next = math.inf
         self._written = False
         self._write_at = -math.inf
-        self._stacks: dict[tuple[object, float], tuple[str, ...]] = {}
+        self._stacks: dict[tuple[Source, float], tuple[str, ...]] = {}
 
     # ---- plain: for those who acquire and wait -------------------------------------------------------------------
 
@@ -160,7 +174,7 @@ class Presence:
     def begin_block(self, block: object, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
         """Note permits that a block holds."""
         if self.first < math.inf:
-            self.blocks[block] = Wait(kind, name, owner, who, since)
+            self.blocks[block] = Wait(kind, name, owner, who, since, holds=1)
             self.expect(since)
 
     def end_block(self, block: object) -> None:
@@ -173,42 +187,39 @@ class Presence:
 
     # ---- what there is -------------------------------------------------------------------------------------------
 
-    def held(self) -> list[Entry]:
-        """What the client holds."""
-        now = self._now()
-        client = self._client
-        found: list[Entry] = []
-        # Permits that are renewed are in no table but the watchdog's.
-        for ownership in dict.fromkeys([*client.ownerships, *client.watchdog.ownerships()]):
-            holds, kind = list(ownership.holds), ownership.kind
-            if not holds or kind is None or ownership.loss is not None or now >= ownership.deadline:
-                continue
-            renewed = any(hold.renewed for hold in holds)
-            entry = Entry(
-                ownership,
-                kind.word,
-                ownership.name,
-                ownership.owner,
-                ownership.who,
-                ownership.since[0],
-                len(holds),
-                renewed,
-                kind.token_id(ownership),
-                -math.inf if renewed else ownership.deadline,
-            )
-            found.append(entry)
-        blocks = list(self.blocks.items())
-        return found + [Entry(block, of.kind, of.name, of.owner, of.who, of.since, 1) for block, of in blocks]
+    def held(self, key: str) -> list[Entry]:
+        """What the client holds of what has this key."""
+        prefix = self._client.config.prefix
+        if not key.startswith(prefix):
+            return []
+        name = key[len(prefix) :]
+        found = [_entry(each) for _, each in self._held(self._now()) if each.name == name]
+        return [each for each in found if each is not None]
 
-    def waiting(self) -> list[Entry]:
-        """What the client waits for."""
-        now, find = self._now(), self._client.ownerships.find
-        found: list[Entry] = []
-        for each in [wait for ref in self.waits.keyrefs() if (wait := ref()) is not None]:
-            ownership = find((each.name, each.owner))
-            queued = 0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR)
-            found.append(Entry(each, each.kind, each.name, each.owner, each.who, each.since, 0, outlives=now + queued))
-        return found
+    def waiting(self) -> list[Wait]:
+        """The calls of the client that wait."""
+        return [wait for ref in self.waits.keyrefs() if (wait := ref()) is not None]
+
+    def _held(self, now: float) -> Lasting:
+        client = self._client
+        # Permits that are renewed are in no table but the watchdog's.
+        ownerships = [*client.ownerships, *[each for each in client.watchdog.ownerships() if each.table is None]]
+        held: Lasting = [
+            (each.since[0], each)
+            for each in ownerships
+            if each.holds and each.loss is None and each.kind is not None and now < each.deadline
+        ]
+        return held + [(block.since, block) for block in list(self.blocks.values())]
+
+    def _waited_for(self) -> Lasting:
+        return [(each.since, each) for each in self.waiting()]
+
+    def _outlives(self, each: Source, now: float) -> float:
+        """Return until when something stays in Redis if the client is gone, and no watchdog determines that."""
+        if not isinstance(each, Wait):
+            return -math.inf if any(hold.renewed for hold in list(each.holds)) else each.deadline
+        ownership = self._client.ownerships.find((each.name, each.owner))
+        return now + (0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR))
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
@@ -222,50 +233,55 @@ class Presence:
             return
         self._next = now + self._period  # Whatever becomes of this: it must not keep the watchdog busy.
         try:
-            entries = [*self.held(), *self.waiting()]
-            self._warn(entries, now)
-            told = [each for each in entries if now - each.since >= self._after]
-            if (told or self._written) and now >= self._write_at:
+            held, waited_for = self._held(now), self._waited_for()
+            self._warn(held, waited_for, now)
+            told = [each for each in (*held, *waited_for) if each[0] + self._after <= now]
+            writes = (told or self._written) and now >= self._write_at
+            if writes:
                 self._write_at = now + self._period
+            self._next = self._next_look(held, waited_for, now, told=bool(told))
+            if writes:
                 await self._write(told, now, min(PATIENCE, spare))
-            self._next = self._next_look(entries, now, told=bool(told))
         except Exception as error:
             self._client.emit(events.BackgroundFailed("the presence of this client", error))
 
-    def _next_look(self, entries: list[Entry], now: float, *, told: bool) -> float:
+    def _next_look(self, held: Lasting, waited_for: Lasting, now: float, *, told: bool) -> float:
         """Return when there is more to tell, or something becomes old enough."""
-        at = self._write_at if told or self._written else math.inf
-        for each in entries:
-            limit = self._held_limit if each.holds else self._wait_limit
-            for after in (self._after, limit):
-                if now < (due := each.since + after) < at:
-                    at = due
+        at = self._write_at
+        if not (told or self._written):
+            at = max(at, self._after + min(map(_since, (*held, *waited_for)), default=math.inf))
+        for lasting, limit in ((held, self._held_limit), (waited_for, self._wait_limit)):
+            if limit < math.inf:
+                at = min(at, min((due for since, _ in lasting if (due := since + limit) > now), default=math.inf))
         return max(at, now + LEAST)
 
     # ---- warnings ------------------------------------------------------------------------------------------------
 
-    def _warn(self, entries: list[Entry], now: float) -> None:
+    def _warn(self, held: Lasting, waited_for: Lasting, now: float) -> None:
         """Report what takes too long, each once."""
-        if self._held_limit == self._wait_limit == math.inf:
-            return
         before, self._stacks = self._stacks, {}
-        for each in entries:
-            key = (each.source, each.since)
-            limit = self._held_limit if each.holds else self._wait_limit
-            if key in before:
-                self._stacks[key] = before[key]
-            elif now - each.since >= limit:
-                stack = self._stacks[key] = each.who.stack()
-                told = events.HeldTooLong if each.holds else events.WaitingTooLong
-                self._client.emit(told(each.name, each.owner, each.kind, now - each.since, stack))
+        of_holds, of_waits = (
+            (held, self._held_limit, events.HeldTooLong),
+            (waited_for, self._wait_limit, events.WaitingTooLong),
+        )
+        for lasting, limit, warning in (of_holds, of_waits):
+            for since, source in lasting if limit < math.inf else ():
+                key = (source, since)
+                if key in before:
+                    self._stacks[key] = before[key]
+                elif since + limit <= now and (each := _entry(source)) is not None:
+                    stack = self._stacks[key] = each.who.stack()
+                    self._client.emit(warning(each.name, each.owner, each.kind, now - since, stack))
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
-    async def _write(self, told: list[Entry], now: float, patience: float) -> None:
+    async def _write(self, told: Lasting, now: float, patience: float) -> None:
         if not told:
             await self._delete(patience)
             return
-        ttl_ms = whole_ms(max(self._at_least, *(each.outlives - now for each in told)))
+        at_least = now + self._at_least
+        longer = [each for _, each in told if isinstance(each, Wait) or each.deadline > at_least]
+        ttl_ms = whole_ms(max([at_least, *(self._outlives(each, now) for each in longer)]) - now)
         command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
             self._written = True  # Before: it may arrive, whatever we hear of it.
@@ -299,7 +315,7 @@ class Presence:
     def _key(self) -> str:
         return presence_key(self._client.id, self._client.config.prefix)
 
-    def _text(self, told: list[Entry], now: float, ttl_ms: int) -> str:
+    def _text(self, told: Lasting, now: float, ttl_ms: int) -> str:
         """Return what to write: what has lasted for longest, as far as there is room."""
         identity = self._client.runtime.identity()
         said: dict[str, Any] = {
@@ -315,7 +331,11 @@ class Presence:
             "more": len(told),
         }
         size = len(_json(said).encode())
-        for each in sorted(told, key=_since):
+        for _, source in sorted(told, key=_since)[:MOST]:
+            each = _entry(source)
+            if each is None:  # It has ended meanwhile.
+                said["more"] -= 1
+                continue
             shown = self._shown(each, now)
             room = len(_json(shown).encode()) + 1
             if size + room > LIMIT and shown.pop("stack", None) is not None:
@@ -343,8 +363,24 @@ class Presence:
         return shown
 
 
-def _since(entry: Entry) -> float:
-    return entry.since
+def _entry(source: Source) -> Entry | None:
+    """Return what is known of something that is held or waited for; ``None``: it has ended meanwhile."""
+    if isinstance(source, Wait):
+        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, source.holds)
+    holds, kind = list(source.holds), source.kind
+    if not holds or kind is None:
+        return None
+    return Entry(
+        source,
+        kind.word,
+        source.name,
+        source.owner,
+        source.who,
+        source.since[0],
+        len(holds),
+        any(hold.renewed for hold in holds),
+        kind.token_id(source),
+    )
 
 
 def _or_never(limit: float | None) -> float:

@@ -59,7 +59,7 @@ def read_stale(reply: Reply) -> Stale | None:
 
 def read_renewed(reply: Reply, count: int) -> list[bool]:
     """Read the reply to a renewal of ``count`` holds: whether each is still held."""
-    if type(reply) is not list or len(reply) != count or any(each not in (0, 1) for each in reply):
+    if type(reply) is not list or len(reply) != count or reply.count(0) + reply.count(1) != count:
         raise unusable(reply)
     return [each == 1 for each in reply]
 

@@ -142,12 +142,12 @@ class Watchdog:
         await self._backlog.step()
         presence = self._client.presence
         if self._runtime.now() >= presence.due():
-            self._look_for_earliest()
             await presence.step(self._due() - self._runtime.now())
         return self._sleep()
 
     def _sleep(self) -> float:
-        self._look_for_earliest()
+        if self._earliest < self._next_round:  # Else the next round sees to it.
+            self._look_for_earliest()
         now = self._runtime.now()
         if not self._watched:
             self._next_round = math.inf
@@ -190,16 +190,18 @@ class Watchdog:
     def _begin_round(self) -> None:
         now = self._runtime.now()
         self._next_round = now + self._period
-        due: list[Ownership] = []
+        scattered = self._runtime.place("") is not None
+        together: dict[object, list[Ownership]] = {}  # Those of one kind and place can be renewed by one request.
         for ownership in list(self._watched):
             if not holder_alive(ownership):
                 self._bury(ownership)
-            elif ownership.renewable():
-                due.append(ownership)
-        due.sort(key=self._together)  # So that those of one kind and place can be renewed by one request.
-        self._round.extend(due)
-        self._round_size = len(self._round)
-        self._round_requests = 0
+            elif ownership.kind is not None:
+                place = self._place(ownership) if scattered else None
+                together.setdefault((ownership.kind.renew, place), []).append(ownership)
+        for each in together.values():
+            self._round.extend(each)
+        self._round_size = self._round_requests = 0
+        self._look_for_earliest()
 
     def _bury(self, ownership: Ownership) -> None:
         self.unwatch(ownership)
@@ -207,10 +209,8 @@ class Watchdog:
             self._client.ownerships.drop(ownership)
         self._client.emit(events.HolderGone(ownership.name, ownership.owner, gone_hint(ownership)))
 
-    def _together(self, ownership: Ownership) -> tuple[str, int]:
-        return ownership.kind.renew.__name__ if ownership.kind is not None else "", self._runtime.place(
-            self._client.key_of(ownership.name)
-        ) or 0
+    def _place(self, ownership: Ownership) -> int | None:
+        return self._runtime.place(self._client.key_of(ownership.name))
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
@@ -220,23 +220,22 @@ class Watchdog:
                 self._next_retry = self._runtime.now() + RETRY.pause(self._failed - 1, self._runtime.jitter)
                 return
             self._tell_of_expired()
-        if self._round_size and not self._round:
+        if self._round_requests and not self._round:
             self._client.emit(events.Renewed(self._round_size, self._round_requests))
-            self._round_size = 0
+            self._round_size = self._round_requests = 0
 
     def _next_wave(self) -> list[list[Ownership]]:
         """Take what is asked for next off the round: ownerships of one request each."""
         wave: list[list[Ownership]] = []
         batch: list[Ownership] = []
         before: object = None
-        several = False
+        several = self._runtime.place("") is not None
+        # While a slot moves to another node, names that are here and there cannot be in one request.
+        size = 1 if several and self._failed else self._batch
         while self._round:
             ownership = self._round[0]
             if ownership.renewable() and ownership.kind is not None:
-                place = self._runtime.place(self._client.key_of(ownership.name))
-                several = place is not None
-                # While a slot moves to another node, names that are here and there cannot be in one request.
-                size = 1 if several and self._failed else self._batch
+                place = self._place(ownership) if several else None
                 if not batch or len(batch) >= size or (ownership.kind.renew, place) != before:
                     if wave and (not several or len(wave) >= WAVE):
                         break
@@ -275,6 +274,7 @@ class Watchdog:
                 setback = setback or failure
                 unknown += batch
             else:
+                self._round_size += len(batch)
                 self._renewed(batch, generation, kept, sent)
         if setback is not None:
             self._failed += 1

@@ -48,7 +48,8 @@ KEPT: Final = 1000
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """Make the request that renews many locks, given as (key, owner)."""
-    return runtime.prepare("lock_renew", tuple(key for key, _ in held), (lease_ms, *(owner for _, owner in held)))
+    keys, owners = zip(*held, strict=True)
+    return runtime.prepare("lock_renew", keys, (lease_ms, *owners))
 
 
 class PlainKind(LockKind):

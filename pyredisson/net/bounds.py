@@ -46,6 +46,9 @@ MAX_ELEMENTS: Final = 1024 * 1024
 #: Nearly all replies: numbers, nulls, short words.
 _SIMPLE: Final = re.compile(rb"(?::-?\d+\r\n|_\r\n|\$-1\r\n|\+[ -~]*\r\n)+")
 
+#: An array of numbers, if its length is right: the reply to a renewal, which says one of each lock.
+_NUMBERS: Final = re.compile(rb"\*(\d{1,4})\r\n(?::-?\d+\r\n)+")
+
 #: A message of a channel, if both lengths are right: what waiters are woken by, so that time counts.
 _MESSAGE: Final = re.compile(
     rb"[*>]3\r\n(?:\$7\r\n|\$8\r\ns)message\r\n\$(\d{1,4})\r\n([^\r\n]*)\r\n\$(\d{1,4})\r\n([^\r\n]*)\r\n"
@@ -73,6 +76,8 @@ class Framing:
         Raises:
             redis.exceptions.InvalidResponse: No reply can be so large, or is like this.
         """
+        if not self._bytes and _only_numbers(data):
+            return
         try:
             self._read_along(data)
         except ValueError:
@@ -155,6 +160,11 @@ class Reader(Framing):
         if self._bytes or not (_SIMPLE.fullmatch(data) or _only_messages(data)):
             self.read_along(data)
         self._feed(data)
+
+
+def _only_numbers(data: bytes) -> bool:
+    found = _NUMBERS.fullmatch(data)
+    return found is not None and data.count(b"\n") == int(found[1]) + 1
 
 
 def _only_messages(data: bytes) -> bool:

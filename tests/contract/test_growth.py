@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import pyredisson
+from pyredisson import ClientClosedError
 from pyredisson.shared.marks import Mark
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import sync_and_async
-
-pytestmark = sync_and_async
+from tests.worlds.environments import in_virtual_time, sync_and_async
 
 LIBRARY = str(Path(pyredisson.__file__).parent)
 GETS = {
@@ -87,6 +86,7 @@ def lock_all(actor: Actor, world: World, locks: list[Any]) -> None:
     actor.do(block if world.runtime == "threads" else async_block)
 
 
+@sync_and_async
 @pytest.mark.parametrize("kind", GETS)
 def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str) -> None:
     client, actor = world.client(), world.actor()
@@ -97,6 +97,7 @@ def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str
     assert least_pair(actor, world, client, kind) <= 1.3 * few
 
 
+@sync_and_async
 def test_locks_of_a_closed_client_cost_nothing(world: World) -> None:
     client, other, actor = world.client(), world.client(), world.actor()
     none = least_pair(actor, world, client, "lock")
@@ -105,6 +106,7 @@ def test_locks_of_a_closed_client_cost_nothing(world: World) -> None:
     assert least_pair(actor, world, client, "lock") <= 1.3 * none
 
 
+@sync_and_async
 def test_a_walk_hand_over_hand_costs_the_same_at_each_step_and_leaves_nothing(world: World) -> None:
     """Whoever walks a list acquires the next lock before the last one is released."""
     client, actor = world.client(), world.actor()
@@ -135,6 +137,91 @@ def test_a_walk_hand_over_hand_costs_the_same_at_each_step_and_leaves_nothing(wo
     actor.do(walks, range(100, 3000))
     assert least_pair(actor, world, client, "lock") <= 1.3 * steps
     assert marks_alive() <= marks + 20
+
+
+@sync_and_async
+def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> None:
+    client, actor = world.client(), world.actor()
+    semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
+
+    def permit() -> int:
+        counted = Counted()
+
+        def block() -> None:
+            counted.start()
+            try:
+                semaphore.real.release(semaphore.real.acquire(lease_time=600))
+            finally:
+                counted.stop()
+
+        async def async_block() -> None:
+            counted.start()
+            try:
+                await semaphore.real.release(await semaphore.real.acquire(lease_time=600))
+            finally:
+                counted.stop()
+
+        actor.do(block if world.runtime == "threads" else async_block)
+        return counted.calls
+
+    def least_with(taken: int) -> int:
+        for _ in range(taken):
+            semaphore.acquire(lease_time=600)
+        return min(permit() for _ in range(20))
+
+    few = least_with(20)
+    assert least_with(300) <= 1.3 * few
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+def test_a_pair_takes_no_more_steps_with_16_times_the_waiters(world: World, kind: str) -> None:
+    """Who wait for another lock of that kind."""
+    client, actor = world.client(), world.actor()
+    busy = actor.get(client, kind, "busy")
+    busy.lock()
+    waiting = []
+
+    def least_with(waiters: int) -> int:
+        for waiter in world.actors(waiters - len(waiting)):
+            waiting.append(waiter.start(waiter.get(client, kind, "busy").try_lock, 60))
+        world.until(lambda: world.waiting(busy) == waiters)
+        least_pair.used += 1
+        names = [f"beyond-{least_pair.used}-{number}" for number in range(20)]
+        return min(pair(actor, world, actor.get(client, kind, name).real) for name in names)
+
+    few = least_with(2)
+    assert least_with(32) <= 1.3 * few
+    client.close()
+    assert {type(each.error()) for each in waiting} == {ClientClosedError}
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("presence", "most"), [(True, 11), (False, 9)])
+def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
+    world: World, presence: bool, most: int
+) -> None:
+    client, actor = world.client(presence=presence), world.actor()
+    held = 0
+
+    def steps_a_lock(locks: int) -> float:
+        nonlocal held
+        for number in range(held, locks):
+            actor.lock(client, f"renewed-{number}").lock()
+        held = locks
+        world.pass_time(20)
+        counted = Counted()
+        counted.start()
+        try:
+            world.pass_time(60)
+        finally:
+            counted.stop()
+        return counted.calls / locks / 6
+
+    few = steps_a_lock(400)
+    many = steps_a_lock(1600)
+    assert 5 < many <= 1.1 * few
+    assert many <= most
 
 
 def marks_alive() -> int:

@@ -29,6 +29,7 @@ GOOD = [
     b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n",
     b"*3\r\n$8\r\nsmessage\r\n$12\r\nchannel:{id}\r\n$2\r\ngo\r\n",
     b"*1\r\n" * (MAX_DEPTH - 1) + b":1\r\n",
+    b"*100\r\n" + b":1\r\n" * 100,
     b"#t\r\n",
     b",1.5\r\n",
 ]
@@ -113,3 +114,12 @@ def test_a_message_with_a_wrong_length_is_not_taken_for_a_whole_one(
     assert [getattr(reader, name) for name in Framing.__slots__] == [
         getattr(read_along, name) for name in Framing.__slots__
     ]
+
+
+@pytest.mark.parametrize(("count", "left"), [(2, [1]), (3, []), (4, [])])
+def test_numbers_behind_an_array_with_another_length_are_not_taken_for_a_part_of_it(
+    count: int, left: list[int]
+) -> None:
+    framing = Framing()
+    framing.read_along(b"*3\r\n" + b":1\r\n" * count)
+    assert framing._left == left

@@ -144,7 +144,7 @@ class SimulatedWorld(World):
         return self.actor()
 
     def client(self, **config: Any) -> Remote:
-        client = SimulatedClient(self.process, config=Config(**config))
+        client = SimulatedClient(self.process, config=Config(**config), presence=config.get("presence", False))
         client.core.listen(log_event, wants_all)
         self.clients.append(client)
         return self.adopt(client)
