@@ -239,7 +239,7 @@ class AsyncioRuntime(BaseRuntime):
         self.enter()
         return await self.link.ask(command, timeout)
 
-    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
+    fan_out = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -218,9 +218,8 @@ async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Fa
     parts = owned.parts()
     held: list[int] = []
     open_: list[int] = []
-    for index, part in enumerate(hold.parts):
+    for index, ((_, ownership), part) in enumerate(zip(parts, hold.parts, strict=True)):
         if part is not None:
-            ownership = parts[index][1]
             if part in ownership.holds or ownership.expired:
                 held.append(index)
             elif ownership.pending is not None:

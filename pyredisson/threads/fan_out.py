@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis.exceptions as rx
 
@@ -21,10 +21,11 @@ from pyredisson.threads.sockets import Connection
 if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.pool import Pool
-    from pyredisson.net.resp import Packed
     from pyredisson.net.wire import Dial
 
 __all__ = ["fan_out"]
+
+AskT = TypeVar("AskT", bound=Ask)
 
 
 class Begun(Protocol):
@@ -42,20 +43,17 @@ class Begun(Protocol):
 class Posted:
     """A request that was sent on a connection of its link."""
 
-    __slots__ = ("_link", "_pool", "_request", "_timeout", "_until", "_wire")
+    __slots__ = ("_ask", "_link", "_pool", "_until", "_wire")
 
-    def __init__(
-        self, link: ServerLink, pool: Pool, wire: Connection, request: Packed, timeout: float, until: float
-    ) -> None:
+    def __init__(self, link: ServerLink, pool: Pool, wire: Connection, ask: Ask, until: float) -> None:
         self._link = link
         self._pool = pool
         self._wire = wire
-        self._request = request
-        self._timeout = timeout
+        self._ask = ask
         self._until = until
 
     async def receive(self) -> Reply:
-        link, wire, timeout = self._link, self._wire, self._timeout
+        link, wire, timeout = self._link, self._wire, self._ask.timeout
         left = self._until - monotonic()
         try:
             # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
@@ -68,7 +66,7 @@ class Posted:
         link.away = False
         self._pool.put_back(wire)
         if isinstance(reply, Exception):
-            return await link.answer(reply, self._request, timeout)
+            return await link.answer(reply, self._ask.request, timeout)  # type: ignore[arg-type]
         return reply  # type: ignore[no-any-return]
 
     def drop(self) -> None:
@@ -146,14 +144,13 @@ class InThread:
 
 def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
     """Send a request now, or begin to connect for it."""
-    request, timeout = ask.request, ask.timeout
     while True:
         wire: Any = pool.get()
         if wire is None:
             return Dialled(link, pool, ask)
-        until = monotonic() + timeout
+        until = monotonic() + ask.timeout
         try:
-            wire.post(request.data, timeout)
+            wire.post(ask.request.data, ask.timeout)
         except OSError as error:
             wire.close()
             raise_if_foreign(error, wire.sock)
@@ -161,30 +158,33 @@ def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
         except BaseException:
             wire.close()
             raise
-        return Posted(link, pool, wire, request, timeout, until)
+        return Posted(link, pool, wire, ask, until)
 
 
-async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
+async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     """See ``Runtime.fan_out``: send everything, then receive the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
+    made: list[AskT] = []
     begun: list[Begun] = []
-    answers: list[Reply | Failure] = []
+    received = 0
     try:
         for ask in asks:
+            made.append(ask)
             link: Link = ask.runtime.link  # type: ignore[attr-defined]
             pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
             begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask))  # type: ignore[arg-type]
-        for each in begun:
+        for ask, each in zip(made, begun, strict=True):
             try:
-                answers.append(await each.receive())
+                ask.answer = await each.receive()
             except Connecting as failure:
-                answers.append(NotSent(failure.cause))  # One of several is not waited for.
+                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                answers.append(failure)
+                ask.answer = failure
+            received += 1
     except BaseException:
-        for each in begun[len(answers) :]:
+        for each in begun[received:]:
             each.drop()
         raise
-    return answers
+    return made

@@ -240,7 +240,7 @@ class ThreadsRuntime(BaseRuntime):
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
-    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
+    fan_out = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
