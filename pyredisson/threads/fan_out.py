@@ -35,42 +35,9 @@ class Begun(Protocol):
         """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
         ...
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Forget it: its reply is not of interest any more."""
         ...
-
-
-class Posted:
-    """A request that was sent on a connection of its link."""
-
-    __slots__ = ("_ask", "_link", "_pool", "_until", "_wire")
-
-    def __init__(self, link: ServerLink, pool: Pool, wire: Connection, ask: Ask, until: float) -> None:
-        self._link = link
-        self._pool = pool
-        self._wire = wire
-        self._ask = ask
-        self._until = until
-
-    async def receive(self) -> Reply:
-        link, wire, timeout = self._link, self._wire, self._ask.timeout
-        left = self._until - monotonic()
-        try:
-            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
-            reply = wire.receive(timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
-        except BaseException as error:
-            wire.close()
-            if isinstance(error, Unanswered):
-                link.away = True
-            raise
-        link.away = False
-        self._pool.put_back(wire)
-        if isinstance(reply, Exception):
-            return await link.answer(reply, self._ask.request, timeout)  # type: ignore[arg-type]
-        return reply  # type: ignore[no-any-return]
-
-    def drop(self) -> None:
-        self._wire.close()  # Its reply would be taken for the answer to something else.
 
 
 class Dialled:
@@ -97,11 +64,11 @@ class Dialled:
         self._ask.connected()
         begun = _begin(self._link, self._pool, self._ask)
         if isinstance(begun, Dialled):  # Somebody was quicker, and the next one is being made.
-            begun.drop()
+            begun.close()
             raise NotSent(rx.ConnectionError("the connection was used for something else"))
-        return await begun.receive()
+        return await _receive(self._ask, begun)
 
-    def drop(self) -> None:
+    def close(self) -> None:
         self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
 
 
@@ -138,17 +105,16 @@ class InThread:
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    def drop(self) -> None:
+    def close(self) -> None:
         pass
 
 
-def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
+def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Connection | Dialled:
     """Send a request now, or begin to connect for it."""
     while True:
         wire: Any = pool.get()
         if wire is None:
             return Dialled(link, pool, ask)
-        until = monotonic() + ask.timeout
         try:
             wire.post(ask.request.data, ask.timeout)
         except OSError as error:
@@ -158,7 +124,23 @@ def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
         except BaseException:
             wire.close()
             raise
-        return Posted(link, pool, wire, ask, until)
+        return wire  # type: ignore[no-any-return]
+
+
+async def _receive(ask: Ask, wire: Connection) -> Reply:
+    """Return the reply to a request that was sent on this connection."""
+    link: Any = ask.runtime.link  # type: ignore[attr-defined]
+    try:
+        reply = wire.receive_posted(ask.timeout)
+    except BaseException as error:
+        wire.close()
+        link.away = link.away or isinstance(error, Unanswered)
+        raise
+    link.away = False
+    link.pool.put_back(wire)
+    if isinstance(reply, Exception):
+        return await link.answer(reply, ask.request, ask.timeout)  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
 
 
 async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
@@ -167,7 +149,7 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
     made: list[AskT] = []
-    begun: list[Begun] = []
+    begun: list[Connection | Begun] = []
     received = 0
     try:
         for ask in asks:
@@ -177,7 +159,7 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
             begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask))  # type: ignore[arg-type]
         for ask, each in zip(made, begun, strict=True):
             try:
-                ask.answer = await each.receive()
+                ask.answer = await (_receive(ask, each) if isinstance(each, Connection) else each.receive())
             except Connecting as failure:
                 ask.answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
@@ -185,6 +167,6 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
             received += 1
     except BaseException:
         for each in begun[received:]:
-            each.drop()
+            each.close()  # A reply that comes later would be taken for the answer to something else.
         raise
     return made
