@@ -7,7 +7,7 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +15,7 @@ from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
-from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared import process
 from pyredisson.shared.base_runtime import BaseRuntime

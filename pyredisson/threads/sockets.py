@@ -92,11 +92,8 @@ class Connection:
         self.until = monotonic() + timeout
         self.sock.sendall(data)
 
-    def receive_posted(self, timeout: float) -> Any:
-        """As :meth:`receive`, for what was posted with that timeout, which runs since then."""
-        left = self.until - monotonic()
-        if left > 0.9 * timeout:  # The socket's own timeout begins only now; when it has hardly run, that will do.
-            return self.receive(timeout)
+    def receive_late(self, left: float, timeout: float) -> Any:
+        """As :meth:`receive`, when of the timeout that was set only so much is left."""
         if self._plain:
             if not Readiness(self.sock).wait(left):
                 raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
