@@ -141,9 +141,8 @@ class ClientCore:
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
         """
-        inside = self.runtime.inside
         for each in held:
-            if inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
+            if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
                 raise LockError(
                     f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
                     "same thread on it. The handler should set a flag or an event; use the lock after it",
