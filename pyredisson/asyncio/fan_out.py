@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis.exceptions as rx
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyredisson.net.resp import Packed
 
 __all__ = ["InTask", "fan_out"]
+
+AskT = TypeVar("AskT", bound=Ask)
 
 
 class Begun(Protocol):
@@ -159,27 +161,18 @@ def _begin(ask: Ask) -> Begun:
     return sent
 
 
-def _usual(sent: Sequence[Sent]) -> list[Reply | Failure] | None:
-    """The reply of each, if there is nothing to do but to take them."""
-    replies: list[Reply | Failure] = []
-    for one in sent:
-        if one.failure is not None or isinstance(one.reply, Exception):
-            return None
-        one.link.away = False
-        replies.append(one.reply)
-    return replies
-
-
-async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
+async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     """See ``Runtime.fan_out``: send everything, then receive the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
+    made: list[AskT] = []
     begun: list[Begun] = []
-    answers: list[Reply | Failure] = []
     sent: list[Sent] = []
+    received = 0
     try:
         for ask in asks:
+            made.append(ask)
             each = _begin(ask)
             begun.append(each)
             if type(each) is Sent:
@@ -190,17 +183,16 @@ async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
             for one in sent:
                 one.gathering = gathering
             await gathering.all_done
-            if len(sent) == len(begun) and (replies := _usual(sent)) is not None:
-                return replies
-        for each in begun:
+        for ask, each in zip(made, begun, strict=True):
             try:
-                answers.append(await each.receive())
+                ask.answer = await each.receive()
             except Connecting as failure:
-                answers.append(NotSent(failure.cause))  # One of several is not waited for.
+                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                answers.append(failure)
+                ask.answer = failure
+            received += 1
     except BaseException:
-        for each in begun[len(answers) :]:
+        for each in begun[received:]:
             each.drop()
         raise
-    return answers
+    return made

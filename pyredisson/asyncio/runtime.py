@@ -7,7 +7,7 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from pyredisson.core.by_message import list_refused
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
-from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared import process
@@ -244,7 +244,7 @@ class AsyncioRuntime(BaseRuntime):
         self.enter()
         return await self.link.ask(command, timeout)
 
-    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
+    fan_out = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

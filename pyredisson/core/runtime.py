@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+AskT = TypeVar("AskT", bound="Ask")
 
 Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
@@ -63,9 +64,12 @@ class Ask:
         timeout: Seconds that the server has to answer, and its replicas again.
         sync: Whether and how replicas are to acknowledge it. The answer is then what :meth:`Runtime.eval_synced`
             returns.
+        answer: The reply, or the failure that :meth:`Runtime.eval` would raise.
     """
 
-    __slots__ = ("request", "runtime", "sync", "timeout")
+    __slots__ = ("answer", "request", "runtime", "sync", "timeout")
+
+    answer: Any
 
     def __init__(self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging | None = None) -> None:
         self.runtime: Runtime = runtime
@@ -219,16 +223,15 @@ class Runtime(Protocol):
         """
         ...
 
-    def fan_out(self, asks: Iterable[Ask], /) -> Answer[list[Reply | Failure]]:
+    def fan_out(self, asks: Iterable[AskT], /) -> Answer[list[AskT]]:
         """Run scripts on several servers at once, each once, as :meth:`eval` does. All are of this runtime's kind.
 
         Args:
             asks: Each is sent before the next one is drawn, where that can be.
 
         Returns:
-            What became of each: its reply (with ``sync`` more than that), or the failure that :meth:`eval` would
-            raise. One that does not answer costs its own timeout, and not one after another's; a connection that has to
-            be made first may take longer, unless the server is known to be away.
+            All of them, each with its answer. One that gets none costs its own timeout, and not one after another's; a
+            connection that has to be made first may take longer, unless the server is known to be away.
         """
         ...
 

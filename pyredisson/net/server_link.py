@@ -57,6 +57,7 @@ class ServerLink:
 
     Attributes:
         away: Whether the server did not answer the last time; only for those who ask many servers at once.
+        pool: The connections, if a request can be sent on one now, and its reply received later; for those, too.
     """
 
     scattered: bool = False
@@ -73,6 +74,7 @@ class ServerLink:
         self._sentinels = sentinels
         self._master = Whereabouts()
         self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
+        self.pool: Pool | None = self._pool if transport.direct and sentinels is None else None
         self.inspect: Inspect | None = None
         self.app: str | None = app
         self.introduce: Introduce | None = None
@@ -218,11 +220,6 @@ class ServerLink:
             return said
 
     # ---- connections ---------------------------------------------------------------------------------------------
-
-    @property
-    def pool(self) -> Pool | None:
-        """The connections, if a request can be sent on one now, and its reply received later. For ``fan_out``."""
-        return self._pool if self._transport.direct and self._sentinels is None else None
 
     async def _new(self, pool: Pool, timeout: float) -> Wire:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.

@@ -166,16 +166,15 @@ class Keeper:
     async def renew(self, several: list[MultiOwnership]) -> None:
         """Renew these on all servers at once. What moves their deadlines is a quorum, inside of what was certain."""
         batches = _batches(several)
-        asks = [_renewal(lease, batch) for lease, batch in batches]
         sent = self._runtime.now()
-        answers = await self._runtime.fan_out(asks) if asks else []
+        asks = await self._runtime.fan_out([_renewal(lease, batch) for lease, batch in batches])
         self._report_lost()  # An extension that comes too late is none.
         failed: Failure | None = None
-        for (lease, batch), answer in zip(batches, answers, strict=True):
+        for (lease, batch), ask in zip(batches, asks, strict=True):
             try:
-                if isinstance(answer, Failure):
-                    raise answer
-                renewed = read_renewed(answer, len(batch))
+                if isinstance(ask.answer, Failure):
+                    raise ask.answer
+                renewed = read_renewed(ask.answer, len(batch))
             except Failure as failure:
                 failed = failure
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyredisson.core.calls import Call
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Member", "MemberAsk", "send"]
 
 CallT = TypeVar("CallT", bound=Call)
-ItemT = TypeVar("ItemT")
 
 
 class Member:
@@ -88,10 +87,9 @@ class MemberAsk(Ask, Generic[CallT]):
         call: The request, of which another copy can be made.
         repeat: Whether an earlier copy may have run.
         sent: When it was sent.
-        answer: What the server said, or why that is not known.
     """
 
-    __slots__ = ("answer", "call", "member", "repeat", "sent")
+    __slots__ = ("call", "member", "repeat", "sent")
 
     sent: float
     timeout: float
@@ -111,9 +109,10 @@ class MemberAsk(Ask, Generic[CallT]):
         """See :meth:`Ask.connected`."""
         self.timeout = self.member.timeout(self.call.lease_ms)
 
-    def take(self, answer: Any, sent: float, *, last: bool) -> bool:
-        """Take the answer to a copy that was ``sent`` then. Returns whether to send one more; not after the last."""
+    def read(self, sent: float, *, last: bool) -> bool:
+        """Read the answer to a copy that was ``sent`` then. Returns whether to send one more; not after the last."""
         self.sent = sent
+        answer: Any = self.answer
         taking = self.sync
         if isinstance(taking, Taking) and not isinstance(answer, Failure):
             answer, acked = answer
@@ -158,36 +157,26 @@ def _unknown(call: Call, why: str) -> Unanswered:
     return Unanswered(OutcomeUnknownError(why, name=call.ownership.name))
 
 
-async def send(
-    runtime: Runtime, make: Callable[[ItemT], MemberAsk[CallT]], items: Iterable[ItemT]
-) -> list[MemberAsk[CallT]]:
-    """Make a request of each item, send them, and take the answers.
+async def send(runtime: Runtime, requests: Iterable[MemberAsk[CallT]]) -> list[MemberAsk[CallT]]:
+    """Send the requests, and read the answers. Returns them all.
 
     One server is at work while the next one's request is made. One that knows a later epoch of the owner is asked once
     more.
     """
-    begun: list[MemberAsk[CallT]] = []
-    note = begun.append
-
-    def made(item: ItemT) -> MemberAsk[CallT]:
-        ask = make(item)
-        note(ask)
-        return ask
-
     sent = runtime.now()
-    answers = await runtime.fan_out(map(made, items))
+    asks = await runtime.fan_out(requests)
     took = runtime.now() - sent
     again: list[MemberAsk[CallT]] = []
-    for ask, answer in zip(begun, answers, strict=True):
+    for ask in asks:
+        answer = ask.answer
         if took < ask.member.server.round_trip and not isinstance(answer, Failure):
             ask.member.server.answered_within(took)
         if (answer is None or type(answer) is int) and ask.sync is None:  # As a rule.
             ask.sent = sent
-            ask.answer = answer
-        elif ask.take(answer, sent, last=False):
+        elif ask.read(sent, last=False):
             again.append(ask)
     if again:
         sent = runtime.now()
-        for ask, answer in zip(again, await runtime.fan_out(again), strict=True):
-            ask.take(answer, sent, last=True)
-    return begun
+        for ask in await runtime.fan_out(again):
+            ask.read(sent, last=True)
+    return asks

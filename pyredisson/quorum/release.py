@@ -20,9 +20,11 @@ from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedErro
 from pyredisson.quorum.requests import release_each, settle_each
 
 if TYPE_CHECKING:
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.running import Progress
     from pyredisson.errors import RedissonError
     from pyredisson.holders import Holder
+    from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
 __all__ = [
@@ -215,19 +217,18 @@ ALL = _Confirmed()
 async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Failure | RedissonError | None]:
     """Give one hold back on every server, once. Returns what each brought, by member."""
     runtime = owned.client.runtime
-    parts = owned.parts()
-    held: list[int] = []
-    open_: list[int] = []
-    for index, part in enumerate(hold.parts):
+    held: dict[int, tuple[Member, Ownership]] = {}
+    open_: dict[int, tuple[Member, Ownership]] = {}
+    for index, (each, part) in enumerate(zip(owned.parts(), hold.parts, strict=True)):
         if part is not None:
-            ownership = parts[index][1]
+            ownership = each[1]
             if part in ownership.holds or ownership.expired:
-                held.append(index)
+                held[index] = each
             elif ownership.pending is not None:
-                open_.append(index)
-    results = dict(zip(held, await release_each(runtime, [parts[index] for index in held]), strict=True))
+                open_[index] = each
+    results = dict(zip(held, await release_each(runtime, [*held.values()]), strict=True))
     if open_:
-        failures = await settle_each(runtime, [parts[index] for index in open_], behind=True)
+        failures = await settle_each(runtime, [*open_.values()], behind=True)
         results.update(zip(open_, failures, strict=True))
     return results
 

@@ -34,6 +34,10 @@ Said: TypeAlias = "Answer | Failure | RedissonError"
 """The outcome of one request to acquire a member."""
 
 
+#: What is seen to before the outcomes are returned.
+UNUSUAL = frozenset((SelfBlocked, NotAcknowledged))
+
+
 class Wanted(NamedTuple):
     """The lock of one member, to be acquired."""
 
@@ -66,16 +70,13 @@ async def acquire_each(runtime: Runtime, wanted: Sequence[Wanted]) -> list[Said]
         The outcome of each. What is ``Unanswered`` is pending in its ownership.
     """
     said: list[Any] = [None] * len(wanted)
-    todo: Sequence[int] = range(len(wanted))
+    todo = wanted
     if any([each.ownership.holds or each.ownership.in_flight.pending for each in wanted]):  # noqa: C419  # It is faster.
         await _make_ready(runtime, wanted, said)
-        todo = [index for index in todo if said[index] is None]
-    asks = await send(runtime, _asked_for, [wanted[index] for index in todo])
-    unusual = False
-    for index, ask in zip(todo, asks, strict=True):
-        said[index] = outcome = _acquired(ask)
-        unusual = unusual or isinstance(outcome, (SelfBlocked, NotAcknowledged))
-    if unusual:
+        todo = [each for each, error in zip(wanted, said, strict=True) if error is None]
+    outcomes = map(_acquired, await send(runtime, map(_asked_for, todo)))
+    said = [next(outcomes) if error is None else error for error in said]
+    if not UNUSUAL.isdisjoint(map(type, said)):
         await _without_rivals(runtime, wanted, said)
         await _give_back_unacknowledged(runtime, wanted, said)
     return said
@@ -137,7 +138,7 @@ async def _without_rivals(runtime: Runtime, wanted: Sequence[Wanted], said: list
                 todo.append(index)
             except (Failure, RedissonError) as error:
                 said[index] = error
-    asks = await send(runtime, _asked_for, [wanted[index] for index in todo])
+    asks = await send(runtime, [_asked_for(wanted[index]) for index in todo])
     for index, ask in zip(todo, asks, strict=True):
         outcome = _acquired(ask)
         said[index] = AT_ONCE if isinstance(outcome, SelfBlocked) else outcome
@@ -166,9 +167,8 @@ def _given_back(held: tuple[Member, Ownership]) -> MemberAsk[ReleaseCall]:
     return MemberAsk(member, call, call.request(epoch, False), False)
 
 
-def _to_settle(taken_over: tuple[Member, Ownership, SettleBegun]) -> MemberAsk[ReleaseCall]:
+def _to_settle(member: Member, ownership: Ownership, begun: SettleBegun) -> MemberAsk[ReleaseCall]:
     """The request that settles what was taken over."""
-    member, ownership, begun = taken_over
     call = call_to_settle(ownership, begun)
     return MemberAsk(member, call, call.request(begun.epoch, begun.repeat), begun.repeat)
 
@@ -177,23 +177,18 @@ async def release_each(
     runtime: Runtime, held: Sequence[tuple[Member, Ownership]]
 ) -> list[Failure | RedissonError | None]:
     """Give back one hold of each member, once. Returns what each brought, ``None`` where it is given back."""
-    results: list[Failure | RedissonError | None] = [None] * len(held)
-    todo: Sequence[int] = range(len(held))
+    done: dict[int, Failure | RedissonError | None] = {}
     open_ = [index for index, (_, ownership) in enumerate(held) if ownership.in_flight.pending is not None]
     if open_:
         later = [held[index][1].release_later(block=True) for index in open_]
-        done: set[int] = set()
         failures = await settle_each(runtime, [held[index] for index in open_], behind=True)
         for index, with_it, failure in zip(open_, later, failures, strict=True):
-            results[index] = failure
             ownership = held[index][1]
             if with_it or failure is not None or not (ownership.holds or ownership.expired):
-                done.add(index)
-        todo = [index for index in todo if index not in done]
-    asks = await send(runtime, _given_back, [held[index] for index in todo])
-    for index, ask in zip(todo, asks, strict=True):
-        results[index] = _released(ask)
-    return results
+                done[index] = failure
+    todo = [each for index, each in enumerate(held) if index not in done] if done else held
+    results = map(_released, await send(runtime, map(_given_back, todo)))
+    return [done[index] if index in done else next(results) for index in range(len(held))]
 
 
 def _released(ask: MemberAsk[ReleaseCall]) -> Failure | RedissonError | None:
@@ -227,7 +222,7 @@ async def settle_each(
         begun = {index: open_[index][1].take_over() for index in todo}
         begun = {index: each for index, each in begun.items() if each.pending is not None}
         try:
-            asks = await send(runtime, _to_settle, [(*open_[index], each) for index, each in begun.items()])
+            asks = await send(runtime, [_to_settle(*open_[index], each) for index, each in begun.items()])
         except BaseException:
             for index, each in begun.items():
                 member, ownership = open_[index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis.exceptions as rx
 
@@ -21,10 +21,11 @@ from pyredisson.threads.sockets import Connection
 if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.pool import Pool
-    from pyredisson.net.resp import Packed
     from pyredisson.net.wire import Dial
 
 __all__ = ["fan_out"]
+
+AskT = TypeVar("AskT", bound=Ask)
 
 
 class Begun(Protocol):
@@ -34,45 +35,9 @@ class Begun(Protocol):
         """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
         ...
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Forget it: its reply is not of interest any more."""
         ...
-
-
-class Posted:
-    """A request that was sent on a connection of its link."""
-
-    __slots__ = ("_link", "_pool", "_request", "_timeout", "_until", "_wire")
-
-    def __init__(
-        self, link: ServerLink, pool: Pool, wire: Connection, request: Packed, timeout: float, until: float
-    ) -> None:
-        self._link = link
-        self._pool = pool
-        self._wire = wire
-        self._request = request
-        self._timeout = timeout
-        self._until = until
-
-    async def receive(self) -> Reply:
-        link, wire, timeout = self._link, self._wire, self._timeout
-        left = self._until - monotonic()
-        try:
-            # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
-            reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
-        except BaseException as error:
-            wire.close()
-            if isinstance(error, Unanswered):
-                link.away = True
-            raise
-        link.away = False
-        self._pool.put_back(wire)
-        if isinstance(reply, Exception):
-            return await link.answer(reply, self._request, timeout)
-        return reply  # type: ignore[no-any-return]
-
-    def drop(self) -> None:
-        self._wire.close()  # Its reply would be taken for the answer to something else.
 
 
 class Dialled:
@@ -99,11 +64,11 @@ class Dialled:
         self._ask.connected()
         begun = _begin(self._link, self._pool, self._ask)
         if isinstance(begun, Dialled):  # Somebody was quicker, and the next one is being made.
-            begun.drop()
+            begun.close()
             raise NotSent(rx.ConnectionError("the connection was used for something else"))
-        return await begun.receive()
+        return await _receive(self._ask, begun)
 
-    def drop(self) -> None:
+    def close(self) -> None:
         self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
 
 
@@ -140,20 +105,18 @@ class InThread:
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    def drop(self) -> None:
+    def close(self) -> None:
         pass
 
 
-def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
+def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Connection | Dialled:
     """Send a request now, or begin to connect for it."""
-    request, timeout = ask.request, ask.timeout
     while True:
         wire: Any = pool.get()
         if wire is None:
             return Dialled(link, pool, ask)
-        until = monotonic() + timeout
         try:
-            wire.post(request.data, timeout)
+            wire.post(ask.request.data, ask.timeout)
         except OSError as error:
             wire.close()
             raise_if_foreign(error, wire.sock)
@@ -161,30 +124,51 @@ def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Begun:
         except BaseException:
             wire.close()
             raise
-        return Posted(link, pool, wire, request, timeout, until)
+        return wire  # type: ignore[no-any-return]
 
 
-async def fan_out(asks: Iterable[Ask]) -> list[Reply | Failure]:
+async def _receive(ask: Ask, wire: Connection) -> Reply:
+    """Return the reply to a request that was sent on this connection."""
+    link: Any = ask.runtime.link  # type: ignore[attr-defined]
+    timeout, left = ask.timeout, wire.until - monotonic()
+    try:
+        # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+        reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
+    except BaseException as error:
+        wire.close()
+        link.away = link.away or isinstance(error, Unanswered)
+        raise
+    link.away = False
+    link.pool.put_back(wire)
+    if isinstance(reply, Exception):
+        return await link.answer(reply, ask.request, timeout)  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
+
+
+async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     """See ``Runtime.fan_out``: send everything, then receive the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
-    begun: list[Begun] = []
-    answers: list[Reply | Failure] = []
+    made: list[AskT] = []
+    begun: list[Connection | Begun] = []
+    received = 0
     try:
         for ask in asks:
+            made.append(ask)
             link: Link = ask.runtime.link  # type: ignore[attr-defined]
             pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
             begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask))  # type: ignore[arg-type]
-        for each in begun:
+        for ask, each in zip(made, begun, strict=True):
             try:
-                answers.append(await each.receive())
+                ask.answer = await (_receive(ask, each) if isinstance(each, Connection) else each.receive())
             except Connecting as failure:
-                answers.append(NotSent(failure.cause))  # One of several is not waited for.
+                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                answers.append(failure)
+                ask.answer = failure
+            received += 1
     except BaseException:
-        for each in begun[len(answers) :]:
-            each.drop()
+        for each in begun[received:]:
+            each.close()  # A reply that comes later would be taken for the answer to something else.
         raise
-    return answers
+    return made

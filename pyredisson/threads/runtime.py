@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,7 @@ from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
 from pyredisson.core.running import run
-from pyredisson.core.runtime import Acknowledging, Answer, Ask, Background, Reply, Request, Ticket
+from pyredisson.core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared.base_runtime import BaseRuntime
@@ -245,7 +245,7 @@ class ThreadsRuntime(BaseRuntime):
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
-    fan_out: staticmethod[[Iterable[Ask]], Answer[list[Reply | Failure]]] = staticmethod(fan_out)
+    fan_out = staticmethod(fan_out)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -44,9 +44,12 @@ class Connection:
         sock: The socket.
         used: When a request was answered on it last.
         address: Where the server is, if sentinels named it.
+        until: When the time of what was posted is over.
     """
 
-    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "used")
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "until", "used")
+
+    until: float
 
     def __init__(self, sock: socket.socket, used: float, address: Address | None = None) -> None:
         self.sock: socket.socket = sock
@@ -78,6 +81,7 @@ class Connection:
         """Send a request whose reply is received later. Raises ``OSError``: it did not leave in full."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
+        self.until = monotonic() + timeout
         self.sock.sendall(data)
 
     def receive_late(self, left: float, timeout: float) -> Any:

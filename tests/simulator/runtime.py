@@ -33,6 +33,7 @@ __all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedR
 
 T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
+AskT = TypeVar("AskT", bound=Ask)
 
 
 class SimulatedOwner(AnyOwner):
@@ -201,24 +202,24 @@ class Seam:
 
     # ---- may block -----------------------------------------------------------------------------------------------
 
-    async def fan_out(self, asks: Iterable[Ask]) -> list[Reply | Failure]:
+    async def fan_out(self, asks: Iterable[AskT]) -> list[AskT]:
         self.interruptible()
-        tasks = [
-            self.process.start(
-                ask.runtime.eval(ask.request, ask.timeout)
-                if ask.sync is None
-                else ask.runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout),
-                f"{self.process.name}/request",
-            )
-            for ask in asks
-        ]
-        answers: list[Any] = []
-        for task in tasks:
+        made: list[AskT] = []
+        tasks: list[Task[Any]] = []
+        for ask in asks:
+            made.append(ask)
+            runtime = ask.runtime
+            if ask.sync is None:
+                work: Any = runtime.eval(ask.request, ask.timeout)
+            else:
+                work = runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+            tasks.append(self.process.start(work, f"{self.process.name}/request"))
+        for ask, task in zip(made, tasks, strict=True):
             try:
-                answers.append(await task.outcome)
+                ask.answer = await task.outcome
             except Failure as failure:
-                answers.append(failure)
-        return answers
+                ask.answer = failure
+        return made
 
     async def sleep(self, seconds: float) -> None:
         self.interruptible()
