@@ -160,6 +160,9 @@ class MultiLockCore:
 
     def mine(self) -> MultiOwnership:
         """What the caller holds; see :meth:`LockCore.mine`."""
+        who, last = self.owner(), self._last
+        if last is not None and last.who is who and last.listed_in is self.client.keeper and _is_callers(last):
+            return last
         return self._ownership_of(self._acting())
 
     def _ownership_of(self, who: Caller) -> MultiOwnership:
@@ -378,6 +381,16 @@ def _raise_if_lost(owned: MultiOwnership) -> None:
     lost = look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
+
+
+def _is_callers(held: MultiOwnership) -> bool:
+    """Return whether what a thread held last is the calling context's, although only its members are in use yet."""
+    who = held.who
+    if not who.shared:
+        return True
+    if who.divided or not who.has_mark(held):
+        return False
+    return not who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
