@@ -386,11 +386,10 @@ def _raise_if_lost(owned: MultiOwnership) -> None:
 def _is_callers(held: MultiOwnership) -> bool:
     """Return whether what a thread held last is the calling context's, although only its members are in use yet."""
     who = held.who
-    if not who.shared:
-        return True
-    if who.divided or not who.has_mark(held):
-        return False
-    return not who.pooled or held.bound() or not held.in_use()  # A block may be of another job of the pool.
+    if not who.shared or who.divided:
+        return not who.shared
+    # A block may be of another job of the pool.
+    return who.has_mark(held) and (not who.pooled or held.bound() or not held.in_use())
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

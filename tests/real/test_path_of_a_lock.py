@@ -1,4 +1,4 @@
-"""The functions of an uncontended ``lock()`` and ``unlock()``: as many as promised, and those that the documentation names."""
+"""The functions of an uncontended ``lock()`` and ``unlock()``: few, and those that the documentation names."""
 
 from __future__ import annotations
 

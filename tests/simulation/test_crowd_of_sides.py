@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from pyredisson.core.attempt import attempt
+from pyredisson.core.attempt import Attempt
 from pyredisson.core.listing import Listing
 from pyredisson.core.outcomes import Answer, Refused
 from pyredisson.kinds import read_write_waiting
@@ -397,7 +397,7 @@ async def _polite_although_notified(self: read_write_waiting.PoliteAttempt) -> A
     left = self.ownership.kind_state.until - self.client.runtime.now()
     if left > 0:
         return Refused(int(1000 * left))
-    return await attempt(self.client, self.kind, self.ownership, self.hold)
+    return await Attempt.__call__(self)
 
 
 BUGS = {
@@ -439,7 +439,7 @@ BUGS = {
     ),
     "the list outlives those on it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     "one that comes too late is not put back": _in_attempts(
-        ("redis.call('zadd', waiting, place, since, me)", "local _ = me")
+        ("redis.call('zadd', waiting, since, me)", "local _ = me")
     ),
     "one that was refused is put behind": _in_attempts(
         ("server_ms() - tonumber(since)", "server_ms() + (tonumber(since) < -1e13 and 1e14 or 0)")

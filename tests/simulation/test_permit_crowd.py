@@ -504,7 +504,7 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
     ),
     "one that comes too late is not put back": (
         test_permits_that_are_drained_wake_none,
-        _in_waiting(("redis.call('zadd', waiting, place, since, me)", "local _ = me")),
+        _in_waiting(("redis.call('zadd', waiting, since, me)", "local _ = me")),
     ),
     "permits that are left are passed on to none": (
         test_clients_that_are_woken_and_do_not_answer_cost_the_others_little,
