@@ -478,9 +478,7 @@ BUGS = {
         "lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
     ),
     "the list outlives those on it": _in_waiting(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
-    "one that comes too late is not put back": _in_waiting(
-        ("redis.call('zadd', waiting, since, me)", "local _ = me")
-    ),
+    "one that comes too late is not put back": _in_waiting(("redis.call('zadd', waiting, since, me)", "local _ = me")),
     "one that was refused is put behind": _in_waiting(("server_ms() - tonumber(since)", "server_ms()")),
     "nobody listens to the channel of the lock": _in_waiting(("local missing = 2", "local missing = 0")),
     "ears that die are not replaced": _in_waiting(("< trusted then", "< 1e9 then")),

@@ -438,9 +438,7 @@ BUGS = {
         "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
     ),
     "the list outlives those on it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
-    "one that comes too late is not put back": _in_attempts(
-        ("redis.call('zadd', waiting, since, me)", "local _ = me")
-    ),
+    "one that comes too late is not put back": _in_attempts(("redis.call('zadd', waiting, since, me)", "local _ = me")),
     "one that was refused is put behind": _in_attempts(
         ("server_ms() - tonumber(since)", "server_ms() + (tonumber(since) < -1e13 and 1e14 or 0)")
     ),
