@@ -173,12 +173,14 @@ class LockCore:
             client.refuse_interrupter(ownership)
         return ownership
 
-    def is_usual(self, who: object, holds: int, now: float) -> bool:
-        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready."""
-        client, ownership = self.client, self.last
+    def is_usual(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready.
+
+        Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
+        """
+        client = self.client
         if (
-            ownership is None
-            or ownership.who is not who
+            ownership.who is not who
             or ownership.who.divided
             or ownership.who.pooled
             or len(ownership.holds) != holds

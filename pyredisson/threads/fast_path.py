@@ -53,7 +53,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     before, sent, request_id = -1, monotonic(), 0
     try:
         with ownership.mutex:
-            if core.is_usual(getattr(local, "owner", None), 0, sent):
+            if core.is_usual(ownership, getattr(local, "owner", None), 0, sent):
                 in_flight.doubtful = in_flight.settling = in_flight.without_end = False
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
@@ -97,7 +97,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
         sent, released, request_id = monotonic(), False, 0
         try:
             with ownership.mutex:
-                if core.is_usual(getattr(local, "owner", None), 1, sent):
+                if core.is_usual(ownership, getattr(local, "owner", None), 1, sent):
                     progress.begun = True
                     in_flight.doubtful = in_flight.settling = False
                     in_flight.of_block = of_block

@@ -23,7 +23,9 @@ import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson.asyncio.pipe import Pipe
 from pyredisson.core.failures import NotSent, Unanswered
+from pyredisson.core.ownership import Ownership
 from pyredisson.kinds.lock import LockCore
+from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
 from tests.real.observation import load_scripts
 from tests.servers import Server
@@ -268,8 +270,8 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     is_usual = LockCore.is_usual
 
-    def counted(self: LockCore, who: object, holds: int, now: float) -> bool:
-        found.append(is_usual(self, who, holds, now))
+    def counted(self: LockCore, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        found.append(is_usual(self, ownership, who, holds, now))
         return found[-1]
 
     monkeypatch.setattr(LockCore, "is_usual", counted)
@@ -346,3 +348,30 @@ def test_tasks(
 
     asyncio.run(histories())
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
+
+
+def test_a_handle_that_another_thread_uses_meanwhile(
+    valkey: Server, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread acts on its own ownership, whichever one the handle has used last."""
+    with pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as client:
+        lock = client.get_lock(unique_name)
+        core = lock._core
+        do_step(lock, "with")
+        own = core.last
+        other_thread = threading.Thread(target=do_step, args=(lock, "with"))
+        other_thread.start()
+        other_thread.join()
+        others = core.last
+        assert others is not own
+
+        def switch(mutex: object) -> bool:
+            core.last = own
+            return False
+
+        monkeypatch.setattr(fast_path, "inside", switch)
+        lock.lock()
+        assert (len(own.holds), len(others.holds), others.pending) == (1, 0, None)
+        core.last = others
+        lock.unlock()
+        assert (len(own.holds), own.pending, others.pending) == (0, None, None)
