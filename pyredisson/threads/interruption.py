@@ -46,12 +46,16 @@ def _interrupted() -> list[FrameType]:
     """What the calls that were interrupted are at in the protocol; this one's own is behind the first ``run``."""
     found: list[FrameType] = []
     calls = 0
+    own = False  # The fast path that has handed this very call over.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is run.__code__:
             calls += 1
-        elif calls and frame.f_code.co_filename.startswith(_PROTOCOL):
-            found.append(frame)
+            own = calls == 1
+        else:
+            if calls and not own and frame.f_code.co_filename.startswith(_PROTOCOL):
+                found.append(frame)
+            own = False
         frame = frame.f_back
     return found
 
