@@ -114,7 +114,9 @@ def _with_mark(node: Node, key: Key, mark: Mark, depth: int) -> Node:
     if marks is None or (len(marks) == 1 and marks[0].held() is held):  # As a rule, that of its owner's last hold.
         leaf[key] = (mark,)
     else:
-        leaf[key] = (*[each for each in marks if each.held() not in (None, held)], mark)
+        # What is not held may be about to be, by a call that a signal handler has interrupted; there are few of these.
+        kept = marks if len(marks) <= LEAF else _live(marks)
+        leaf[key] = (*[each for each in kept if each.held() not in (None, held)], mark)
     if len(leaf) <= LEAF or depth > 60:
         return leaf
     leaves: list[dict[Key, tuple[Mark, ...]]] = [{} for _ in range(16)]

@@ -23,6 +23,7 @@ import redis
 import pyredisson
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
 from pyredisson.shared.clock import monotonic
+from pyredisson.shared.thread_owners import local
 from pyredisson.threads.runtime import ThreadsRuntime, ThreadTicket
 from tests.real.observation import busy
 from tests.servers import Server
@@ -30,6 +31,13 @@ from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
 PACKAGE = str(Path(pyredisson.__file__).parent)
+
+
+@pytest.fixture(autouse=True)
+def _undivided() -> None:
+    """Let the thread be an owner that earlier tests have not divided: it has longer paths, and each step is a test."""
+    if hasattr(local, "owner"):
+        del local.owner
 
 
 class Interruption:
