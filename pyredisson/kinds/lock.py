@@ -42,7 +42,7 @@ __all__ = ["UNLOCKED", "LockCore", "PlainKind", "lock_core", "renew_locks"]
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
 UNLOCKED: Final = "0"
 
-#: For so many names, what the handles of each share is kept.
+#: The number of names for which what their handles share is kept.
 KEPT: Final = 1000
 
 

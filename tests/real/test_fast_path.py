@@ -29,6 +29,7 @@ from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
 from tests.real.observation import load_scripts
 from tests.servers import Server
+from tests.waiting import soon, until
 
 CONFIG = Config(lock_watchdog_timeout=60.0, timeout=20.0)
 STRANGER = "stranger:1"
@@ -307,10 +308,7 @@ def test_threads(
                             twins.outcomes.append(do_step(lock, step))
                         except BaseException as error:
                             twins.outcomes.append(type(error).__name__)
-                    over = time.monotonic() + 10.0
-                    while not twins.settled():
-                        assert time.monotonic() < over, twins.done
-                        time.sleep(0.001)
+                    until(twins.settled, 10.0)
                     twins.check()
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
 
@@ -344,10 +342,7 @@ def test_tasks(
                 twins.outcomes.append(await do_async_step(lock, step))
             except BaseException as error:
                 twins.outcomes.append(type(error).__name__)
-        over = time.monotonic() + 10.0
-        while not twins.settled():
-            assert time.monotonic() < over, twins.done
-            await asyncio.sleep(0.001)
+        await soon(twins.settled)
         twins.check()
 
     asyncio.run(histories())
