@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncSocketStream", "Outcome", "Pipe", "open_connection"]
 
+#: As many requests leave together at most, so that the server answers the first ones while the others are made.
+TOGETHER = 32
+
 
 class Replies(ABC, asyncio.Protocol):
     """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
@@ -121,7 +124,6 @@ class Pipe(Replies):
         self.used: float = loop.time()
         self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
-        self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
         self.retired: bool = False
 
@@ -148,14 +150,16 @@ class Pipe(Replies):
                 self._loop.call_soon(self._flush)
             out.append(data)
         calls.append((outcome, due))
+        if len(out) >= TOGETHER:
+            self._flush()
         if self._timer is None or due < self._timer.when():
             self._set_timer(due)
 
     def _flush(self) -> None:
-        # All that was asked for in this turn of the loop leaves by one system call.
+        # What was asked for in this turn of the loop leaves by one system call, or few.
         out, self._out = self._out, []
         if self.broken is None and out:
-            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+            self._transport.write(b"".join(out))
 
     def replied(self, reply: Any) -> None:
         if type(reply) is not int and reply is not None and is_push(reply):
