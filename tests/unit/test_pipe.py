@@ -1,0 +1,42 @@
+"""The tasks of an event loop share a connection: their requests leave in few writes, and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+from pyredisson.asyncio.pipe import TOGETHER, Pipe
+
+
+class Transport:
+    """Notes what is written."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def set_protocol(self, protocol: object) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+
+def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made() -> None:
+    """The server answers the first portion while the next one is made."""
+    sent: list[bytes] = []
+
+    async def ask() -> list[object]:
+        transport = Transport()
+        pipe = Pipe(asyncio.get_running_loop())
+        pipe.adopt(SimpleNamespace(_buffer=b""), SimpleNamespace(transport=transport))
+        futures = [pipe.call(b"%d;" % number, 5.0) for number in range(2 * TOGETHER + 2)]
+        assert len(transport.writes) == 3, "one request is alone at first; the last one waits for the end of the turn"
+        await asyncio.sleep(0)
+        sent.extend(transport.writes)
+        pipe.data_received(b"".join(b":%d\r\n" % number for number in range(len(futures))))
+        return [await future for future in futures]
+
+    replies = asyncio.run(ask())
+
+    assert replies == list(range(2 * TOGETHER + 2))
+    assert [write.count(b";") for write in sent] == [1, TOGETHER, TOGETHER, 1]
+    assert b"".join(sent) == b"".join(b"%d;" % number for number in range(len(replies)))
