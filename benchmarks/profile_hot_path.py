@@ -75,6 +75,10 @@ class EchoSocket:
 
     send = sendall
 
+    def fileno(self) -> int:
+        """It has none, so that everything is sent by :meth:`sendall`."""
+        return -1
+
     def recv(self, size: int, flags: int = 0) -> bytes:
         """Answer; when peeking, that nothing has arrived."""
         if flags:

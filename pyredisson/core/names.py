@@ -6,7 +6,7 @@ The layout is Redisson's, byte for byte, but for the keys that start with ``pyre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 __all__ = [
     "MAX_NAME_BYTES",
@@ -132,7 +132,7 @@ class ListedNames:
 
     raw: str
 
-    @cached_property
+    @property
     def waiting(self) -> str:
         """Which clients wait, by the time since which they do."""
         return prefixed(WAITING, self.raw)
@@ -154,33 +154,33 @@ class LockNames(ListedNames):
         raw: The lock's own key, of which the other keys and the channel are derived.
     """
 
-    __slots__ = ("__dict__", "name", "raw")
+    __slots__ = ("name", "raw")
 
     def __init__(self, name: str, prefix: str = "") -> None:
         self.name: str = name
         self.raw: str = prefix + name
 
-    @cached_property
+    @property
     def channel(self) -> str:
         """Where an unlock is announced."""
         return prefixed("redisson_lock__channel", self.raw)
 
-    @cached_property
+    @property
     def token(self) -> str:
         """The fencing token that was handed out last. It is never taken away."""
         return prefixed("redisson_lock_token", self.raw)
 
-    @cached_property
+    @property
     def queue(self) -> str:
         """Who waits for a fair lock, in order."""
         return prefixed("redisson_lock_queue", self.raw)
 
-    @cached_property
+    @property
     def timeouts(self) -> str:
         """Until when each of them is believed to be there."""
         return prefixed("redisson_lock_timeout", self.raw)
 
-    @cached_property
+    @property
     def alive(self) -> str:
         """Ours alone: until when each of ours among them can be alive, by what it last said itself."""
         return prefixed("pyredisson_lock_alive", self.raw)
@@ -208,7 +208,7 @@ class ReadWriteNames(LockNames):
 
     __slots__ = ()
 
-    @cached_property
+    @property
     def channel(self) -> str:
         """Where the end of a read or write lock is announced."""
         return prefixed("redisson_rwlock", self.raw)
@@ -230,13 +230,13 @@ class NumberedNames(ABC):
         raw: Its own key, of which the other keys and the channel are derived.
     """
 
-    __slots__ = ("__dict__", "name", "raw")
+    __slots__ = ("name", "raw")
 
     def __init__(self, name: str, prefix: str = "") -> None:
         self.name: str = name
         self.raw: str = prefix + name
 
-    @cached_property
+    @property
     @abstractmethod
     def channel(self) -> str:
         """Where a change is announced."""
@@ -255,12 +255,12 @@ class SemaphoreNames(ListedNames, NumberedNames):
 
     __slots__ = ()
 
-    @cached_property
+    @property
     def channel(self) -> str:
         """Where permits are announced."""
         return prefixed("redisson_sc", self.raw)
 
-    @cached_property
+    @property
     def taken(self) -> str:
         """The permits taken of one whose permits expire: ids by the time at which they do."""
         return suffixed(self.raw, "timeout")
@@ -271,7 +271,7 @@ class LatchNames(NumberedNames):
 
     __slots__ = ()
 
-    @cached_property
+    @property
     def channel(self) -> str:
         """Where its opening is announced: in braces whatever the name is, as Redisson has it."""
         return f"redisson_countdownlatch__channel__{{{self.raw}}}"
