@@ -52,7 +52,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
         if reply is None and in_flight.request_id == request_id and monotonic() < deadline and client.sync is None:
             ownership.generation += 1
             ownership.deadline = deadline
-            ownership.since[:1] = (sent,)
+            ownership.since = (sent,)
             ownership.holds.append(hold)
             in_flight.pending = None
             client.watchdog.watch(ownership)

@@ -82,10 +82,7 @@ class Ownership(OwnershipState):
             depth = len(self.holds)
             if not depth or deadline > self.deadline:
                 self.deadline = deadline
-            if depth < len(self.since):
-                self.since[depth] = deadline - hold.certain
-            else:
-                self.since.append(deadline - hold.certain)
+            self.since = (*self.since[:depth], deadline - hold.certain)
             self.holds.append(hold)
             self.in_flight.pending = None
             self.in_flight.queued_ms = 0

@@ -62,7 +62,7 @@ class OwnershipState(Owned):
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.holds: list[Hold] = []
-        self.since: list[float] = []  # When each hold was asked for that is held, or was at that depth last.
+        self.since: tuple[float, ...] = ()  # When each hold was asked for that is held, or was at that depth last.
         self.deadline: float = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()

@@ -8,6 +8,8 @@ from pyredisson.core.outcomes import Refused
 
 __all__ = ["Yielding"]
 
+NEVER = -math.inf
+
 #: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to
 #: hand over each time costs more than many a short hold. What it was measured by: docs/explanation/architecture.md.
 SLICE = 0.08
@@ -29,8 +31,8 @@ class Yielding:
     __slots__ = ("_slice_began", "refused", "until")
 
     def __init__(self) -> None:
-        self._slice_began = -math.inf
-        self.until: float = -math.inf
+        self._slice_began = NEVER
+        self.until: float = NEVER
         self.refused: Refused | None = None
 
     def waited(self, now: float) -> None:
@@ -50,7 +52,7 @@ class Yielding:
 
     def stop(self) -> None:
         """It has waited long enough."""
-        self.until = -math.inf
+        self.until = NEVER
 
     def refuse(self, wait: float | None, now: float) -> Refused | None:
         """What to act as if the server had said so, for an acquire that may wait for ``wait`` seconds."""

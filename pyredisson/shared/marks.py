@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 Key: TypeAlias = "tuple[str, int]"
 
 #: How many keys a leaf has before it is divided, unless some of their marks are of no use any more.
-LEAF: Final = 8
+LEAF: Final = 16
 
 
 class Mark:
@@ -88,7 +88,7 @@ def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.
         held.mark = known
         before = after = _marks.get()
         for name in names:
-            after = _with_mark(after, (name, number), mark, 0)
+            after = _with_mark(after, mark.key if name == names[0] else (name, number), mark, 0)
         token = _marks.set(after)
         if token.old_value is not before and token.old_value is not Token.MISSING:
             _marks.reset(token)  # A signal handler has left a mark meanwhile.

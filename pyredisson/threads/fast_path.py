@@ -71,7 +71,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
                     ownership.deadline = deadline
-                    ownership.since[:1] = (sent,)
+                    ownership.since = (sent,)
                     ownership.holds.append(hold)
                     in_flight.pending, before = None, 1
             if before == 1:
