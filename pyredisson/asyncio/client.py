@@ -242,8 +242,10 @@ class Redisson(Factory, NotPortable):
         """
         process.check()
         self._core.close()
-        await self._core.presence.end()
-        await self._runtime.close()
+        try:
+            await self._core.end()
+        finally:
+            await self._runtime.close()
         self._end()
 
     async def __aenter__(self) -> Self:

@@ -140,6 +140,13 @@ class Backlog:
         if todo:
             self._unanswered_rounds = 0
 
+    async def end(self) -> None:
+        """Do the work of a client that was closed at once, and once: what is not done then expires by itself."""
+        over = self._runtime.now() + ROUND
+        for each in list(self._chores):
+            if self._runtime.now() >= over or not await self._try(each, None):
+                return
+
     async def _try(self, each: Todo, ownership: Ownership | None) -> bool:
         """Try one. Returns whether the server is there, as far as is known."""
         try:

@@ -383,3 +383,12 @@ class ClientCore:
         self.closed = True
         self.direct = None
         self.wakeups.close(ClientClosedError("this client was closed while waiting"))
+
+    async def end(self) -> None:
+        """Remove from the server what a client that was closed does not need there, within a short time."""
+
+        async def remove() -> None:
+            await self.watchdog.end()
+            await self.presence.end()
+
+        await self.runtime.guard(remove(), CLEANUP_BUDGET, leaving=False)

@@ -107,6 +107,10 @@ class Watchdog:
         self._backlog.do(work, until)
         self._nudge()
 
+    async def end(self) -> None:
+        """Do what was left to the background, since the client was closed. Ownerships are left to their leases."""
+        await self._backlog.end()
+
     def watching(self) -> int:
         """How many ownerships are watched."""
         return len(self._watched)

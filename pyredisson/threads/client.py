@@ -496,7 +496,7 @@ class Redisson(NotPortable):
             client.close()
         """
         self._core.close()
-        run(self._core.presence.end())
+        run(self._core.end())
         self._end()
 
     def __enter__(self) -> Self:

@@ -163,6 +163,30 @@ class Site(Program):
         with ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(lambda path: self.get(path, timeout), paths))
 
+    def get_all_of_each(
+        self, paths: Sequence[str], at_once: int, workers: int, within: float = START_WITHIN
+    ) -> list[Response]:
+        """Ask for all paths, again until so many workers have answered some of them in the same round.
+
+        Which worker answers is up to the kernel: one can answer them all while another one still starts.
+
+        Returns:
+            What was answered in all rounds; the last one has an answer of another status than 200, or of each worker.
+
+        Raises:
+            AssertionError: Each round was answered by fewer workers.
+        """
+        replies: list[Response] = []
+
+        def answered_by_each() -> bool:
+            latest = self.get_all(paths, at_once)
+            replies.extend(latest)
+            failed = any(reply.status != 200 for reply in latest)
+            return failed or len({reply.json["pid"] for reply in latest}) >= workers
+
+        until(answered_by_each, within, what=f"{workers} workers answer in the same round")
+        return replies
+
 
 class Surroundings:
     """What the programs of one test share: a server, names of their own, a critical section.

@@ -24,12 +24,12 @@ def test_workers_exclude_each_other(surroundings: Surroundings, how: str, early:
     site = serve(
         surroundings, "--processes", "3", *how.split(), **({"PYREDISSON_TEST_USE_EARLY": "1"} if early else {})
     )
-    replies = site.get_all(["/enter?hold=0.02"] * 60, at_once=12)
+    replies = site.get_all_of_each(["/enter?hold=0.02"] * 60, at_once=12, workers=3)
     assert [reply.text for reply in replies if reply.status != 200] == []
     clients = {reply.json["pid"]: reply.json["client"] for reply in replies}
     assert len(clients) == len(set(clients.values())) == 3, "each worker is another client"
     site.stop()
-    surroundings.check_exclusion(60)
+    surroundings.check_exclusion(len(replies))
     surroundings.check_nothing_left()
 
 

@@ -206,6 +206,30 @@ def test_while_work_is_guarded(valkey: Server, leaving: bool) -> None:
     asyncio.run(use())
 
 
+def test_while_a_client_is_closed(valkey: Server, unique_name: str) -> None:
+    """What it owes the server is done, and its tasks end."""
+
+    async def use() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(valkey.url)
+        done = asyncio.Event()
+
+        async def work() -> None:
+            await asyncio.sleep(0.01)
+            done.set()
+
+        assert not await client.get_lock(unique_name).is_locked()
+        client._core.watchdog.do_later(work, client._core.runtime.now() + 60)
+        task = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        assert task.cancel()
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled()
+        assert done.is_set()
+        await soon(lambda: len(asyncio.all_tasks()) == 1)
+
+    asyncio.run(use())
+
+
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
 def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str, kind: str) -> None:
     """It cancels again at each turn of the loop. Fifty tasks wait for a server that does not answer."""

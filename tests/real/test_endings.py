@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from pyredisson.core.names import LockNames
 from pyredisson.errors import ClientClosedError
 from pyredisson.events import HolderGone
 from tests.proxy import Proxy
-from tests.real.observation import ACQUIRE, await_waiter, held, listeners, nothing_left, waiting
+from tests.real.observation import ACQUIRE, await_waiter, calls, held, listeners, nothing_left, waiting
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -106,6 +107,41 @@ def test_close_leaves_what_is_held_to_its_lease(
     waiter.do(theirs.lock)
     assert time.monotonic() - began < 7.0, "it was not the lease that ended: it looked by itself, after 10 s"
     waiter.do(theirs.unlock)
+
+
+def test_close_removes_the_client_from_the_list_of_waiting_clients(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    """The request of a waiter that acquires leaves its client there for another waiter, which is interrupted then."""
+    client, names = world.connected(proxy.url), LockNames(unique_name)
+    lock, first, second = client.get_lock(unique_name), world.actor(), world.interruptible()
+    in_flight, interrupted = threading.Event(), threading.Event()
+    by_waiter = calls("lock_acquire_waiting")
+
+    def delay(args: list[bytes]) -> bool:
+        another_waits = by_waiter(args) and args[-4] != b"-1"
+        if another_waits and not in_flight.is_set():
+            in_flight.set()
+            assert interrupted.wait(5)
+            direct.delete(unique_name)
+        return False
+
+    def acquires() -> bool:
+        direct.publish(names.channel, "0")
+        return in_flight.is_set()
+
+    direct.hset(unique_name, "another:1", "1")
+    direct.pexpire(unique_name, 60_000)
+    proxy.drop_reply(delay)
+    acquired = first.start(lock.lock)
+    until(lambda: direct.exists(names.waiting), what="the client is on the list")
+    assert second.interrupted(lock.lock, once=acquires) is not None
+    interrupted.set()
+    acquired.result(10)
+    world.run(client.close)
+    assert not direct.exists(names.waiting)
+    assert held(direct, lock, first) == 1
+    direct.delete(unique_name)
 
 
 def test_close_in_the_middle_of_an_acquire(

@@ -518,6 +518,7 @@ class AnyClient(Factory, Generic[AnySeam]):
     async def close(self) -> None:
         """See :meth:`pyredisson.Redisson.close`."""
         self.core.close()
+        await self.core.end()
         self.runtime.close()
 
     async def __aenter__(self) -> Self:
