@@ -16,11 +16,9 @@ from pyredisson.kinds.lock import LockCore
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Stale
-    from pyredisson.core.ownership import Hold, Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.core.server import Server
 
@@ -37,7 +35,7 @@ class Member:
     """One lock of a multi-lock.
 
     Args:
-        lock: The lock.
+        lock: The lock, which is one of its attributes.
         quick: Whether its server gets but the small timeout of one node among many.
 
     Attributes:
@@ -50,10 +48,10 @@ class Member:
         server: What is known of its server.
     """
 
-    __slots__ = ("_last", "_lock", "client", "kind", "name", "plain", "quick", "replicated", "server")
+    __slots__ = ("client", "kind", "lock", "name", "plain", "quick", "replicated", "server")
 
     def __init__(self, lock: LockCore, *, quick: bool) -> None:
-        self._lock = lock
+        self.lock: LockCore = lock
         self.quick: bool = quick
         self.plain: bool = type(lock) is LockCore
         self.client: ClientCore = lock.client
@@ -62,32 +60,12 @@ class Member:
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         self.replicated: bool = self.client.config.min_replicas > 0
         self.server: Server = self.client.server
-        #: A lease that was asked for and the round trip of that time, and the timeout that they make.
-        self._last: tuple[int, float, float] = (0, 0.0, 0.0)
-
-    def ownership_of(self, who: Caller) -> Ownership:
-        """What an owner holds of it."""
-        return self._lock.ownership_of(who)
-
-    def make_ready(self, ownership: Ownership, hold: Hold) -> None:
-        """Make the usual requests of an owner that comes again."""
-        self._lock.make_ready(ownership, hold)
-
-    def taken(self, who: Caller) -> bool:
-        """Whether this owner has anything open here."""
-        return self._lock.taken(who)
 
     def timeout(self, lease_ms: int) -> float:
         """How long its server has to answer: one that does not answer must not keep the others waiting."""
-        last_lease_ms, last_round_trip, timeout = self._last
-        round_trip = self.server.round_trip
-        if last_lease_ms != lease_ms or last_round_trip != round_trip:
-            if self.quick:
-                timeout = node_timeout(lease_ms, self.client.config.quorum_node_timeout, round_trip)
-            else:
-                timeout = self.client.attempt_timeout(lease_ms)
-            self._last = (lease_ms, round_trip, timeout)
-        return timeout
+        if not self.quick:
+            return self.client.attempt_timeout(lease_ms)
+        return node_timeout(lease_ms, self.client.config.quorum_node_timeout, self.server.round_trip)
 
 
 class MemberAsk(Ask, Generic[CallT]):
@@ -183,10 +161,12 @@ async def send(runtime: Runtime, requests: Iterable[AskT]) -> list[AskT]:
     sent = runtime.now()
     asks = await runtime.fan_out(requests)
     took = runtime.now() - sent
+    again: list[AskT] = []
     for ask in asks:
         if took < ask.member.server.round_trip and not isinstance(ask.answer, Exception):
             ask.member.server.answered_within(took)
-    again = [ask for ask in asks if ask.answer is ANOTHER]
+        if ask.answer is ANOTHER:
+            again.append(ask)
     if again:
         await runtime.fan_out(again)
     return asks

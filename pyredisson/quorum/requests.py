@@ -84,8 +84,8 @@ def _asked_for(member: Member, kind: LockKind, ownership: Ownership, hold: Hold)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
     call, epoch = begin_attempt(client, kind, ownership, hold)
     ready = ownership.ready
-    if member.plain and ownership.since and (ready is None or ready[:2] != (epoch, hold.lease_ms)):
-        member.make_ready(ownership, hold)
+    if member.plain and ownership.since and not call.count and (ready is None or ready[:2] != (epoch, hold.lease_ms)):
+        member.lock.make_ready(ownership, hold)
     return AcquireAsk(member, call, epoch, call.repeat, Taking(client.replicas, kind) if member.replicated else None)
 
 

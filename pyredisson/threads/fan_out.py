@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
@@ -28,18 +28,6 @@ __all__ = ["fan_out"]
 AskT = TypeVar("AskT", bound=Ask)
 
 
-class Begun(Protocol):
-    """A request under way."""
-
-    def receive(self) -> Reply:
-        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
-        ...
-
-    def close(self) -> None:
-        """Forget it: its reply is not of interest any more."""
-        ...
-
-
 class Dialled:
     """A request for which a connection has to be made first."""
 
@@ -52,6 +40,7 @@ class Dialled:
         self._dial: Dial = pool.dial()
 
     def receive(self) -> Reply:
+        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
         dial = self._dial
         over = run(dial.wait(max(0.0, self._until - monotonic())))
         if not over:
@@ -69,6 +58,7 @@ class Dialled:
         raise NotSent(rx.ConnectionError("the connection was used for something else"))
 
     def close(self) -> None:
+        """Forget it: its reply is not of interest any more."""
         self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
 
 
@@ -98,6 +88,7 @@ class InThread:
         self._done.set()
 
     def receive(self) -> Reply:
+        """See :meth:`Dialled.receive`."""
         if not self._done.wait(max(0.0, self._until - monotonic())):
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
         answer = self._answer
@@ -106,10 +97,10 @@ class InThread:
         return answer  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        pass
+        """Do nothing: its thread ends by itself."""
 
 
-def _begin(ask: Ask) -> Connection | Begun:
+def _begin(ask: Ask) -> Connection | Dialled | InThread:
     """Send a request now, or begin to connect for it."""
     link: Link = ask.runtime.link  # type: ignore[attr-defined]
     if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
@@ -154,7 +145,7 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
     made: list[AskT] = []
-    begun: list[Connection | Begun] = []
+    begun: list[Connection | Dialled | InThread] = []
     received = 0
     try:
         for ask in asks:
