@@ -185,12 +185,13 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
             await gathering.all_done
         for ask, each in zip(made, begun, strict=True):
             try:
-                ask.answer = await each.receive()
+                answer: Any = await each.receive()
             except Connecting as failure:
-                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
+                answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                ask.answer = failure
+                answer = failure
             received += 1
+            ask.answered(answer)
     except BaseException:
         for each in begun[received:]:
             each.drop()

@@ -44,7 +44,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
         in_flight.pending = Pending.ACQUIRE
         leave_mark(ownership, core.covers, ownership.who.number)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        pipe.post(ready.acquire, client.plain_timeout, future)
+        pipe.post(ready.acquire.data, client.plain_timeout, future)
         try:
             reply = await future
         except Failure as failure:
@@ -80,7 +80,7 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.pending = Pending.RELEASE
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        pipe.post(ready.release, client.plain_timeout, future)
+        pipe.post(ready.release.data, client.plain_timeout, future)
         try:
             reply = await future
         except Failure as failure:

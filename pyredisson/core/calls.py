@@ -83,6 +83,9 @@ class AcquireCall(Call):
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
+        ready, look = self.ownership.ready, self.ownership.in_flight.look
+        if ready is not None and ready[:2] == (epoch, self.lease_ms) and not (repeat or self.count or look):
+            return ready.acquire
         return self.kind.acquire(self.ownership, self.hold, self.count, epoch, repeat)
 
 
@@ -115,6 +118,9 @@ class ReleaseCall(Call):
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
+        ready, may_list = self.ownership.ready, self.kind.client.wakeups.may_list
+        if ready is not None and ready[:2] == (epoch, self.lease_ms) and self.count == 1 and not repeat and may_list:
+            return ready.release
         return self.kind.release(self.ownership, self.lease_ms, self.count, epoch, repeat)
 
 

@@ -207,9 +207,8 @@ class LockKind(ABC):
 
     # ---- their replies -------------------------------------------------------------------------------------------
 
-    def reads(self, reply: Reply) -> Outcome:
-        """Read the reply to an acquire. Raises ``Unusable``."""
-        return read_acquire(reply)
+    #: Reads the reply to an acquire. Raises ``Unusable``.
+    reads: Callable[[Reply], Outcome] = staticmethod(read_acquire)
 
     def acquired(self, reply: Reply) -> bool:
         """Return whether the reply to an acquire says that the lock was acquired."""

@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
     from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.runtime import Runtime
+    from pyredisson.core.runtime import Request, Runtime
 
 __all__ = ["OwnershipState", "ReadyRequests"]
 
 
 class ReadyRequests(NamedTuple):
-    """The bytes of an owner's two usual requests, for the fast path: its first acquire and its last release."""
+    """An owner's two usual requests: its first acquire and its last release."""
 
     epoch: int
-    acquire: bytes
-    release: bytes
+    lease_ms: int
+    acquire: Request
+    release: Request
 
 
 class OwnershipState(Owned):
@@ -57,7 +58,7 @@ class OwnershipState(Owned):
         self.who: Caller = who
         self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
-        self.ready: ReadyRequests | None = None  # For the fast path.
+        self.ready: ReadyRequests | None = None  # For who comes again.
         self.table: object = None  # In which it is listed.
         self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
@@ -218,7 +219,7 @@ class OwnershipState(Owned):
         self.kind = kind
 
     def make_ready(self, ready: ReadyRequests) -> None:
-        """These are the requests for the fast path."""
+        """These are its usual requests."""
         self.ready = ready
 
     def listed_in(self, table: object) -> None:

@@ -77,6 +77,10 @@ class Ask:
         self.timeout: float = timeout
         self.sync: Acknowledging | None = sync
 
+    def answered(self, answer: Any) -> None:
+        """Take the answer, as soon as it is there: others may be waited for still."""
+        self.answer = answer
+
     def connected(self) -> None:
         """Note that a connection had to be made for it: how far away the server is, is known now."""
 

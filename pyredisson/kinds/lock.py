@@ -199,14 +199,19 @@ class LockCore:
             or not client.wakeups.may_list
         ):
             return False
-        epoch, hold = ownership.epoch, client.watchdog.plain_hold
-        if ownership.ready is None or ownership.ready.epoch != epoch:
+        ready, hold = ownership.ready, client.watchdog.plain_hold
+        if ready is None or ready.epoch != ownership.epoch or ready.lease_ms != hold.lease_ms:
             if holds:
                 return False  # It may never be acquired again.
-            acquire = self.kind.acquire(ownership, hold, 0, epoch, repeat=False)
-            release = self.kind.release(ownership, hold.lease_ms, 1, epoch, repeat=False)
-            ownership.make_ready(ReadyRequests(epoch, acquire.data, release.data))
+            self.make_ready(ownership, hold)
         return True
+
+    def make_ready(self, ownership: Ownership, hold: Hold) -> None:
+        """Make the usual requests of an owner that comes again; for plain locks alone."""
+        lease, epoch = hold.lease_ms, ownership.epoch
+        acquire = self.kind.acquire(ownership, hold, 0, epoch, repeat=False)
+        release = self.kind.release(ownership, lease, 1, epoch, repeat=False)
+        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release))
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

@@ -69,7 +69,8 @@ class Pool:
         """Let others have a connection on which nothing is under way. Returns what to await for that, if anything."""
         wire.used = self._now()
         self.idle.append(wire)
-        self.tidy()
+        if self._closed or len(self.idle) > KEEP_IDLE:
+            self.tidy()
         return None
 
     def tidy(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 __all__ = ["certain_until", "free_in_ms", "majority", "node_timeout", "spread", "weakness_of"]
 
@@ -39,6 +40,7 @@ def weakness_of(nodes: int, quorum: int) -> str | None:
     return f"a quorum of {nodes} node{'s' * (nodes > 1)} tolerates {failed}{fewer}: use three or five nodes"
 
 
+@lru_cache(maxsize=100)
 def node_timeout(lease_ms: int, configured: float | None, round_trip: float) -> float:
     """Seconds that one node gets to answer.
 

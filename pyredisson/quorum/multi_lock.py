@@ -156,7 +156,7 @@ class MultiLockCore:
     def _taken(self, who: Caller) -> bool:
         """Whether this owner has it, or anything of it."""
         owned = self.client.keeper.find(self._key, who)
-        return (owned is not None and owned.in_use()) or any(member.taken(who) for member in self.members)
+        return (owned is not None and owned.in_use()) or any(lock.taken(who) for lock in self.locks)
 
     def mine(self) -> MultiOwnership:
         """What the caller holds; see :meth:`LockCore.mine`."""
@@ -233,10 +233,12 @@ class MultiLockCore:
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         try:
-            _raise_if_lost(owned)
+            if owned.holds:
+                _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
-                _raise_if_lost(owned)  # An outer hold, before the answers were read.
+                if owned.holds:  # They may have been lost before the answers were read.
+                    _raise_if_lost(owned)
                 self._granted(owned, hold)
             client.keeper.tidy(owned)
             if client.talkative():

@@ -143,7 +143,7 @@ class MultiOwnership(Owned):
 
     def in_use(self) -> bool:
         """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
-        return not self.idle()
+        return bool(self.holds or self.over or self.taking or self.open)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
@@ -181,7 +181,7 @@ class MultiOwnership(Owned):
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        return not (self.holds or self.over or self.taking or self.open)
+        return not self.in_use()
 
     def begin(self) -> None:
         """It is idle, and stays for its owner's next time: that is a hold of its own."""
@@ -215,7 +215,7 @@ class MultiOwnership(Owned):
         else:
             if self.ownerships:
                 return [len(ownership.holds) for ownership in self.ownerships]
-        self.ownerships = tuple([member.ownership_of(self.who) for member in self.members])
+        self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
         return [len(ownership.holds) for ownership in self.ownerships]
 
     def begin_to_take(self, hold: MultiHold) -> None:

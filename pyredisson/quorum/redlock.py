@@ -24,7 +24,7 @@ from pyredisson.kinds.token_lock import TOKEN_BYTES
 from pyredisson.quorum.decisions import weakness_of
 from pyredisson.quorum.listed import ListedOnNodes
 from pyredisson.quorum.release import undo
-from pyredisson.quorum.requests import Wanted, acquire_each
+from pyredisson.quorum.requests import acquire_each
 from pyredisson.quorum.restart_guard import RestartGuard
 from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
 
@@ -133,7 +133,7 @@ class Redlock:
         kinds = self._kinds if not self._one_token else self._with_one_token()
         # Kinds that number their holds write the number on the part.
         parts = [hold.part() for _ in kinds] if self._fenced else [hold.part()] * len(kinds)
-        wanted = list(map(Wanted, self._members, kinds, owned.ownerships, parts))
+        wanted = list(zip(self._members, kinds, owned.ownerships, parts, strict=True))
         said = await acquire_each(runtime, wanted)
         error = self._look_at_servers(hold.lease_ms / 1000)
         now = runtime.now()

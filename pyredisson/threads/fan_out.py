@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
@@ -28,18 +28,6 @@ __all__ = ["fan_out"]
 AskT = TypeVar("AskT", bound=Ask)
 
 
-class Begun(Protocol):
-    """A request under way."""
-
-    async def receive(self) -> Reply:
-        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
-        ...
-
-    def close(self) -> None:
-        """Forget it: its reply is not of interest any more."""
-        ...
-
-
 class Dialled:
     """A request for which a connection has to be made first."""
 
@@ -51,9 +39,10 @@ class Dialled:
         self._until = monotonic() + (ask.timeout if link.away else max(ask.timeout, CONNECTING))
         self._dial: Dial = pool.dial()
 
-    async def receive(self) -> Reply:
+    def receive(self) -> Reply:
+        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
         dial = self._dial
-        over = await dial.wait(max(0.0, self._until - monotonic()))
+        over = run(dial.wait(max(0.0, self._until - monotonic())))
         if not over:
             self._pool.leave_dial(dial)
             self._link.away = True
@@ -62,13 +51,14 @@ class Dialled:
             self._link.away = True
             raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
         self._ask.connected()
-        begun = _begin(self._link, self._pool, self._ask)
-        if isinstance(begun, Dialled):  # Somebody was quicker, and the next one is being made.
-            begun.close()
-            raise NotSent(rx.ConnectionError("the connection was used for something else"))
-        return await _receive(self._ask, begun)
+        begun = _begin(self._ask)
+        if isinstance(begun, Connection):
+            return _receive(self._ask, begun)
+        begun.close()  # Somebody was quicker, and the next one is being made.
+        raise NotSent(rx.ConnectionError("the connection was used for something else"))
 
     def close(self) -> None:
+        """Forget it: its reply is not of interest any more."""
         self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
 
 
@@ -97,7 +87,8 @@ class InThread:
             self._answer = Unanswered(error)
         self._done.set()
 
-    async def receive(self) -> Reply:
+    def receive(self) -> Reply:
+        """See :meth:`Dialled.receive`."""
         if not self._done.wait(max(0.0, self._until - monotonic())):
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
         answer = self._answer
@@ -106,15 +97,18 @@ class InThread:
         return answer  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        pass
+        """Do nothing: its thread ends by itself."""
 
 
-def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Connection | Dialled:
+def _begin(ask: Ask) -> Connection | Dialled | InThread:
     """Send a request now, or begin to connect for it."""
+    link: Link = ask.runtime.link  # type: ignore[attr-defined]
+    if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
+        return InThread(link, ask)
     while True:
-        wire: Any = pool.get()
+        wire: Any = link.pool.get()
         if wire is None:
-            return Dialled(link, pool, ask)
+            return Dialled(link, link.pool, ask)
         try:
             wire.post(ask.request.data, ask.timeout)
         except OSError as error:
@@ -127,7 +121,7 @@ def _begin(link: ServerLink, pool: Pool, ask: Ask) -> Connection | Dialled:
         return wire  # type: ignore[no-any-return]
 
 
-async def _receive(ask: Ask, wire: Connection) -> Reply:
+def _receive(ask: Ask, wire: Connection) -> Reply:
     """Return the reply to a request that was sent on this connection."""
     link: Any = ask.runtime.link  # type: ignore[attr-defined]
     timeout, left = ask.timeout, wire.until - monotonic()
@@ -141,7 +135,7 @@ async def _receive(ask: Ask, wire: Connection) -> Reply:
     link.away = False
     link.pool.put_back(wire)
     if isinstance(reply, Exception):
-        return await link.answer(reply, ask.request, timeout)  # type: ignore[no-any-return]
+        return run(link.answer(reply, ask.request, timeout))  # type: ignore[no-any-return]
     return reply  # type: ignore[no-any-return]
 
 
@@ -151,22 +145,21 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
     made: list[AskT] = []
-    begun: list[Connection | Begun] = []
+    begun: list[Connection | Dialled | InThread] = []
     received = 0
     try:
         for ask in asks:
             made.append(ask)
-            link: Link = ask.runtime.link  # type: ignore[attr-defined]
-            pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
-            begun.append(InThread(link, ask) if pool is None else _begin(link, pool, ask))  # type: ignore[arg-type]
+            begun.append(_begin(ask))
         for ask, each in zip(made, begun, strict=True):
             try:
-                ask.answer = await (_receive(ask, each) if isinstance(each, Connection) else each.receive())
+                answer: Any = _receive(ask, each) if isinstance(each, Connection) else each.receive()
             except Connecting as failure:
-                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
+                answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                ask.answer = failure
+                answer = failure
             received += 1
+            ask.answered(answer)
     except BaseException:
         for each in begun[received:]:
             each.close()  # A reply that comes later would be taken for the answer to something else.

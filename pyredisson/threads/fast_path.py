@@ -65,7 +65,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
                 client.ownerships.enter(ownership)
             ready, deadline = ownership.ready, sent + hold.certain
-            reply = _exchange(client, ready.acquire)
+            reply = _exchange(client, ready.acquire.data)
             late = client.sync is not None or monotonic() >= deadline
             with ownership.mutex:
                 if reply is None and not late and in_flight.request_id == request_id:
@@ -105,7 +105,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                     in_flight.pending = Pending.RELEASE
             if progress.begun:
                 ready = ownership.ready
-                reply = _exchange(client, ready.release)
+                reply = _exchange(client, ready.release.data)
                 with ownership.mutex:
                     if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
                         ownership.generation += 1

@@ -216,9 +216,10 @@ class Seam:
             tasks.append(self.process.start(work, f"{self.process.name}/request"))
         for ask, task in zip(made, tasks, strict=True):
             try:
-                ask.answer = await task.outcome
+                answer = await task.outcome
             except Failure as failure:
-                ask.answer = failure
+                answer = failure
+            ask.answered(answer)
         return made
 
     async def sleep(self, seconds: float) -> None:
