@@ -233,12 +233,10 @@ class MultiLockCore:
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         try:
-            if owned.holds:
-                _raise_if_lost(owned)
+            _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
-                if owned.holds:  # They may have been lost before the answers were read.
-                    _raise_if_lost(owned)
+                _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
             client.keeper.tidy(owned)
             if client.talkative():
