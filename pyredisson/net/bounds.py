@@ -11,28 +11,18 @@ from typing import Any, Final
 
 import redis.exceptions as rx
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "new_parser", "pack_command"]
-
-#: Makes a parser of replies. It has ``feed()``, and ``gets()``, which returns ``False`` if none is complete.
-new_parser: Callable[..., Any]
-
-#: Packs a command.
-pack_command: Callable[[tuple[str | bytes, ...]], bytes]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Framing", "Reader", "pack_command"]
 
 try:
     import hiredis
-
-    if not hasattr(hiredis, "PushNotification"):
-        raise ImportError("hiredis before 3.0 does not distinguish push messages from replies")
 except ImportError as _error:
     if "subinterpreter" in str(_error):
         raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
-    from pyredisson.net import parsing
+    raise
 
-    new_parser, pack_command = parsing.Parser, parsing.pack_command
-else:
-    # Its own types know tuples of one element only.
-    new_parser, pack_command = hiredis.Reader, hiredis.pack_command  # type: ignore[assignment]
+#: Packs a command.
+pack_command: Callable[[tuple[str | bytes, ...]], bytes]
+pack_command = hiredis.pack_command  # type: ignore[assignment]  # Its own types know tuples of one element only.
 
 #: The largest reply.
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -144,14 +134,14 @@ class Reader(Framing):
     """A parser of replies, within bounds.
 
     Args:
-        **settings: As for ``hiredis.Reader``, whose place a parser in Python takes where hiredis is not installed.
+        **settings: As for ``hiredis.Reader``.
     """
 
     __slots__ = ("_feed", "gets")
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        parser = new_parser(**settings)
+        parser = hiredis.Reader(**settings)
         self._feed: Callable[[bytes], object] = parser.feed
         self.gets: Callable[..., Any] = parser.gets
 
