@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := -m pip --disable-pip-version-check install
-EXTRAS := hiredis,embedded,cli,web,prometheus,opentelemetry,testing
+EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 4
 PYTEST_ARGS ?=
@@ -14,14 +14,14 @@ CHECK_TESTS ?= tests/unit/test_structure.py tests/test_parity.py tests/typing/te
 DEMO := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-demo)
 
 # What `make test-python` runs: the quick tests that most depend on the version of Python (threads, tasks, contexts, closed
-# generators, annotations, parsing), and what the contract promises of every lock. All quick tests would take too long for
+# generators, annotations), and what the contract promises of every lock. All quick tests would take too long for
 # each version, and need packages that take minutes to install, or do not exist for it yet. It takes 40 s of processor time.
 ifneq (,$(filter test-python,$(MAKECMDGOALS)))
 OTHER_VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2] + getattr(sys, "abiflags", ""))')
 endif
 OTHER_NEEDS := 'pytest>=8.2' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'lupa>=2.2' 'fakeredis[lua]>=2.26'
-OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,bounds.py config.py connecting.py deadline.py errors.py events.py \
-	lease.py names.py numbered.py owners.py parsing.py process.py waiting.py wakeups.py wire.py) \
+OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py connecting.py deadline.py errors.py events.py \
+	lease.py names.py numbered.py owners.py process.py waiting.py wakeups.py wire.py) \
 	$(addprefix tests/contract/test_,blocks_across_threads.py call_chains.py closed_generators.py exactly_once.py hold.py \
 	leases.py owners.py reentrancy.py synchronized.py waiting.py wire.py)
 
@@ -64,7 +64,7 @@ $(VENV)/.ready: pyproject.toml
 ifdef OTHER_VENV
 $(OTHER_VENV)/.ready: pyproject.toml
 	$(call new_venv,$(OTHER_VENV))
-	@$(OTHER_VENV)/bin/python $(PIP) --quiet --editable '.[hiredis,testing]' $(OTHER_NEEDS)
+	@$(OTHER_VENV)/bin/python $(PIP) --quiet --editable '.[testing]' $(OTHER_NEEDS)
 	@touch $@
 endif
 

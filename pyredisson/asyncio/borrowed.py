@@ -17,7 +17,6 @@ import redis.exceptions as rx
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.borrowed import RETRY, BorrowedWire, PoolTransport, own_settings_of, place_of
-from pyredisson.net.bounded_sources import bound_handshake_async, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
 from pyredisson.shared.clock import monotonic
@@ -47,8 +46,7 @@ class AsyncBorrowedConnection(BorrowedWire):
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            with bounded_exchange(connection):
-                return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
+            return await asyncio.wait_for(connection.read_response(disable_decoding=True), timeout)
         except rx.ResponseError as reply:
             return reply
         except asyncio.TimeoutError:
@@ -85,10 +83,6 @@ class AsyncBorrowedTransport(PoolTransport):
                     raise NotSent(error) from None
             except (rx.RedisError, OSError) as error:
                 raise NotSent(as_redis_error(error)) from None
-            except Exception as error:
-                if (failure := self.misread(error)) is None:
-                    raise
-                raise failure from None
             await asyncio.sleep(pause)
             failures += 1
 
@@ -105,7 +99,7 @@ class AsyncBorrowedTransport(PoolTransport):
     async def make(self) -> Any:
         """Make a connection outside the pool, of the pool's kind."""
         try:
-            connection = bound_handshake_async(self._pool.connection_class(**own_settings_of(self._pool)))
+            connection = self._pool.connection_class(**own_settings_of(self._pool))
             try:
                 await connection.connect()
             except asyncio.CancelledError:

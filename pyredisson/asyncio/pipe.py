@@ -19,12 +19,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.net.bounded_sources import bound_handshake_async, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of, is_push, new_reader
 from pyredisson.net.urls import own_settings
 
 if TYPE_CHECKING:
-    from pyredisson.net.bounds import Reader
+    from hiredis import Reader
+
     from pyredisson.net.sentinel import Address
 
 __all__ = ["AsyncSocketStream", "Outcome", "Pipe", "open_connection"]
@@ -270,13 +270,13 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
         NotSent: No connection could be made.
         Rejected: The server did not let us in.
     """
-    connection = bound_handshake_async(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
+    connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
     try:
         await connection.connect()
     except rx.AuthenticationError as error:
         raise failure_of(error) from None
     except (rx.RedisError, OSError) as error:
         raise NotSent(as_redis_error(error)) from None
-    reader, writer = unbounded(connection._reader), connection._writer
+    reader, writer = connection._reader, connection._writer
     connection._reader = connection._writer = None  # Else they would be closed with the object.
     return reader, writer

@@ -16,10 +16,8 @@ from redis.backoff import NoBackoff
 from pyredisson.asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson.asyncio.tasks import TaskDial, shielded
 from pyredisson.core.failures import NotSent
-from pyredisson.net.bounded_sources import bounding_async
 from pyredisson.net.introduction import app_in
 from pyredisson.net.pool import Pool, SharedPool
-from pyredisson.net.sentinel import sentinel_settings
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
@@ -76,7 +74,6 @@ class PipeTransport:
         return await shielded(self._ask(settings, command))
 
     async def _ask(self, settings: dict[str, Any], command: tuple[str, ...]) -> Any:
-        settings = sentinel_settings(settings, bounding_async)
         sentinel: Any = redis.asyncio.Redis(**settings, retry=redis.asyncio.retry.Retry(NoBackoff(), 0))
         try:
             return await sentinel.execute_command(*command)

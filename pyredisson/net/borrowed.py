@@ -5,12 +5,9 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final, Protocol
-
-import redis.exceptions as rx
+from typing import Any, Protocol
 
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import NotSent
 from pyredisson.net.pool import Pool
 from pyredisson.net.transport import Transport
 from pyredisson.net.wire import Connect, Introduce, Wire
@@ -20,12 +17,6 @@ __all__ = ["RETRY", "BorrowedPool", "BorrowedWire", "PoolTransport", "own_settin
 
 #: Between two looks for a connection of a pool that has none left.
 RETRY = DoublingBackoff(first=0.001, maximum=0.02)
-
-#: What redis-py raises for replies out of bounds where it reads without ours: in the handshake of a pool's connections.
-OUT_OF_BOUNDS: Final = (MemoryError, RecursionError, ValueError)
-
-#: And for those of another type than it expects. A mistake in a pool of the user's own kind raises the same.
-WRONG_TYPE: Final = (AttributeError, LookupError, TypeError)
 
 
 class Borrowed(Wire, Protocol):
@@ -141,20 +132,6 @@ class PoolTransport:
         pool = BorrowedPool(self, connect, introduce, connect_timeout)
         return pool, pool
 
-    def misread(self, error: Exception) -> NotSent | None:
-        """Return the failure if redis-py could not read a reply while the pool connected; ``None`` for other errors."""
-        if not isinstance(error, OUT_OF_BOUNDS) and not (isinstance(error, WRONG_TYPE) and _raised_by_redis_py(error)):
-            return None
-        settings = getattr(self._pool, "connection_kwargs", {})
-        server = f"{settings['host']}:{settings.get('port', 6379)}" if "host" in settings else "the server"
-        said = f"{type(error).__name__}: {error}".rstrip(": ")
-        return NotSent(
-            rx.ConnectionError(
-                f"Protocol error: redis-py could not read what {server} replied while it connected ({said}); is "
-                "something else than Redis or Valkey at this address?"
-            )
-        )
-
     async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         """Never called: the user's pool asks who leads when it connects."""
         raise AssertionError("a user's pool finds its master by itself")
@@ -168,13 +145,6 @@ class PoolTransport:
 
     def abandon(self) -> None:
         """Leave the pool to the user."""
-
-
-def _raised_by_redis_py(error: Exception) -> bool:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] == "redis"
 
 
 def place_of(connection: Any) -> Any:

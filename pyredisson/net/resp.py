@@ -13,7 +13,13 @@ import redis.exceptions as rx
 from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, count_as_ours
 from pyredisson.core.names import WAITING, prefixed
 from pyredisson.lua import script_text
-from pyredisson.net.bounds import Reader, pack_command
+
+try:
+    import hiredis
+except ImportError as _error:
+    if "subinterpreter" in str(_error):
+        raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
+    raise
 
 __all__ = [
     "ASKING",
@@ -26,10 +32,12 @@ __all__ = [
     "is_push",
     "new_reader",
     "pack",
+    "pack_command",
     "prepare",
     "reply_error",
     "resent",
     "script",
+    "unexpected_reply",
 ]
 
 count_as_ours(rx.RedisError)
@@ -84,6 +92,11 @@ class Packed:
 def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:
     """Pack the call of a script."""
     return Packed(script(name), (len(keys), *keys, *args))
+
+
+#: Packs a command of strings.
+pack_command: Callable[[tuple[str | bytes, ...]], bytes]
+pack_command = hiredis.pack_command  # type: ignore[assignment]  # Its own types know tuples of one element only.
 
 
 def pack(*args: str | int | bytes) -> bytes:
@@ -180,9 +193,18 @@ def inspected(reply: Any, *, found: bool = False) -> Any:
     return reply
 
 
-def new_reader() -> Reader:
-    """A parser whose errors are redis-py's, and whose strings are bytes; of replies within bounds."""
-    return Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+def new_reader() -> hiredis.Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes."""
+    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+
+
+def unexpected_reply(command: str, reply: object, expected: str) -> rx.InvalidResponse:
+    """Return the error for a reply that is not of the type that it should be. ``expected``: what should be there."""
+    shown = repr(reply)
+    return rx.InvalidResponse(
+        f"unexpected reply to {command}: {shown if len(shown) <= 60 else shown[:57] + '...'}; is something else than "
+        f"{expected} at this address?"
+    )
 
 
 def is_push(reply: object) -> bool:

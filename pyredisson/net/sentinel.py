@@ -16,9 +16,9 @@ from urllib.parse import quote, unquote, urlsplit
 import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent
-from pyredisson.net.addresses import Address, read_address, unexpected_reply
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.resp import as_redis_error, unexpected_reply
 from pyredisson.net.urls import is_database
+from pyredisson.net.wire import Address
 
 __all__ = [
     "ASK_AGAIN",
@@ -30,7 +30,6 @@ __all__ = [
     "Whereabouts",
     "parse_sentinel_url",
     "read_master",
-    "sentinel_settings",
 ]
 
 SCHEME = "redis+sentinel://"
@@ -213,12 +212,16 @@ class Sentinels:
         said: list[str] = []
         for sentinel in order:
             host, port = sentinel
-            settings = {**self._settings, "socket_timeout": each, "socket_connect_timeout": each}
+            settings = {
+                **self._settings,
+                "host": host,
+                "port": port,
+                "socket_timeout": each,
+                "socket_connect_timeout": each,
+                "decode_responses": False,
+            }
             try:
-                reply = await ask(
-                    {**settings, "host": host, "port": port}, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), each
-                )
-                master = read_master(reply)
+                master = read_master(await ask(settings, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), each))
             except (rx.RedisError, OSError) as error:
                 said.append(f"{host}:{port}: {as_redis_error(error)}")
                 continue
@@ -229,21 +232,15 @@ class Sentinels:
         raise NotSent(rx.ConnectionError(f"no sentinel knows the master of {service!r} ({'; '.join(said)})"))
 
 
-def sentinel_settings(settings: dict[str, Any], bound: Callable[[Any], object]) -> dict[str, Any]:
-    """Return settings for a client of a sentinel whose replies are bytes, and within bounds by ``bound``."""
-    connect_func = bound(settings.get("redis_connect_func"))
-    return {**settings, "redis_connect_func": connect_func, "decode_responses": False}
-
-
 def read_master(reply: object) -> Address | None:
     """Read a sentinel's reply to ``GET-MASTER-ADDR-BY-NAME``; ``None`` if it does not know the service.
 
     Raises:
-        redis.exceptions.InvalidResponse: It names no address.
+        redis.exceptions.InvalidResponse: It is of another type.
     """
     match reply:
         case None | []:
             return None
-        case [host, port] if (address := read_address(host, port)) is not None:
-            return address
+        case [bytes() as host, bytes() as port]:
+            return host.decode(), int(port)
     raise unexpected_reply("SENTINEL GET-MASTER-ADDR-BY-NAME", reply, "a sentinel")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from pyredisson.core.runtime import Announce
-from pyredisson.net.addresses import Address, read_address, unexpected_reply
-from pyredisson.net.resp import Packed, prepare
+from pyredisson.net.resp import Packed, prepare, unexpected_reply
+from pyredisson.net.wire import Address
 
 __all__ = [
     "SLOTS",
@@ -99,23 +99,18 @@ def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[in
         remap: What the user's client makes of addresses.
 
     Raises:
-        redis.exceptions.InvalidResponse: It reports no slots, or some twice.
+        redis.exceptions.InvalidResponse: It is of another type.
     """
-    ranges = [_range(each, asked) for each in reply] if isinstance(reply, list) else [None]
-    found = [each for each in ranges if each is not None]
-    if len(found) < len(ranges) or sum(last - first + 1 for first, last, _ in found) > SLOTS:
-        raise unexpected_reply(
-            f"CLUSTER SLOTS from {asked[0]}:{asked[1]}", reply, "a node of a Redis or Valkey cluster"
-        )
-    return found if remap is None else [(first, last, remap(address)) for first, last, address in found]
-
-
-def _range(entry: Any, asked: Address) -> tuple[int, int, Address] | None:
-    match entry:
-        case [int(first), int(last), [host, port, *_], *_] if 0 <= first <= last < SLOTS:
-            address = _address(host, port, asked)
-            return None if address is None else (first, last, address)
-    return None
+    ranges: list[tuple[int, int, Address]] = []
+    for entry in reply if isinstance(reply, list) else [None]:
+        match entry:
+            case [int(first), int(last), [bytes() | None as host, int(port), *_], *_]:
+                ranges.append((first, last, _address((host or b"").decode(), port, asked, remap)))
+            case _:
+                raise unexpected_reply(
+                    f"CLUSTER SLOTS from {asked[0]}:{asked[1]}", reply, "a node of a Redis or Valkey cluster"
+                )
+    return ranges
 
 
 class Moved(NamedTuple):
@@ -133,19 +128,15 @@ class Ask(NamedTuple):
 
 
 def read_redirection(error: BaseException, asked: Address, remap: Remap | None) -> Moved | Ask | None:
-    """Read an error reply that says who serves a slot; ``None`` for any other, and for one that says it of no slot."""
+    """Read an error reply that says who serves a slot; ``None`` for any other."""
     kind, _, rest = str(error).partition(" ")
     if kind not in ("MOVED", "ASK"):
         return None
     slot, _, where = rest.partition(" ")
     host, _, port = where.strip().rpartition(":")
-    address = _address(host, port, asked)
-    if address is None or not (slot.isdecimal() and len(slot) <= 5 and int(slot) < SLOTS):
-        return None
-    if remap is not None:
-        address = remap(address)
-    return (Moved if kind == "MOVED" else Ask)(int(slot), address)
+    return (Moved if kind == "MOVED" else Ask)(int(slot), _address(host, int(port), asked, remap))
 
 
-def _address(host: object, port: object, asked: Address) -> Address | None:
-    return read_address(asked[0] if host in (None, b"", "", b"?", "?") else host, port)
+def _address(host: str, port: int, asked: Address, remap: Remap | None) -> Address:
+    address = (asked[0] if host in ("", "?") else host, port)
+    return address if remap is None else remap(address)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from pyredisson.net.sentinel import Address
+__all__ = ["Address", "Connect", "Dial", "Dialler", "Introduce", "Wire"]
 
-__all__ = ["Connect", "Dial", "Dialler", "Introduce", "Wire"]
+Address: TypeAlias = tuple[str, int]
+"""Host and port."""
 
 
 class Wire(Protocol):

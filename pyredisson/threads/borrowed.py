@@ -17,7 +17,6 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.borrowed import RETRY, BorrowedWire, PoolTransport, own_settings_of, place_of
-from pyredisson.net.bounded_sources import bound_handshake, bounded_exchange
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.resp import as_redis_error
 from pyredisson.shared.clock import monotonic
@@ -49,10 +48,9 @@ class BorrowedConnection(BorrowedWire):
         except (rx.RedisError, OSError) as error:
             raise NotSent(as_redis_error(error)) from None
         try:
-            with bounded_exchange(connection):
-                if not connection.can_read(timeout):
-                    raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
-                reply = connection.read_response(disable_decoding=True)
+            if not connection.can_read(timeout):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+            reply = connection.read_response(disable_decoding=True)
         except rx.ResponseError as error:
             reply = error
         except (rx.RedisError, OSError) as error:
@@ -97,10 +95,6 @@ class BorrowedTransport(PoolTransport):
                     raise NotSent(error) from None
             except (rx.RedisError, OSError) as error:
                 raise NotSent(as_redis_error(error)) from None
-            except Exception as error:
-                if (failure := self.misread(error)) is None:
-                    raise
-                raise failure from None
             time.sleep(pause)
             failures += 1
 
@@ -115,7 +109,7 @@ class BorrowedTransport(PoolTransport):
     def make(self, timeout: float) -> Any:
         """Make a connection outside the pool, of the pool's kind."""
         try:
-            connection = bound_handshake(self._pool.connection_class(**own_settings_of(self._pool)))
+            connection = self._pool.connection_class(**own_settings_of(self._pool))
             self._made.add(connection)
             in_time(connection.connect, max(timeout, CONNECTING), lambda _: connection.disconnect())
         except (rx.RedisError, OSError) as error:

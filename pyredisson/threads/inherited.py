@@ -20,7 +20,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.failures import Failure, NotSent
-from pyredisson.net.bounded_sources import bound_handshake, unbounded
 from pyredisson.net.resp import as_redis_error, failure_of
 from pyredisson.net.urls import own_settings
 
@@ -41,13 +40,14 @@ class Sockets:
             NotSent: No connection could be made.
             Rejected: The server did not let us in.
         """
-        connection = bound_handshake(connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0)))
+        connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
         opening = self._opening
-        connection.redis_connect_func = _unless(lambda: self._opening is not opening, connection.redis_connect_func)
+        greet = connection.redis_connect_func or _greet
+        connection.redis_connect_func = _unless(lambda: self._opening is not opening, greet)
         opening.add(connection)
         try:
             connection.connect()
-            sock: socket.socket | None = unbounded(connection._sock)
+            sock: socket.socket | None = connection._sock
             connection._sock = None  # Else it would be closed with the object.
             connection.disconnect()
         except rx.AuthenticationError as error:
@@ -73,6 +73,11 @@ class Sockets:
 
 
 _FORKED = "this process is the child of a fork, and the connection is its parent's"
+
+
+def _greet(connection: Any) -> None:
+    """Do what redis-py does on a new connection."""
+    getattr(connection, "on_connect_check_health", connection.on_connect)()
 
 
 def _unless(forked: Callable[[], bool], greet: Callable[[Any], object]) -> Callable[[Any], None]:

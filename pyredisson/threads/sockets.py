@@ -22,7 +22,8 @@ from pyredisson.threads.readiness import Readiness
 from pyredisson.threads.socket_errors import raise_if_foreign
 
 if TYPE_CHECKING:
-    from pyredisson.net.bounds import Reader
+    from hiredis import Reader
+
     from pyredisson.net.sentinel import Address
 
 __all__ = ["Connection", "SocketStream"]

@@ -10,10 +10,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pyredisson.net.bounded_sources import bounding
 from pyredisson.net.introduction import app_in
 from pyredisson.net.pool import Pool
-from pyredisson.net.sentinel import sentinel_settings
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
@@ -57,7 +55,7 @@ class SocketTransport:
         return self._sockets.open(self._class, settings, timeout)
 
     async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
-        sentinel: Any = redis.Redis(**sentinel_settings(settings, bounding), retry=Retry(NoBackoff(), 0))
+        sentinel: Any = redis.Redis(**settings, retry=Retry(NoBackoff(), 0))
         with sentinel:
             return sentinel.execute_command(*command)
 

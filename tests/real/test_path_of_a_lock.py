@@ -21,7 +21,7 @@ LIBRARY = Path(pyredisson.__file__).parent
 PAGE = LIBRARY.parent / "docs" / "explanation" / "architecture.md"
 
 #: As many functions of the library at most; resumptions of coroutines count.
-PAIR = {"threads": 16, "asyncio": 24}
+PAIR = {"threads": 16, "asyncio": 22}
 WITH_A_NEW_HANDLE = 30
 
 

@@ -60,12 +60,11 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
 
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
-    users = {"hiredis", "embedded", "cli", "web", "prometheus", "opentelemetry", "testing"}
+    users = {"embedded", "cli", "web", "prometheus", "opentelemetry", "testing"}
     assert set(PROJECT["optional-dependencies"]) == users
     assert set(PYPROJECT["dependency-groups"]) == {"frameworks", "docs", "dev"}
     makefile = (ROOT / "Makefile").read_text()
     assert users == set(re.findall(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)[0].split(","))
-    assert not any(each.startswith("hiredis") for each in PROJECT["dependencies"])
 
 
 def test_code_that_is_not_released_does_not_have_the_number_of_a_release() -> None:

@@ -17,7 +17,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.server import ServerFacts, read_info
-from pyredisson.net.bounded_sources import bounding
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
 from pyredisson.net.slots import SLOTS, Address, read_slots
@@ -157,7 +156,6 @@ def _client(url: str, address: Address | None = None) -> Any:
         socket_timeout=TIMEOUT,
         socket_connect_timeout=TIMEOUT,
         retry=Retry(NoBackoff(), 0),
-        redis_connect_func=bounding(),
     )
     client.response_callbacks.clear()  # Replies are read here: redis-py expects the right types.
     settings = client.connection_pool.connection_kwargs

@@ -6,12 +6,9 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.net.addresses import unexpected_reply
+from pyredisson.net.resp import unexpected_reply
 
 __all__ = ["check_pong", "read_clock", "read_info_text", "read_save", "read_scan"]
-
-#: More digits have neither seconds nor cursors.
-MAX_DIGITS = 20
 
 
 def check_pong(reply: object) -> None:
@@ -39,7 +36,7 @@ def read_save(reply: object) -> str | None:
 def read_clock(reply: object) -> float:
     """Read the reply to ``TIME``: seconds since 1970."""
     match reply:
-        case [bytes() as seconds, bytes() as micros] if _is_number(seconds) and _is_number(micros):
+        case [bytes() as seconds, bytes() as micros] if seconds.isdigit() and micros.isdigit():
             return int(seconds) + int(micros) / 1e6
     raise _unexpected("TIME", reply)
 
@@ -47,13 +44,9 @@ def read_clock(reply: object) -> float:
 def read_scan(command: str, reply: Any) -> tuple[bytes, list[bytes]]:
     """Read the reply to ``SCAN`` or ``HSCAN``: the next cursor, and what was found."""
     match reply:
-        case [bytes() as cursor, [*found]] if _is_number(cursor) and all(isinstance(each, bytes) for each in found):
+        case [bytes() as cursor, [*found]] if cursor.isdigit() and all(isinstance(each, bytes) for each in found):
             return cursor, found
     raise _unexpected(command, reply)
-
-
-def _is_number(digits: bytes) -> bool:
-    return digits.isdigit() and len(digits) <= MAX_DIGITS
 
 
 def _unexpected(command: str, reply: object) -> rx.InvalidResponse:

@@ -1,4 +1,4 @@
-"""How an inspection reaches servers: one connection to each, bounded replies, no retries of what changes anything."""
+"""How an inspection reaches servers: one connection to each, no retries of what changes anything."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from pyredisson.net.bounded_sources import bounding
-from pyredisson.net.bounds import pack_command
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.resp import as_redis_error, pack_command
 from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
 from pyredisson.net.slots import Address, read_slots
 from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
@@ -71,7 +69,6 @@ class Server:
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
             retry=Retry(NoBackoff(), 0),
-            redis_connect_func=bounding(),
         )
         pool = client.connection_pool
         settings = pool.connection_kwargs
