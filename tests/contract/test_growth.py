@@ -132,9 +132,9 @@ def test_a_walk_hand_over_hand_costs_the_same_at_each_step_and_leaves_nothing(wo
         await before.unlock()
 
     walks = walk if world.runtime == "threads" else async_walk
-    actor.do(walks, range(100))
+    actor.do(walks, range(1000))  # A context keeps as many marks of the past as its leaves have room for.
     steps, marks = least_pair(actor, world, client, "lock"), marks_alive()
-    actor.do(walks, range(100, 3000))
+    actor.do(walks, range(1000, 4000))
     assert least_pair(actor, world, client, "lock") <= 1.3 * steps
     assert marks_alive() <= marks + 20
 
