@@ -8,7 +8,7 @@ from pyredisson.core.calls import AcquireCall
 from pyredisson.core.failures import Failure, Unanswered, Unusable
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
-from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, Acquired, Refused, SelfBlocked
+from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused, SelfBlocked
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.settling import settle
 from pyredisson.errors import LockError
@@ -220,8 +220,8 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         elif hold.certain > client.presence.first:
             client.presence.expect(sent)
         return outcome
-    ownership.refused(call.request_id, without_end=outcome == WITHOUT_END)
-    if isinstance(outcome, Refused):
+    ownership.refused(call.request_id, without_end=type(outcome) is Refused and outcome.retry_in_ms is None)
+    if type(outcome) is Refused:
         return outcome
     if type(outcome) is SelfBlocked:
         return AT_ONCE
