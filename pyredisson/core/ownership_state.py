@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.runtime import Runtime
 
-__all__ = ["OwnershipState", "ReadyRequests"]
-
 
 class ReadyRequests(NamedTuple):
     """The bytes of an owner's two usual requests, for the fast path: its first acquire and its last release."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyredisson.core.server import Server
     from pyredisson.kinds.lock import LockCore
 
-__all__ = ["Member", "MemberAsk", "send"]
-
 CallT = TypeVar("CallT", bound=Call)
 
 
