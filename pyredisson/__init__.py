@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pyredisson.shared.made_owners import Owner
     from pyredisson.shared.owners import current_thread_id
     from pyredisson.threads.client import Redisson
+    from pyredisson.threads.hold import HoldContext as Hold
     from pyredisson.threads.permit_hold import PermitHold
     from pyredisson.threads.primitives import (
         FairLock,
         FencedLock,
-        Hold,
         Lock,
         MultiLock,
         NonReentrantFairLock,
@@ -107,7 +107,7 @@ if not TYPE_CHECKING:
             return _import_module(f"{__name__}.{name}")
         for source in _SOURCES if name in __all__ else ():
             module = _import_module(f"{__name__}.{source}")
-            if name in module.__all__:
+            if hasattr(module, name):
                 value = globals()[name] = getattr(module, name)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

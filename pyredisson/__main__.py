@@ -6,8 +6,6 @@ import signal
 import sys
 from importlib.util import find_spec
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line, or say which extra it needs."""

@@ -22,10 +22,7 @@ from pyredisson.net.resp import as_redis_error
 from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
-    from pyredisson.net.sentinel import Address
-    from pyredisson.net.wire import Dial
-
-__all__ = ["AsyncBorrowedTransport"]
+    from pyredisson.net.wire import Address, Dial
 
 
 class AsyncBorrowedConnection(BorrowedWire):

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 
-__all__ = ["CancelOnLoss"]
-
 
 class OurMessage(str):
     """The message of a cancellation that a loss has asked for: each is an object of its own."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pyredisson.embedded import EmbeddedServer
     from pyredisson.holders import Holder
 
-__all__ = ["Redisson"]
-
 
 @final
 @own_keywords

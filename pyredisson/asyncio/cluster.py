@@ -18,8 +18,6 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.config import Config
 
-__all__ = ["link_to_cluster"]
-
 
 class TaskMutex:
     """See :class:`pyredisson.net.cluster_map.TimedMutex`."""

@@ -29,8 +29,6 @@ from pyredisson.shared.made_owners import Owner, caller_of
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["Factory"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.resp import Packed
 
-__all__ = ["InTask", "fan_out"]
-
 AskT = TypeVar("AskT", bound=Ask)
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyredisson.asyncio.pipe import Pipe
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["acquire", "release"]
-
 
 async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did."""

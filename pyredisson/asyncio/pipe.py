@@ -25,9 +25,7 @@ from pyredisson.net.urls import own_settings
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson.net.sentinel import Address
-
-__all__ = ["AsyncSocketStream", "Outcome", "Pipe", "open_connection"]
+    from pyredisson.net.wire import Address
 
 #: As many requests leave together at most, so that the server answers the first ones while the others are made.
 TOGETHER = 32

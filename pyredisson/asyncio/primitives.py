@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from pyredisson.quorum.multi_lock import MultiLockCore
     from pyredisson.shared.made_owners import Owner
 
-__all__ = [
-    "AnyLock",
-    "FairLock",
-    "FencedLock",
-    "Hold",
-    "Lock",
-    "MultiLock",
-    "NonReentrantFairLock",
-    "NonReentrantLock",
-    "ReadWriteLock",
-    "RedLock",
-    "SpinLock",
-    "TokenLock",
-]
-
 
 @own_keywords
 class AnyLock(Handle):

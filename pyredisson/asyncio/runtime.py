@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.subscriber import Subscriber
 
-__all__ = ["AsyncioRuntime"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger("pyredisson")

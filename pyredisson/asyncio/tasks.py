@@ -12,8 +12,6 @@ from pyredisson.core.failures import Connecting, NotSent
 from pyredisson.errors import ClientClosedError
 from pyredisson.shared.clock import monotonic
 
-__all__ = ["TaskDial", "in_time", "look_at", "shielded", "spawn"]
-
 T = TypeVar("T")
 
 

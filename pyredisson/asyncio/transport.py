@@ -24,10 +24,8 @@ from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
     from pyredisson.net.link import Link, Stream
-    from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.wire import Connect, Dial, Introduce
-
-__all__ = ["PipeTransport", "link_to"]
+    from pyredisson.net.sentinel import Sentinels
+    from pyredisson.net.wire import Address, Connect, Dial, Introduce
 
 #: How many acquires wait for replicas at once, each on a connection of its own.
 MOST = 64

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Hold, Ownership
-
-__all__ = ["acquire", "announce_wait", "check_not_stuck", "leave", "make_attempts", "tell", "tell_failed"]
+    from pyredisson.core.ownership import Ownership
 
 
 async def acquire(

@@ -15,24 +15,12 @@ from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import Answer, Outcome
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Request
-
-__all__ = [
-    "Attempt",
-    "FirstRequest",
-    "adopt",
-    "begin_attempt",
-    "check_layout",
-    "check_reentrant",
-    "end_attempt",
-    "expire",
-    "make_ready",
-    "must_settle",
-]
 
 
 # ---- before it -------------------------------------------------------------------------------------------------------

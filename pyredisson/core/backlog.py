@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.ownership import Ownership
 
-__all__ = ["Backlog", "Todo"]
-
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: A round takes so many seconds, and one request more.

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias, final
 
-__all__ = ["RETRY", "DoublingBackoff", "Uniform"]
-
 Uniform: TypeAlias = Callable[[float, float], float]
 """A source of random numbers between two bounds, such as :meth:`Runtime.jitter`."""
 

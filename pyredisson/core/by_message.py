@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Message, Party, Seat
     from pyredisson.core.yielding import Yielding
 
-__all__ = [
-    "ByMessage",
-    "Listed",
-    "ListedAttempt",
-    "list_refused",
-    "may_list",
-    "may_not_list",
-    "released_as",
-    "until_acquired",
-]
-
 
 def until_acquired(
     attempt: Attempt,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Caller", "Holding", "MadeCaller"]
-
 T = TypeVar("T")
 
 

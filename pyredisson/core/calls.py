@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
-
-__all__ = ["PERMITS", "AcquireCall", "Call", "ForceCall", "Reader", "ReleaseCall"]
 
 
 class Reader(Protocol):

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from pyredisson.events import Event
     from pyredisson.quorum.ownership import MultiOwnership
 
-__all__ = ["ClientCore"]
-
 
 #: With a smaller share of an attempt's time left no request is sent that could only bring a first doubt about.
 LEAST_SHARE = 0.25

@@ -13,8 +13,6 @@ from pyredisson.core import events
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = ["tell_of_collected", "what_it_held"]
-
 #: How many names are reported.
 NAMES = 10
 

@@ -7,24 +7,6 @@ from datetime import timedelta
 from numbers import Real
 from typing import NamedTuple, TypeAlias
 
-__all__ = [
-    "DAY",
-    "DRIFT_FACTOR",
-    "DRIFT_FLOOR",
-    "FOREVER",
-    "MAX_SECONDS",
-    "Deadline",
-    "Seconds",
-    "certain_for",
-    "check_meant",
-    "check_watchdog_timeout",
-    "lease_ms",
-    "meant",
-    "seconds",
-    "wait_seconds",
-    "whole_ms",
-]
-
 Seconds: TypeAlias = float | int | timedelta
 """A time as users may write it: seconds, or a ``timedelta``."""
 

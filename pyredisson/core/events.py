@@ -22,6 +22,3 @@ else:
 
         value = globals()[name] = getattr(events, name)
         return value
-
-
-__all__: list[str] = []  # Its names are used as ``events.Lost``.

@@ -13,25 +13,6 @@ from pyredisson.errors import (
     RedissonError,
 )
 
-__all__ = [
-    "OUR_ERRORS",
-    "REASONS",
-    "Connecting",
-    "Failure",
-    "NotNow",
-    "NotSent",
-    "Rejected",
-    "Unanswered",
-    "Unusable",
-    "count_as_ours",
-    "gives_way",
-    "is_interruption",
-    "own_copy",
-    "reason_of",
-    "superseded",
-    "without_effect",
-]
-
 E = TypeVar("E", bound=Exception)
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyredisson.core.presence import Entry
     from pyredisson.core.runtime import Reply
 
-__all__ = ["BUDGET", "Finder", "Found", "found_here", "token_id"]
-
 #: Seconds that a search may take.
 BUDGET: Final = 0.25
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Reply
 
-__all__ = ["query", "unreached", "waits_through"]
-
 #: The classes of redis-py's errors for a server that could not be reached, and for one that let us in no further.
 UNREACHED = ("ConnectionError", "TimeoutError")
 REFUSED = "AuthenticationError"

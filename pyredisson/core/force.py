@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Ownership
 
-__all__ = ["force_unlock"]
-
 
 async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
     """Free the lock in the name of an owner. Returns whether it was locked."""

@@ -7,8 +7,6 @@ from typing import final
 
 from pyredisson.core.deadline import certain_for
 
-__all__ = ["Hold"]
-
 
 @final
 class Hold:

@@ -10,8 +10,6 @@ from pyredisson.errors import LockLostError
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
 
-__all__ = ["GONE", "OVERLAPS", "Held", "HoldView", "gone_hint", "holder_alive", "lost_error"]
-
 #: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
 

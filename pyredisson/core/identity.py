@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Identity"]
-
 
 class Identity(NamedTuple):
     """A process, as people know it.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pyredisson.core.listing import Look
 
-__all__ = ["QUEUE_FOR", "AcquireBegun", "InFlight", "Pending", "ReleaseBegun", "SettleBegun", "Unlock"]
-
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
 QUEUE_FOR = 900.0
 

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.hold import Hold
     from pyredisson.core.listing import Look
     from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Outcome, Refused
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
-
-__all__ = ["LockKind", "OwnRival", "Waiting"]
 
 
 class Waiting(ABC):

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Request
 
-__all__ = ["Key", "Ledger", "Open"]
-
 #: The number of things that are remembered, to be reported once.
 REMEMBERED = 1000
 

@@ -30,8 +30,6 @@ from pyredisson.core.runtime import PUBLISH
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Ticket
 
-__all__ = ["BACKUP", "Listing", "Look"]
-
 #: Seconds that a notified client has for its attempt, before others attempt.
 BACKUP = 0.2
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
 
-__all__ = ["INTERRUPTED", "held_here", "never_expires", "not_held", "timed_out"]
-
 #: The error of a signal handler that needs what the call it interrupted keeps to itself.
 INTERRUPTED = (
     "used by a signal handler (or a finalizer) in the middle of a call of the same thread, which cannot continue "

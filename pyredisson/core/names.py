@@ -8,28 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import lru_cache
 
-__all__ = [
-    "MAX_NAME_BYTES",
-    "PRESENCE_KEYS",
-    "WAITING",
-    "LatchNames",
-    "ListedNames",
-    "LockNames",
-    "NumberedNames",
-    "ReadWriteNames",
-    "SemaphoreNames",
-    "check_name",
-    "check_one_slot",
-    "fence_key",
-    "forced_channel",
-    "left_field",
-    "owner_field",
-    "prefixed",
-    "presence_key",
-    "token_field",
-    "writer_field",
-]
-
 MAX_NAME_BYTES = 65_536
 
 #: How the keys and channels of the clients that wait for a lock begin.

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply, Request
 
-__all__ = ["NumberedCall", "Operation", "Script"]
-
 T = TypeVar("T")
 
 #: Seconds after sending a request for which its script surely knows the outcome: the minute of the record, less the

@@ -4,26 +4,6 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias, final
 
-__all__ = [
-    "ACQUIRED",
-    "AT_ONCE",
-    "GRANTED",
-    "GRANTED_AND_MORE",
-    "LOST",
-    "SELF_BLOCKED",
-    "WITHOUT_END",
-    "Acquired",
-    "Answer",
-    "Granted",
-    "Lost",
-    "NeverSet",
-    "Outcome",
-    "PermitOutcome",
-    "Refused",
-    "SelfBlocked",
-    "Stale",
-]
-
 
 class Value:
     """One of the outcomes: equal to another of its class with the same part. No dataclass: those are slow to import."""

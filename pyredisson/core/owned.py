@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-__all__ = ["Owned"]
-
 
 class Owned:
     """What one owner holds. Plain state, to which a :class:`pyredisson.Lease` can be.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime
 
-__all__ = ["OwnerTable"]
-
 
 class Entry(Protocol):
     """What one owner holds of one lock."""

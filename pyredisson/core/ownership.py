@@ -38,8 +38,6 @@ from pyredisson.core.ownership_state import OwnershipState
 if TYPE_CHECKING:
     from pyredisson.core.listing import Look
 
-__all__ = ["Hold", "Ownership"]
-
 
 class Ownership(OwnershipState):
     """What one owner holds of one lock. See the module's rules."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.runtime import Request, Runtime
 
-__all__ = ["OwnershipState", "ReadyRequests"]
-
 
 class ReadyRequests(NamedTuple):
     """An owner's two usual requests: its first acquire and its last release."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Runtime
 
-__all__ = ["OwnershipTable"]
-
 
 class OwnershipTable(OwnerTable["Ownership"]):
     """The table of a client's ownerships, by (raw name, owner field).

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.outcomes import Refused
 
-__all__ = ["Delays", "Polling"]
-
 #: Seconds after which a waiter looks whether its client was closed, however long its pause is.
 LOOK_UP = 0.25
 

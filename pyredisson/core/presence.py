@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.ownership import Ownership
 
-__all__ = ["LIMIT", "Entry", "Presence", "Wait"]
-
 #: The largest value that is written, in bytes.
 LIMIT: Final = 16 * 1024
 

@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Reply
     from pyredisson.holders import Holder
 
-__all__ = [
-    "begin_release",
-    "end_failed_release",
-    "end_release",
-    "finish_release",
-    "leave_block",
-    "leave_release",
-    "other_here",
-    "release",
-    "resume",
-    "settle_or_explain",
-    "unlock",
-    "who_else",
-]
-
 
 async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
     """Give back one hold of an owner, or continue to, if the last time could not be settled."""

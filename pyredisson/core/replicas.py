@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.server import ServerFacts
 
-__all__ = ["LOOK_AGAIN", "NotAcknowledged", "Replicas", "Syncing", "Taking", "unasked"]
-
 LOOK_AGAIN = 5.0
 
 

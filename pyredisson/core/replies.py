@@ -7,16 +7,6 @@ from pyredisson.core.outcomes import ACQUIRED, LOST, Acquired, Lost, Refused, St
 from pyredisson.core.runtime import Reply
 from pyredisson.errors import RedissonError
 
-__all__ = [
-    "read_acquire",
-    "read_count",
-    "read_digits",
-    "read_int",
-    "read_renewed",
-    "read_stale",
-    "unusable",
-]
-
 #: No script counts further.
 MAX_DIGITS = 16
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from pyredisson.core.failures import OUR_ERRORS, is_interruption
 
-__all__ = ["Progress", "run", "run_to_the_end"]
-
 T = TypeVar("T")
 
 

@@ -19,19 +19,6 @@ from pyredisson.core.identity import Identity
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = [
-    "PUBLISH",
-    "Acknowledging",
-    "Announce",
-    "Answer",
-    "Ask",
-    "Background",
-    "Reply",
-    "Request",
-    "Runtime",
-    "Ticket",
-]
-
 T = TypeVar("T")
 AskT = TypeVar("AskT", bound="Ask")
 

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, TypeAlias, final
 from pyredisson.core.failures import Rejected
 from pyredisson.errors import RedissonError
 
-__all__ = ["Complaint", "Learned", "Server", "ServerFacts", "complaints", "lack_of_persistence", "read_info"]
-
 
 @final
 @dataclass(frozen=True)

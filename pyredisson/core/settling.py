@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply
 
-__all__ = ["CLEANUP_BUDGET", "call_to_settle", "left_open", "settle", "settle_on_leaving", "settled"]
-
 #: What a caller that goes away in the middle may spend on giving back, in seconds.
 CLEANUP_BUDGET = 1.0
 

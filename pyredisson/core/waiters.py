@@ -15,23 +15,6 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Refused
     from pyredisson.core.runtime import Ticket
 
-__all__ = [
-    "ALL",
-    "LINGER",
-    "LOOK_AFTER_RING",
-    "NO_BENCHES",
-    "Bench",
-    "Channel",
-    "EarChange",
-    "Line",
-    "Message",
-    "Party",
-    "Seat",
-    "change_ears",
-    "lock_message",
-    "take_ears",
-]
-
 #: How many seconds a channel without waiters stays subscribed: the next wait saves a round trip, in both directions.
 LINGER = 0.1
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.wakeups import Wakeups
 
-__all__ = ["HeardOn", "PlaceOnList", "until_taken"]
-
 #: After an attempt that got no answer.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 

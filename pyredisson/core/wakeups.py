@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime, Ticket
     from pyredisson.core.waiters import Message, Party
 
-__all__ = ["Wakeups"]
-
 #: Seconds between two looks on behalf of those who sit together, at least: their confirmations come in bursts.
 LOOK_APART = 0.05
 

@@ -20,16 +20,14 @@ from pyredisson.core.backlog import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.failures import Failure
+from pyredisson.core.hold import Hold
 from pyredisson.core.holder import GONE, gone_hint, holder_alive
-from pyredisson.core.ownership import Hold
 from pyredisson.core.replies import read_renewed
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
-
-__all__ = ["Watchdog"]
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 

@@ -11,8 +11,6 @@ from pyredisson.errors import LockError
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = ["explain_type", "is_wrong_type", "no_number"]
-
 #: What of ours is stored as what, under its own name.
 FITS = {
     "string": "get_token_lock() (and redis-py's Lock), get_semaphore() and get_count_down_latch() store strings",

@@ -6,8 +6,6 @@ import math
 
 from pyredisson.core.outcomes import Refused
 
-__all__ = ["Yielding"]
-
 NEVER = -math.inf
 
 #: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to

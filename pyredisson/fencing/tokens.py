@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyredisson.errors import StaleTokenError
 
-__all__ = ["MAX_TOKEN", "check_token", "stale"]
-
 #: The greatest value of ``INCR`` and of a ``BIGINT``.
 MAX_TOKEN = 2**63 - 1
 

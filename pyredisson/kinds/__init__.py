@@ -1,3 +1,1 @@
 """The kinds of locks and synchronizers: one file each, with its requests and how it reads their replies."""
-
-__all__: list[str] = []

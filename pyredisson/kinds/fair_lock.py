@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.names import LockNames
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiters import Seat
-
-__all__ = ["FairKind", "FairLockCore", "InQueue", "NonReentrantFairKind", "NonReentrantFairLockCore", "Patience"]
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000

@@ -15,11 +15,10 @@ from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.hold import Hold
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
-
-__all__ = ["FencedKind", "FencedLockCore"]
 
 
 class FencedKind(PlainKind):

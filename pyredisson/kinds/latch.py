@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.running import Progress
 
-__all__ = ["LatchCore", "latch_message"]
-
 
 #: The messages of a latch: its count has reached zero; it was given a count.
 OPENED: Final = "0"

@@ -15,10 +15,11 @@ from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import gives_way
 from pyredisson.core.force import force_unlock
+from pyredisson.core.hold import Hold
 from pyredisson.core.kind import LockKind
 from pyredisson.core.messages import never_expires, timed_out
 from pyredisson.core.names import LockNames, check_name
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_state import ReadyRequests
 from pyredisson.core.release import leave_block, other_here, unlock, who_else
 from pyredisson.core.replies import read_count, unusable
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import Waiting
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Request, Runtime
-
-__all__ = ["UNLOCKED", "LockCore", "PlainKind", "lock_core", "renew_locks"]
 
 
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.

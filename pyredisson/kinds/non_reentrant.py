@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pyredisson.kinds.lock import LockCore, PlainKind
 
-__all__ = ["NonReentrantKind", "NonReentrantLockCore"]
-
 
 class NonReentrantKind(PlainKind):
     """The lock that is not reentrant."""

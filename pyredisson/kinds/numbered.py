@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
 
-__all__ = ["MAX_COUNT", "NumberedCore", "count_of", "number_in"]
-
 T = TypeVar("T")
 
 #: Lua does not count exactly beyond it.

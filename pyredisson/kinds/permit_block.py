@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 from pyredisson.core.failures import gives_way
+from pyredisson.core.hold import Hold
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import SemaphoreNames, owner_field
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership import Ownership
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
-
-__all__ = ["Block", "PlainPermits", "RenewedPermit", "renew_permits"]
 
 #: What ``get_*`` calls the semaphore whose permits are renewed.
 PERMIT = "permit_expirable_semaphore"

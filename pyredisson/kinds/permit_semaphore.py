@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import Failure
 from pyredisson.core.first_contact import unreached
+from pyredisson.core.hold import Hold
 from pyredisson.core.numbered import Operation, Script
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
-from pyredisson.core.ownership import Hold
 from pyredisson.core.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.wrong_type import explain_type
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
-
-__all__ = ["PermitSemaphoreCore"]
 
 ID_BYTES = 16
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply, Request
 
-__all__ = ["PermitsCore", "permits_message"]
-
 
 def permits_message(payload: bytes, each: int) -> int:
     """Return how many waiters, each of whom wants ``each`` permits, a message about permits wakes."""

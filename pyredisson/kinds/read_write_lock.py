@@ -42,12 +42,11 @@ if TYPE_CHECKING:
 
     from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
-
-__all__ = ["ReadKind", "ReadLockCore", "ReadWriteLockCore", "WriteKind", "WriteLockCore"]
 
 #: What is added to the time on the list of those who wait, for writers; see ``lua/shared/sides.lua``.
 BEHIND_MS: Final = 10**14

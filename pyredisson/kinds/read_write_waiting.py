@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.yielding import Yielding
 
-__all__ = ["READERS", "WRITERS", "BeforeReaders", "Politely", "side_of"]
-
 #: Seconds for which a reader yields to waiting writers of its client; at most half of its own wait. As long as reads
 #: take less, the current ones end meanwhile, and a writer acquires the lock however many readers there are.
 YIELD = 0.5

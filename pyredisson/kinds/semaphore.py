@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
 
-__all__ = ["SemaphoreCore"]
-
 
 def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     """Read the reply of ``semaphore_acquire``. Raises ``Unusable``."""

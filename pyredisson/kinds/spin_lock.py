@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import Waiting
     from pyredisson.core.polling import Delays
 
-__all__ = ["SpinKind", "SpinLockCore"]
-
 
 class SpinKind(PlainKind):
     """The spin lock, whose releases are not announced."""

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
     from pyredisson.core.callers import MadeCaller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
-
-__all__ = ["TOKEN_BYTES", "TokenKind", "TokenLockCore", "TokenPair"]
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 

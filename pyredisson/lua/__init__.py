@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["script_names", "script_text"]
-
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
 _ATTEMPT = re.compile(r"^-- attempt: (\w+)\n", re.MULTILINE)

@@ -1,3 +1,1 @@
 """Bytes, connections and servers, once for all runtimes."""
-
-__all__: list[str] = []

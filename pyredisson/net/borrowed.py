@@ -13,8 +13,6 @@ from pyredisson.net.transport import Transport
 from pyredisson.net.wire import Connect, Introduce, Wire
 from pyredisson.shared.clock import monotonic
 
-__all__ = ["RETRY", "BorrowedPool", "BorrowedWire", "PoolTransport", "own_settings_of", "place_of"]
-
 #: Between two looks for a connection of a pool that has none left.
 RETRY = DoublingBackoff(first=0.001, maximum=0.02)
 
@@ -30,7 +28,9 @@ class Borrowed(Wire, Protocol):
     own: bool
 
     @property
-    def source(self) -> Any: ...
+    def source(self) -> Any:
+        """Return it. It is another one after each time that the connection was made anew."""
+        ...
 
 
 class Lender(Transport, Protocol):

@@ -19,15 +19,14 @@ from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.introduction import app_in
 from pyredisson.net.link import Inspect, Introduce, NodeLink, Stream, ignore
 from pyredisson.net.resp import pack
-from pyredisson.net.slots import Address, Ask, Call, Moved, read_redirection, slot_of
+from pyredisson.net.slots import Ask, Call, Moved, read_redirection, slot_of
+from pyredisson.net.wire import Address
 from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Acknowledging, Reply
     from pyredisson.net.cluster_map import TimedMutex
     from pyredisson.net.slots import Cluster
-
-__all__ = ["ClusterLink"]
 
 #: Between two tries of a request that the cluster cannot take at this moment.
 RETRY = DoublingBackoff(first=0.005, maximum=0.1)

@@ -14,13 +14,12 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Connecting, Failure, NotSent, Rejected
 from pyredisson.net.resp import as_redis_error
-from pyredisson.net.slots import SLOTS, Address, Cluster, Moved, read_slots, slot_of
+from pyredisson.net.slots import SLOTS, Cluster, Moved, read_slots, slot_of
+from pyredisson.net.wire import Address
 
 if TYPE_CHECKING:
     from pyredisson.net.link import NodeLink
     from pyredisson.net.slots import Ask
-
-__all__ = ["SHARE", "ClusterMap", "TimedMutex"]
 
 #: What one node has to say who serves what, as a share of the time there is: then another one is asked.
 SHARE = 1 / 3

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyredisson.core.waiters import Line
     from pyredisson.core.wakeups import Wakeups
 
-__all__ = ["RETRY", "Conversation"]
-
 #: Between two connections, and between two looks for channels that went astray.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 from pyredisson.core.identity import Identity
 from pyredisson.net.resp import pack
 
-__all__ = ["VERSION", "app_in", "connection_name", "introduction"]
-
 #: This library's. It is imported before all of its parts, which therefore do not import it.
 VERSION: Final[str] = sys.modules["pyredisson"].__version__
 

@@ -10,19 +10,6 @@ from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Reply, Request
 from pyredisson.net.resp import pack
 
-__all__ = [
-    "CONNECTING",
-    "INFO",
-    "WAIT_AGAIN",
-    "Inspect",
-    "Introduce",
-    "Link",
-    "NodeLink",
-    "Stream",
-    "ignore",
-    "wait_command",
-]
-
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
 

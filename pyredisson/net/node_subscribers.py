@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyredisson.net.cluster import ClusterLink
     from pyredisson.net.link import NodeLink
 
-__all__ = ["NodeSubscribers"]
-
 
 class NodeSubscribers:
     """A subscriber for each node at which somebody here waits for messages. The arguments are those of one."""

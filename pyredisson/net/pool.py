@@ -17,8 +17,6 @@ from pyredisson.errors import ClientClosedError
 if TYPE_CHECKING:
     from pyredisson.net.wire import Connect, Dial, Dialler, Wire
 
-__all__ = ["FRESH", "KEEP_IDLE", "Pool", "SharedPool"]
-
 #: A connection that has been idle for longer is looked at before it is used: its server may have closed it.
 FRESH = 1.0
 

@@ -21,25 +21,6 @@ except ImportError as _error:
         raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
     raise
 
-__all__ = [
-    "ASKING",
-    "Packed",
-    "Script",
-    "as_redis_error",
-    "failure_of",
-    "inspected",
-    "is_no_script",
-    "is_push",
-    "new_reader",
-    "pack",
-    "pack_command",
-    "prepare",
-    "reply_error",
-    "resent",
-    "script",
-    "unexpected_reply",
-]
-
 count_as_ours(rx.RedisError)
 
 

@@ -20,18 +20,6 @@ from pyredisson.net.resp import as_redis_error, unexpected_reply
 from pyredisson.net.urls import is_database
 from pyredisson.net.wire import Address
 
-__all__ = [
-    "ASK_AGAIN",
-    "Address",
-    "AskSentinel",
-    "FoundBySentinels",
-    "SentinelUrl",
-    "Sentinels",
-    "Whereabouts",
-    "parse_sentinel_url",
-    "read_master",
-]
-
 SCHEME = "redis+sentinel://"
 DEFAULT_PORT = 26379
 

@@ -38,11 +38,9 @@ from pyredisson.net.sentinel import Whereabouts
 
 if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
-    from pyredisson.net.sentinel import Address, Sentinels
+    from pyredisson.net.sentinel import Sentinels
     from pyredisson.net.transport import Transport
-    from pyredisson.net.wire import Wire
-
-__all__ = ["ServerLink"]
+    from pyredisson.net.wire import Address, Wire
 
 
 @final

@@ -11,20 +11,6 @@ from pyredisson.core.runtime import Announce
 from pyredisson.net.resp import Packed, prepare, unexpected_reply
 from pyredisson.net.wire import Address
 
-__all__ = [
-    "SLOTS",
-    "Address",
-    "Ask",
-    "Call",
-    "Cluster",
-    "Moved",
-    "Remap",
-    "prepare_call",
-    "read_redirection",
-    "read_slots",
-    "slot_of",
-]
-
 SLOTS = REDIS_CLUSTER_HASH_SLOTS
 
 Remap: TypeAlias = Callable[[Address], Address]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyredisson.events import Event
     from pyredisson.net.link import Stream
 
-__all__ = ["Subscriber"]
-
 
 class Subscriber:
     """Starts with the first waiter; reconnects, resubscribes and lets everybody look again, by itself.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
-__all__ = ["subscriber_for"]
-
 
 def subscriber_for(
     link: Link,

@@ -12,10 +12,7 @@ from pyredisson.net.wire import Dialler
 if TYPE_CHECKING:
     from pyredisson.net.link import Stream
     from pyredisson.net.pool import Pool
-    from pyredisson.net.sentinel import Address
-    from pyredisson.net.wire import Connect, Introduce, Wire
-
-__all__ = ["Transport"]
+    from pyredisson.net.wire import Address, Connect, Introduce, Wire
 
 
 class Transport(Dialler, Protocol):

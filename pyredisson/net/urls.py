@@ -17,27 +17,6 @@ import redis.connection
 from pyredisson.config import Config
 from pyredisson.net.slots import Cluster
 
-__all__ = [
-    "DEFAULT_URL",
-    "NOT_OURS",
-    "SCHEMES",
-    "accepted_by",
-    "asks_for_embedded",
-    "check_client",
-    "check_known",
-    "check_settings",
-    "cluster_at",
-    "cluster_url",
-    "is_database",
-    "kept_settings",
-    "known_url",
-    "own_settings",
-    "settings_of",
-    "url_from_env",
-    "url_of",
-    "url_of_cluster",
-]
-
 DEFAULT_URL = "redis://localhost:6379"
 
 #: Settings that belong to redis-py's own way of repeating, checking and announcing; our connections do that themselves.

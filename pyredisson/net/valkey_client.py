@@ -13,8 +13,6 @@ from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import NOT_OURS, accepted_by
 
-__all__ = ["as_redis_client"]
-
 #: Those that carry the same name in both packages, and that we make ourselves.
 CONNECTIONS = ("Connection", "SSLConnection", "UnixDomainSocketConnection")
 

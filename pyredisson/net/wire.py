@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Address", "Connect", "Dial", "Dialler", "Introduce", "Wire"]
-
 Address: TypeAlias = tuple[str, int]
 """Host and port."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from pyredisson.observe.holds import Entries
 
-__all__ = ["Computed", "Frequent", "Shared"]
-
 ACQUISITIONS = ("acquisitions", "Locks acquired, and acquires of permits.")
 TIMEOUTS = ("timeouts", "Acquires refused, or not granted in time.")
 WAIT = ("wait_seconds", "Time from the call of an acquire until it succeeded, or failed for whatever reason.")

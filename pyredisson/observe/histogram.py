@@ -7,8 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["BUFFER", "BufferedHistogram", "Totals"]
-
 #: How many values wait to be sorted at most.
 BUFFER = 512
 

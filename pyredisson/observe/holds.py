@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Entries", "Key"]
-
 T = TypeVar("T")
 
 #: The name of a lock, and its owner.

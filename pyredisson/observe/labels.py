@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
 
-__all__ = ["MAX_LABELS", "OTHER", "Label", "PerLabel"]
-
 Label: TypeAlias = Callable[[str], str]
 """A function that returns the label of a lock, given its name."""
 

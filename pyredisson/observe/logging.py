@@ -13,8 +13,6 @@ from functools import partial
 from pyredisson.core import events
 from pyredisson.core.names import PRESENCE_KEYS
 
-__all__ = ["log_collected", "log_event", "wants_all"]
-
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
 _pubsub = logging.getLogger("pyredisson.pubsub")

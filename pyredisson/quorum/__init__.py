@@ -1,3 +1,1 @@
 """Several locks as one: multi-locks, and Redlock over independent nodes."""
-
-__all__: list[str] = []

@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-__all__ = ["certain_until", "free_in_ms", "majority", "node_timeout", "spread", "weakness_of"]
-
 #: What a node gets to answer at least: a two-hundredth of the lease, within these bounds, in seconds.
 NODE_TIMEOUT_SHARE = 1 / 200
 NODE_TIMEOUT_MIN = 0.005

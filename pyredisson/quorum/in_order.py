@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
-__all__ = ["InOrder"]
-
 #: A part is covered by the mark of its multi-lock.
 NO_MARK: tuple[str, ...] = ()
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiOwnership
 
-__all__ = ["Keeper"]
-
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: The number of entries from which the table is searched for those that are idle, or whose owners are gone.

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
     from pyredisson.quorum.round import Pace, Round
 
-__all__ = ["LEAD", "ListedOnNodes"]
-
 #: Seconds by which the clients that the first node has notified are ahead of the others.
 LEAD = 0.05
 

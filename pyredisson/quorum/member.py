@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.core.server import Server
 
-__all__ = ["Member", "MemberAsk", "send"]
-
 CallT = TypeVar("CallT", bound=Call)
 AskT = TypeVar("AskT", bound="MemberAsk[Any]")
 

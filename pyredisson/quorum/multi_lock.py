@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pyredisson.core.running import Progress
     from pyredisson.kinds.lock import LockCore
 
-__all__ = ["MultiLockCore", "multi_lock"]
-
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
     """Make a multi-lock: over a quorum of nodes, or of all its members.

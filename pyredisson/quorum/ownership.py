@@ -11,17 +11,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from pyredisson.core.hold import Hold
 from pyredisson.core.holder import OVERLAPS
 from pyredisson.core.owned import Owned
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership import Ownership
 from pyredisson.quorum.decisions import certain_until
 
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
     from pyredisson.quorum.member import Member
-
-__all__ = ["KIND", "MultiHold", "MultiOwnership"]
 
 #: The kind of all multi-locks, quorums included, for those who look.
 KIND = "multi_lock"

@@ -31,14 +31,12 @@ from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Hold
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
     from pyredisson.quorum.requests import Said
-
-__all__ = ["Redlock"]
 
 #: Between two rounds for locks whose releases are not announced to us.
 POLL = DoublingBackoff(first=0.002, maximum=0.128)

@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
-__all__ = [
-    "RETRY",
-    "go_away",
-    "hand_over",
-    "look_for_loss",
-    "release",
-    "settle_all_later",
-    "timeout_error",
-    "undo",
-    "undo_all",
-]
-
 #: After a round in which too few servers answered.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 

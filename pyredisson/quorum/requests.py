@@ -22,14 +22,13 @@ from pyredisson.errors import RedissonError
 from pyredisson.quorum.member import MemberAsk, send
 
 if TYPE_CHECKING:
+    from pyredisson.core.hold import Hold
     from pyredisson.core.in_flight import SettleBegun
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Hold, Ownership
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Runtime
     from pyredisson.quorum.member import Member
-
-__all__ = ["Said", "Wanted", "acquire_each", "release_each", "settle_each"]
 
 Said: TypeAlias = "Answer | Failure | RedissonError"
 """The outcome of one request to acquire a member."""

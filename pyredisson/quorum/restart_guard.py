@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.server import Server, ServerFacts
 
-__all__ = ["CLEARLY_OLDER", "RestartGuard", "Starts", "no_vote_until"]
-
 #: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in
 #: whole seconds, so that two that were started at once may look a second apart.
 CLEARLY_OLDER = 2.0

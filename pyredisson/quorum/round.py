@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyredisson.quorum.ownership import MultiOwnership
     from pyredisson.quorum.requests import Said
 
-__all__ = ["ACQUIRED", "Pace", "Round", "state_of", "unreachable"]
-
 
 class Round(NamedTuple):
     """The outcome of asking every node once.

@@ -1,3 +1,1 @@
 """What the locks of threads and those of asyncio have in common, besides the protocol."""
-
-__all__: list[str] = []

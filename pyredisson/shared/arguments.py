@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyredisson.core.polling import Delays
     from pyredisson.kinds.lock import LockCore
 
-__all__ = ["backoff_of", "check_times", "cores_of", "own_keywords", "refuse", "wait_of"]
-
 ClassT = TypeVar("ClassT", bound=type)
 
 #: What a time to wait, and a lease, are called here and elsewhere.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
-__all__ = ["BaseRuntime"]
-
 
 class BaseRuntime:
     """The plain part of a :class:`pyredisson.core.runtime.Runtime`.

@@ -14,8 +14,6 @@ from collections.abc import Callable
 
 from pyredisson.shared.clock import monotonic
 
-__all__ = ["Callbacks"]
-
 #: Seconds for which the worker waits for something to call before it ends.
 IDLE = 5.0
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from pyredisson.shared.misuse import BY_HAND, NotPortable, core_of
 
-__all__ = ["Handle"]
-
 
 class Handle(NotPortable):
     """A named object that a client makes: a thin façade of its core, which has a name and describes itself."""

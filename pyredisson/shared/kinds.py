@@ -38,6 +38,3 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"pyredisson.{_MODULES[name]}"), name)
         return value
-
-
-__all__: list[str] = []  # Its names are used as ``kinds.LatchCore``.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-__all__ = ["add", "clients"]
-
 _clients: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 

@@ -15,8 +15,6 @@ from pyredisson.shared.thread_owners import ThreadOwner
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["HandleOwner", "MadeOwner", "Owner", "caller_of"]
-
 T = TypeVar("T")
 
 

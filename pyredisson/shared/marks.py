@@ -18,8 +18,6 @@ from typing import Final, TypeAlias, Union
 
 from pyredisson.core.callers import Caller, Holding
 
-__all__ = ["AnyOwner", "Mark", "has_mark", "leave_mark", "live_marks"]
-
 _numbers = itertools.count(1)
 
 #: The name of a lock, and the number of the thread or task that holds it.

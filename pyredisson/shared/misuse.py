@@ -6,8 +6,6 @@ import sys
 import warnings
 from typing import Any, NoReturn, SupportsIndex
 
-__all__ = ["BY_HAND", "NotPortable", "core_of", "no_event_loop", "warn_never_entered"]
-
 #: Stands for an argument that only a client gives.
 BY_HAND: Any = None
 

@@ -20,8 +20,6 @@ from pyredisson.shared import process
 from pyredisson.shared.task_owners import TaskOwner, owner_of
 from pyredisson.shared.thread_owners import ThreadOwner, current_thread_owner
 
-__all__ = ["current_owner", "current_thread_id"]
-
 _running_loop = asyncio._get_running_loop
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import socket
 import threading
 
-__all__ = ["check_patched", "is_patched"]
-
 _local = threading.local
 
 #: What was there when it was last looked at whether all is well.

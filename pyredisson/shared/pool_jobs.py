@@ -14,8 +14,6 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-__all__ = ["job_of", "worker_frame"]
-
 _WORKER = getattr(concurrent.futures.thread, "_worker", None)
 
 

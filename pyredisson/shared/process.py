@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["check", "is_posix", "on_fork", "pid"]
-
 T = TypeVar("T", bound=Callable[[], object])
 
 _log = logging.getLogger("pyredisson")

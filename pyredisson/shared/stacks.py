@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-__all__ = ["stack_of_task", "stack_of_thread"]
-
 #: The most calls of a thread that are reported, the innermost ones.
 CALLS = 50
 

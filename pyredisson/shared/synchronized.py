@@ -18,8 +18,6 @@ from pyredisson.core.names import check_name
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
 
-__all__ = ["Key", "synchronized_function", "synchronized_task"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 BlockT_co = TypeVar("BlockT_co", covariant=True)

@@ -16,8 +16,6 @@ from pyredisson.shared.stacks import stack_of_task
 if TYPE_CHECKING:
     from pyredisson.core.callers import Holding
 
-__all__ = ["TaskOwner", "current_task_id", "current_task_owner", "owner_of"]
-
 
 class TaskOwner(AnyOwner):
     """A task, by its number."""

@@ -18,8 +18,6 @@ from pyredisson.shared.patching import check_patched
 from pyredisson.shared.pool_jobs import job_of, worker_frame
 from pyredisson.shared.stacks import stack_of_thread
 
-__all__ = ["ThreadOwner", "current_thread_owner", "local"]
-
 
 class _Pulse:
     """Lives in a thread's local storage, and so exactly as long as the thread."""

@@ -12,8 +12,6 @@ import pyredisson.asyncio
 from pyredisson.testing._proxy import LostReply
 from pyredisson.testing._server import proxy_of
 
-__all__ = ["LostReply", "lose_next_reply", "partition", "take_away"]
-
 _CAPITAL = re.compile("(?=[A-Z])")
 
 

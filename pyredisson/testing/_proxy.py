@@ -17,8 +17,6 @@ from typing import BinaryIO, final
 
 from pyredisson.embedded import private_directory
 
-__all__ = ["LostReply", "Proxy"]
-
 #: Commands that run a script. All that changes a lock is one.
 SCRIPTS = frozenset({b"EVAL", b"EVALSHA"})
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pyredisson
     import pyredisson.asyncio
 
-__all__ = ["RedissonServer", "proxy_of"]
-
 #: Open routes by the path in their URL.
 _routes: dict[str, Proxy] = {}
 

@@ -24,10 +24,7 @@ from pyredisson.threads.dialling import ThreadDial, in_time
 from pyredisson.threads.inherited import end_inherited
 
 if TYPE_CHECKING:
-    from pyredisson.net.sentinel import Address
-    from pyredisson.net.wire import Dial
-
-__all__ = ["BorrowedTransport"]
+    from pyredisson.net.wire import Address, Dial
 
 
 class BorrowedConnection(BorrowedWire):

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from pyredisson.holders import Holder
     from pyredisson.net.link import Link
 
-__all__ = ["Redisson"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -18,8 +18,6 @@ from pyredisson.threads.transport import SocketTransport
 if TYPE_CHECKING:
     from pyredisson.config import Config
 
-__all__ = ["link_to_cluster"]
-
 
 class ThreadMutex:
     """See :class:`pyredisson.net.cluster_map.TimedMutex`."""

@@ -15,8 +15,6 @@ from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson.threads.interruption import Flag
 
-__all__ = ["ThreadDial", "in_time"]
-
 
 class ThreadDial:
     """See :class:`pyredisson.net.transport.Dial`: a connection made in a thread of its own."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.wire import Dial
 
-__all__ = ["fan_out"]
-
 AskT = TypeVar("AskT", bound=Ask)
 
 

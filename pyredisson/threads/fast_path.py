@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.running import Progress
 
-__all__ = ["acquire", "release"]
-
 Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
 
 #: What comes of a request for which there is no idle connection: the general path sends it.

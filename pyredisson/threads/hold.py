@@ -25,8 +25,6 @@ else:  # typing_extensions is slow to import, and the default is for type checke
 
     LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True)
 
-__all__ = ["HoldContext"]
-
 
 @final
 class HoldContext(NotPortable, Generic[LeaseT_co]):

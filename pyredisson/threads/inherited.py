@@ -23,8 +23,6 @@ from pyredisson.core.failures import Failure, NotSent
 from pyredisson.net.resp import as_redis_error, failure_of
 from pyredisson.net.urls import own_settings
 
-__all__ = ["BackgroundThread", "Sockets", "close_inherited", "end_inherited", "end_inherited_thread"]
-
 
 class Sockets:
     """Opens the sockets of one link, and knows those that are open or about to be."""

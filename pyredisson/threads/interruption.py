@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from pyredisson.core.running import run
 
-__all__ = ["Flag", "inside", "interrupts", "interrupts_a_call"]
-
 #: Where the protocol is.
 _PROTOCOL: Final = tuple(
     str(Path(__file__).parent.parent / place) for place in ("core", "kinds", "quorum", "threads/fast_path.py")

@@ -20,8 +20,6 @@ else:  # typing_extensions is slow to import, and the default is for type checke
 
     EnteredT_co = TypeVar("EnteredT_co", bound="Lease[None] | None", covariant=True)
 
-__all__ = ["PermitHold"]
-
 
 @final
 class PermitHold(NotPortable, Generic[EnteredT_co]):

@@ -6,8 +6,6 @@ import math
 import select
 import socket
 
-__all__ = ["Readiness"]
-
 
 class Readiness:
     """Tells which of some sockets can be read.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.subscriber import Subscriber
 
-__all__ = ["ThreadsRuntime"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger("pyredisson")

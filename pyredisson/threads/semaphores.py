@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
     from pyredisson.kinds.semaphore import SemaphoreCore
 
-__all__ = ["AnySemaphore", "CountDownLatch", "PermitExpirableSemaphore", "Semaphore"]
-
 
 class AnySemaphore(Handle):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""

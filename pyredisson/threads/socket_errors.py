@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["raise_if_foreign"]
-
 
 def raise_if_foreign(error: OSError, sock: socket.socket) -> None:
     """Raise the error again unless the socket raised it.

@@ -24,9 +24,7 @@ from pyredisson.threads.socket_errors import raise_if_foreign
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson.net.sentinel import Address
-
-__all__ = ["Connection", "SocketStream"]
+    from pyredisson.net.wire import Address
 
 READ_SIZE = 65536
 

@@ -21,10 +21,8 @@ from pyredisson.threads.sockets import Connection, SocketStream
 
 if TYPE_CHECKING:
     from pyredisson.net.link import Stream
-    from pyredisson.net.sentinel import Address, Sentinels
-    from pyredisson.net.wire import Connect, Dial, Introduce
-
-__all__ = ["SocketTransport", "link_to"]
+    from pyredisson.net.sentinel import Sentinels
+    from pyredisson.net.wire import Address, Connect, Dial, Introduce
 
 
 class SocketTransport:

@@ -25,8 +25,6 @@ from typing_extensions import Self
 
 from pyredisson.tools.common import ExitCode, say, signals
 
-__all__ = ["Command", "Interrupted", "Signals", "find_program"]
-
 FORWARDED = signals("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 SENT_BY_THE_KEYBOARD = signals("SIGINT", "SIGQUIT")
 

@@ -13,8 +13,6 @@ import click
 
 from pyredisson import __version__
 
-__all__ = ["COMMANDS", "cli"]
-
 #: The commands, in the order of the help. What a command needs is imported when it runs.
 GROUPS = {
     "Look": ("ls", "show", "why", "watch", "top", "web", "clients", "leaks", "doctor"),

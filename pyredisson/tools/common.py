@@ -10,10 +10,7 @@ from enum import IntEnum
 import click
 
 from pyredisson import Config, Redisson
-from pyredisson.net.urls import DEFAULT_URL
 from pyredisson.shared.process import is_posix
-
-__all__ = ["DEFAULT_URL", "BadUsage", "ExitCode", "check_posix", "connect", "plain", "say", "signals", "unavailable"]
 
 
 class ExitCode(IntEnum):

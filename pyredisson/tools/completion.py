@@ -24,12 +24,10 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from pyredisson.tools.common import DEFAULT_URL
+from pyredisson.net.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from pyredisson.tools.inspection.servers import Command, Server
-
-__all__ = ["SHELLS", "complete_files", "complete_names", "completion_script", "lock_names", "register"]
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -33,8 +33,6 @@ from pyredisson import Config, Redisson, RedissonError
 from pyredisson.core.names import LockNames
 from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals, unavailable
 
-__all__ = ["SaleResult", "run_demo", "show_results"]
-
 PAYING_SECONDS = 0.010
 LEASE_SECONDS = 3.0
 PATIENCE_SECONDS = 20.0  # for what takes much less: the demo must not hang

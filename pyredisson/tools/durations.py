@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Duration", "duration_text", "parse_duration"]
-
 #: Seconds of each unit, the largest first: the order in which they are written.
 UNITS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 

@@ -24,8 +24,6 @@ from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["Exporter", "Scan", "Scanner", "read_address", "scan_of", "serve", "write_once"]
-
 #: What the names of all metrics begin with.
 PREFIX = "pyredisson"
 

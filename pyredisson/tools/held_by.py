@@ -9,8 +9,6 @@ import redis.exceptions as rx
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import Inspector, LockView, Who
 
-__all__ = ["describe_holders", "held_by"]
-
 TIMEOUT = 1.0  # seconds for each answer
 
 

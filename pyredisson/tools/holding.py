@@ -18,8 +18,6 @@ from pyredisson.tools.held_by import describe_holders
 from pyredisson.tools.inspection import Inspector, describe
 from pyredisson.tools.looking import print_json, quoted
 
-__all__ = ["hold_by_hand"]
-
 MAX_REASON = 200  # characters
 
 

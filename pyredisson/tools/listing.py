@@ -21,8 +21,6 @@ from pyredisson.tools.looking import (
     waiting_text,
 )
 
-__all__ = ["Leak", "find_leaks", "list_clients", "list_leaks", "list_locks"]
-
 #: The kinds that --kind takes, by both their names.
 KINDS = {
     each: short

@@ -22,27 +22,6 @@ from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
 
-__all__ = [
-    "KIND_NAMES",
-    "Line",
-    "ago",
-    "describe_waiter",
-    "describe_who",
-    "free_command",
-    "held_by",
-    "inspecting",
-    "look_with_progress",
-    "note_style",
-    "print_json",
-    "print_lines",
-    "print_table",
-    "quoted",
-    "shell_name",
-    "stack_lines",
-    "waiting_text",
-]
-
-
 Line = list[tuple[str, str]]
 """A line to print: its parts, each with a style of rich."""
 

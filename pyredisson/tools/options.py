@@ -7,9 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL
-
-__all__ = ["json_option", "server_options"]
+from pyredisson.net.urls import DEFAULT_URL
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,8 +6,6 @@ import os
 import select
 import sys
 
-__all__ = ["is_without_reader", "without_reader"]
-
 
 def is_without_reader() -> bool:
     """Return whether the reader of our output has gone, as ``head`` has when it has enough, without writing to it."""

@@ -30,8 +30,6 @@ from pyredisson.tools.common import BadUsage, ExitCode, connect, say, unavailabl
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.run_modes import Guard, Mode, fit_permits, guard_of, without_calls
 
-__all__ = ["Times", "find_program", "run_command"]
-
 # Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0
 

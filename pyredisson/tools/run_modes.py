@@ -13,8 +13,6 @@ from redis.exceptions import RedisError
 from pyredisson import Lease, Lock, Redisson, RedissonError
 from pyredisson.tools.common import BadUsage
 
-__all__ = ["Guard", "Mode", "fit_permits", "guard_of", "without_calls"]
-
 #: What a message of the library advises to a programmer.
 _CALLS = re.compile(r"[:.;,] [^:]*\b[a-z_]+\(\).*", re.DOTALL)
 

@@ -27,8 +27,6 @@ from pyredisson.tools.looking import (
     stack_lines,
 )
 
-__all__ = ["explain_waits", "show_lock"]
-
 NOT_HELD = 3
 SHOWN = 20  # holders and waiters of one lock
 WIDTH = 9  # of a label

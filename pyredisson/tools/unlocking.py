@@ -12,8 +12,6 @@ from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.inspection import DOUBTFUL, LockView, Unlocked, Who, describe
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
 
-__all__ = ["unlock_lock"]
-
 NOT_HELD = 3
 OTHER_HOLDER = 4
 LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike

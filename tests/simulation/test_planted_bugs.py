@@ -20,8 +20,9 @@ import pytest
 from pyredisson.core import acquire, client, hold, ownership_state, release, settling, waiting
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.failures import Failure
+from pyredisson.core.hold import Hold
 from pyredisson.core.outcomes import ACQUIRED, Acquired
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.settling import settle
 from pyredisson.core.wakeups import Wakeups

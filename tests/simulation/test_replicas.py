@@ -12,8 +12,9 @@ from pyredisson.config import Config
 from pyredisson.core import attempt, client
 from pyredisson.core.calls import Reader
 from pyredisson.core.client import ClientCore
+from pyredisson.core.hold import Hold
 from pyredisson.core.numbered import NumberedCall
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.replicas import NotAcknowledged, Replicas
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError

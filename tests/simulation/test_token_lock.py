@@ -9,7 +9,8 @@ import pytest
 
 from pyredisson.asyncio.primitives import TokenLock
 from pyredisson.config import Config
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.hold import Hold
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.runtime import Request
 from pyredisson.errors import LockError, LockNotOwnedError
 from pyredisson.kinds.token_lock import TokenKind

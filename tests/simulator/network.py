@@ -22,7 +22,7 @@ import pyredisson
 from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.net.pool import Pool
 from pyredisson.net.resp import Script, pack, reply_error, script
-from pyredisson.net.slots import Address
+from pyredisson.net.wire import Address
 from tests.simulator.redis import ServerError
 from tests.simulator.scripting import sha1_of
 from tests.simulator.world import Node, Process, Promise, World

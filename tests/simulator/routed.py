@@ -20,8 +20,9 @@ from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.resp import prepare
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.slots import Address, Cluster, prepare_call, slot_of
+from pyredisson.net.slots import Cluster, prepare_call, slot_of
 from pyredisson.net.subscribing import subscriber_for
+from pyredisson.net.wire import Address
 from tests.simulator.network import Port, SimulatedTransport
 from tests.simulator.runtime import AnyClient, Seam
 from tests.simulator.world import Process, Promise

@@ -11,7 +11,8 @@ import pytest
 from pyredisson.core import backlog
 from pyredisson.core.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.core.failures import NotSent, Rejected, Unanswered, Unusable
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.hold import Hold
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.running import run
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime

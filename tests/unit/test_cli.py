@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pyredisson.tools.child import find_program
 from pyredisson.tools.cli import COMMANDS
 from pyredisson.tools.common import ExitCode
 from pyredisson.tools.demo import SaleResult, show_results
-from pyredisson.tools.run import find_program
 from tests.command_line import Programs, programs
 from tests.servers import HOST, free_port
 

@@ -15,7 +15,8 @@ from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
-from pyredisson.net.slots import Address, Call, Cluster, slot_of
+from pyredisson.net.slots import Call, Cluster, slot_of
+from pyredisson.net.wire import Address
 from pyredisson.threads.cluster import ThreadMutex
 
 A: Address = ("a", 1)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.hold import Hold
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending, Unlock
-from pyredisson.core.ownership import Hold, Ownership
+from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.unit.fake import FakeOwner, FakeRuntime

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyredisson.core.callers import MadeCaller
     from pyredisson.core.client import ClientCore
 
-__all__ = ["Place", "Settings", "client_behind", "lease_of", "text_of", "translated", "wait_of"]
-
 LEAST_SLEEP = 0.001
 
 

@@ -1,3 +1,1 @@
 """The arguments of each command: one small module each, with a function of the same name."""
-
-__all__: list[str] = []

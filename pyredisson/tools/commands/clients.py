@@ -8,8 +8,6 @@ import click
 
 from pyredisson.tools.options import json_option, server_options
 
-__all__ = ["clients"]
-
 
 @click.command(short_help="List the clients, and how much they hold.")
 @json_option

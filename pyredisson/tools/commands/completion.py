@@ -6,8 +6,6 @@ import click
 
 from pyredisson.tools.completion import SHELLS
 
-__all__ = ["completion"]
-
 
 @click.command(short_help="Print the script that completes commands in a shell.")
 @click.argument("shell", type=click.Choice(SHELLS))

@@ -8,8 +8,6 @@ import click
 
 from pyredisson.tools.common import check_posix
 
-__all__ = ["demo"]
-
 
 @click.command(short_help="Sell seats with and without the lock.")
 @click.option("--seats", type=click.IntRange(1, 100_000), default=150, show_default=True, help="Seats in stock.")

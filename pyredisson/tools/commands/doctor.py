@@ -7,9 +7,7 @@ import sys
 import click
 from click.core import ParameterSource
 
-from pyredisson.tools.common import DEFAULT_URL
-
-__all__ = ["doctor"]
+from pyredisson.net.urls import DEFAULT_URL
 
 
 @click.command(short_help="Inspect the servers that locks are kept on.")

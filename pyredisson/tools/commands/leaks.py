@@ -9,8 +9,6 @@ import click
 from pyredisson.tools.completion import complete_names
 from pyredisson.tools.options import json_option, server_options
 
-__all__ = ["leaks"]
-
 
 @click.command(short_help="Find locks that no one will release.")
 @click.argument("pattern", required=False, shell_complete=complete_names)

@@ -10,8 +10,6 @@ from pyredisson.tools.completion import complete_names
 from pyredisson.tools.durations import Duration
 from pyredisson.tools.options import json_option, server_options
 
-__all__ = ["lock"]
-
 
 @click.command(short_help="Hold a lock by hand for a time.")
 @click.argument("name", shell_complete=complete_names)

@@ -7,9 +7,8 @@ from importlib.util import find_spec
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL, BadUsage
-
-__all__ = ["metrics"]
+from pyredisson.net.urls import DEFAULT_URL
+from pyredisson.tools.common import BadUsage
 
 SECONDS = click.FloatRange(min=0.0, min_open=True)
 

@@ -7,11 +7,10 @@ from typing import final
 
 import click
 
-from pyredisson.tools.common import DEFAULT_URL, BadUsage, check_posix
+from pyredisson.net.urls import DEFAULT_URL
+from pyredisson.tools.common import BadUsage, check_posix
 from pyredisson.tools.completion import complete_files, complete_names
 from pyredisson.tools.durations import Duration
-
-__all__ = ["run"]
 
 
 @final

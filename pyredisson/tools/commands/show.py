@@ -9,8 +9,6 @@ import click
 from pyredisson.tools.completion import complete_names
 from pyredisson.tools.options import json_option, server_options
 
-__all__ = ["show"]
-
 
 @click.command(short_help="Show one lock: its holder, lease, queue and keys.")
 @click.argument("name", shell_complete=complete_names)

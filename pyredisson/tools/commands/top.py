@@ -9,8 +9,6 @@ import click
 from pyredisson.tools.completion import complete_names
 from pyredisson.tools.options import server_options
 
-__all__ = ["top"]
-
 
 @click.command(short_help="Show the busiest locks, once a second.")
 @click.argument("pattern", required=False, shell_complete=complete_names)

@@ -9,8 +9,6 @@ import click
 from pyredisson.tools.completion import complete_names
 from pyredisson.tools.options import json_option, server_options
 
-__all__ = ["unlock"]
-
 
 @click.command(short_help="Free a lock whose holder is stuck or gone.")
 @click.argument("name", shell_complete=complete_names)

@@ -9,8 +9,6 @@ import click
 from pyredisson.tools.completion import complete_names
 from pyredisson.tools.options import server_options
 
-__all__ = ["watch"]
-
 
 @click.command(short_help="Show what happens to locks, as it happens.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)

@@ -10,8 +10,6 @@ from pyredisson.tools.common import BadUsage
 from pyredisson.tools.durations import Duration
 from pyredisson.tools.options import server_options
 
-__all__ = ["web"]
-
 LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
 
 

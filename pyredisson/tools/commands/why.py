@@ -9,8 +9,6 @@ import click
 from pyredisson.tools.completion import complete_names
 from pyredisson.tools.options import json_option, server_options
 
-__all__ = ["why"]
-
 
 @click.command(short_help="Say why a lock is not free; find deadlocks.")
 @click.argument("name", required=False, shell_complete=complete_names)

@@ -11,8 +11,6 @@ from typing import final
 from pyredisson.core.server import complaints, lack_of_persistence
 from pyredisson.tools.doctor.probe import Node, SentinelView
 
-__all__ = ["Finding", "Grade", "Report", "judge"]
-
 MAX_CLOCK_DIFFERENCE = 1.0  # seconds; times to live are measured by these clocks
 MAX_REPLICA_LAG = 5  # seconds; replicas report once a second
 RECENT_START = 60  # seconds; a server that has just started may have forgotten locks that are held

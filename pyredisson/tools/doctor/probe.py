@@ -19,12 +19,11 @@ from redis.retry import Retry
 from pyredisson.core.server import ServerFacts, read_info
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
-from pyredisson.net.slots import SLOTS, Address, read_slots
+from pyredisson.net.slots import SLOTS, read_slots
 from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
+from pyredisson.net.wire import Address
 from pyredisson.tools.doctor.replies import check_pong, read_clock, read_info_text, read_save, read_scan
 from pyredisson.tools.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_token
-
-__all__ = ["Node", "Replica", "SentinelAnswer", "SentinelView", "format_address", "probe", "read_replicas"]
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,8 +8,6 @@ import redis.exceptions as rx
 
 from pyredisson.net.resp import unexpected_reply
 
-__all__ = ["check_pong", "read_clock", "read_info_text", "read_save", "read_scan"]
-
 
 def check_pong(reply: object) -> None:
     """Check the reply to ``PING``. Raises ``InvalidResponse``, as all functions here."""

@@ -13,8 +13,6 @@ from pyredisson.tools.common import plain
 from pyredisson.tools.doctor.judge import Grade, Report
 from pyredisson.tools.doctor.probe import Node, format_address
 
-__all__ = ["show"]
-
 TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
 
 

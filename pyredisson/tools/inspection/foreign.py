@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["foreign_text"]
-
 #: The types of Redis whose names are no words.
 _WORDS = {"zset": "sorted set"}
 

@@ -8,8 +8,6 @@ from typing import TypeAlias, final
 
 from pyredisson.tools.inspection.model import LockView, Snapshot, WaiterView, Who
 
-__all__ = ["Edge", "WaitGraph", "wait_graph"]
-
 MAX_EDGES = 100_000
 MAX_CYCLES = 1000
 

@@ -17,8 +17,6 @@ from pyredisson.tools.inspection.scan import NUMBERED_LAYOUTS
 from pyredisson.tools.inspection.servers import Servers, describe
 from pyredisson.tools.inspection.unlock import Unlocked, free
 
-__all__ = ["Inspector", "is_meant"]
-
 
 @final
 class Inspector:

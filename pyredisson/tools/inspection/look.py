@@ -44,8 +44,6 @@ from pyredisson.tools.inspection.scan import (
 from pyredisson.tools.inspection.servers import Server, Servers, in_batches
 from pyredisson.tools.inspection.views import view_of
 
-__all__ = ["Look", "Progress"]
-
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""
 

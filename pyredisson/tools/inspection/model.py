@@ -6,18 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, final
 
-__all__ = [
-    "MUTEX_KINDS",
-    "ClientView",
-    "LockView",
-    "PresenceEntry",
-    "RuntimeName",
-    "Snapshot",
-    "WaiterView",
-    "Who",
-    "as_json",
-]
-
 RuntimeName: TypeAlias = Literal["pyredisson", "redisson", "redis-py", "unknown"]
 """The library that wrote what is stored, as far as it can be recognised."""
 

@@ -11,8 +11,6 @@ from pyredisson.tools.inspection.model import MUTEX_KINDS, ClientView, PresenceE
 from pyredisson.tools.inspection.replies import Connection, Owner, Presence, read_count, token_id
 from pyredisson.tools.inspection.servers import TOOL_NAME
 
-__all__ = ["People", "could_be_anyone", "refine"]
-
 #: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
 _OTHERS = ("jedis", "lettuce", "ioredis", "node-redis", "go-redis", "rueidis", "se.redis", "phpredis", "predis")
 

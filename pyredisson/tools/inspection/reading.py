@@ -14,8 +14,6 @@ from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_nums
 from pyredisson.tools.inspection.scan import MAX_OWNERS, Candidate, Layout
 from pyredisson.tools.inspection.servers import Command, Server, in_batches
 
-__all__ = ["MAX_QUEUE", "Stored", "names_of", "read_stored"]
-
 MAX_QUEUE = 100  # waiters of one fair lock that are read
 MAX_QUEUE_MEMORY = 8 * 1024 * 1024
 MAX_READERS = 20  # whose time left is asked

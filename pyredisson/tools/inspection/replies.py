@@ -16,27 +16,6 @@ from uuid import UUID
 
 from pyredisson.tools.inspection.model import PresenceEntry, RuntimeName
 
-__all__ = [
-    "MAX_DOUBTFUL",
-    "MAX_PRESENCE_BYTES",
-    "MAX_TOKEN",
-    "TOKEN_SIZES",
-    "Connection",
-    "Owner",
-    "Presence",
-    "TokenView",
-    "decode_name",
-    "encode_name",
-    "glob_to_pattern",
-    "read_client_list",
-    "read_count",
-    "read_numsub",
-    "read_owner",
-    "read_presence",
-    "read_token",
-    "token_id",
-]
-
 MAX_PRESENCE_BYTES = 64 * 1024
 MAX_ENTRIES = 1000  # of one presence entry
 MAX_DOUBTFUL = 1000  # strings that may be locks or data; more are data

@@ -16,23 +16,6 @@ from pyredisson.tools.doctor.replies import read_scan
 from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token
 from pyredisson.tools.inspection.servers import Server
 
-__all__ = [
-    "COUNT",
-    "MAX_OWNERS",
-    "NUMBERED_LAYOUTS",
-    "PERMIT_KEYS",
-    "QUEUE_KEYS",
-    "Candidate",
-    "Layout",
-    "candidates_named",
-    "find_hashes",
-    "find_permits",
-    "find_queues",
-    "find_strings",
-    "scan",
-    "subscribed_names",
-]
-
 Layout: TypeAlias = Literal["mutex", "read_write", "token", "semaphore", "permits", "latch"]
 """How something is stored, as far as its keys tell."""
 

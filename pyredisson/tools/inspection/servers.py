@@ -17,10 +17,9 @@ from redis.retry import Retry
 
 from pyredisson.net.resp import as_redis_error, pack_command
 from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
-from pyredisson.net.slots import Address, read_slots
+from pyredisson.net.slots import read_slots
 from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
-
-__all__ = ["TOOL_NAME", "Command", "Server", "Servers", "describe", "in_batches"]
+from pyredisson.net.wire import Address
 
 T = TypeVar("T")
 

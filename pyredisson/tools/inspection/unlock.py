@@ -15,8 +15,6 @@ from pyredisson.tools.inspection.model import LockView
 from pyredisson.tools.inspection.scan import Layout
 from pyredisson.tools.inspection.servers import Server
 
-__all__ = ["Unlocked", "free"]
-
 #: The kinds' own scripts. A lock and a fair lock look the same, so that one script serves both: the guard before it
 #: publishes for the waiters of the one, the script for those of the other.
 _SCRIPTS: dict[Layout, str] = {

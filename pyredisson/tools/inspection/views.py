@@ -11,8 +11,6 @@ from pyredisson.tools.inspection.reading import Stored, names_of
 from pyredisson.tools.inspection.replies import decode_name, read_count, read_owner, read_token
 from pyredisson.tools.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
 
-__all__ = ["DOUBTFUL", "NEVER_EXPIRES", "NOT_UTF8", "view_of"]
-
 #: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"
 NOT_UTF8 = "its name is not UTF-8"

@@ -9,8 +9,6 @@ from typing import Any, final
 
 from pyredisson.tools.inspection import LockView, Snapshot
 
-__all__ = ["Round", "Row", "percentile", "round_of"]
-
 
 @final
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ from pyredisson.tools.top.sampler import Sampler
 from pyredisson.tools.top.show import screen_of, text_of
 from pyredisson.tools.watch.news import servers_at
 
-__all__ = ["run_top"]
-
 TIMEOUT = 2.0  # seconds for each answer
 INTERVAL = 1.0  # seconds
 ROWS = 20  # in a record

@@ -28,8 +28,6 @@ from pyredisson.tools.inspection.servers import Server, Servers
 from pyredisson.tools.top.rounds import Round, round_of
 from pyredisson.tools.watch.news import pubsub_of
 
-__all__ = ["Sampler"]
-
 SHORT_SEARCH = 2.0  # seconds
 LONG_SEARCH = 30.0
 SEARCH_SHARE = 20.0

@@ -12,8 +12,6 @@ from pyredisson.tools.common import plain
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.top.rounds import Round, Row
 
-__all__ = ["screen_of", "text_of"]
-
 #: From how many columns on each column is shown.
 COLUMNS = {"LOCK": 0, "WAITING": 0, "REL/s": 50, "HELD BY": 0, "FOR": 62, "FREE IN": 76, "LONGEST WAIT": 92}
 RIGHT = {"WAITING", "REL/s", "FOR", "FREE IN", "LONGEST WAIT"}

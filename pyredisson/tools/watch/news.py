@@ -23,8 +23,6 @@ from pyredisson.tools.common import BadUsage
 from pyredisson.tools.inspection.servers import TOOL_NAME, Server, Servers
 from pyredisson.tools.watch.states import channels_of
 
-__all__ = ["News", "Subscription", "pubsub_of", "servers_at"]
-
 READ_FOR = 0.2  # seconds until the thread looks whether it is to end
 RETRY = 1.0  # seconds until a lost connection is made again
 

@@ -26,8 +26,6 @@ from pyredisson.tools.watch.news import News, Subscription, servers_at
 from pyredisson.tools.watch.show import line_of, record_of
 from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
 
-__all__ = ["Watch", "Watched", "run_watch"]
-
 TIMEOUT = 2.0  # seconds for each answer
 LOOK_EVERY = 1.0  # seconds, without notifications of keys
 LOOK_SELDOM = 5.0  # with them

@@ -10,8 +10,6 @@ from pyredisson.tools.durations import duration_text
 from pyredisson.tools.inspection import Who, as_json
 from pyredisson.tools.watch.states import Change, State
 
-__all__ = ["line_of", "record_of"]
-
 #: What needs attention is written in capitals.
 SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds", "no_lock": "no lock"}
 

@@ -16,8 +16,6 @@ from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames
 from pyredisson.tools.inspection.foreign import foreign_text
 from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token, token_id
 
-__all__ = ["Change", "EventName", "Evidence", "State", "changes", "channels_of", "look_at", "read_look"]
-
 EventName: TypeAlias = Literal[
     "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered", "no_lock"
 ]

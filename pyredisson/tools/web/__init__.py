@@ -7,5 +7,3 @@
 
 What comes from Redis reaches a page through the templates alone, which escape it (``templates.py``).
 """
-
-__all__: list[str] = []

@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyredisson.tools.web.templates import render
 
-__all__ = ["HEADERS", "Access", "Guard", "sign_in_page"]
-
 MAX_COOKIES = 10  # of our name: a browser sends one for each path
 MAX_FIELDS = 100  # of an address
 

@@ -25,8 +25,6 @@ from pyredisson.tools.web.seen import Query, shorten
 from pyredisson.tools.web.templates import static_file
 from pyredisson.tools.web.watcher import Watcher
 
-__all__ = ["MAX_STREAMS", "Free", "Outcome", "Site"]
-
 MAX_STREAMS = 100
 MAX_FORM = 4_096  # bytes
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-__all__ = ["Arrow", "Box", "Drawing", "Wait", "draw"]
-
 MAX_WAITS = 40  # arrows that are drawn
 MAX_LISTED = 200  # waits that are listed
 MAX_OF_ONE = 5  # waiters that are drawn for one lock of one holder, if no one waits for them

@@ -9,8 +9,6 @@ from typing import final
 
 from pyredisson.tools.web.seen import Row
 
-__all__ = ["BUCKETS", "BUCKET_SECONDS", "Bucket", "Event", "History", "Waits"]
-
 MAX_LOCKS = 1_000
 MAX_EVENTS = 100  # of each lock
 

@@ -15,8 +15,6 @@ from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Quer
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
-__all__ = ["HEARTBEAT_SECONDS", "Difference", "Pages", "Parts"]
-
 MAX_CLIENTS = 200  # rows
 MAX_RENDERED = 100  # pages that are kept for other viewers until the next look
 

@@ -9,8 +9,6 @@ from typing import final
 from pyredisson.tools.web.history import BUCKET_SECONDS, BUCKETS, Bucket
 from pyredisson.tools.web.templates import duration
 
-__all__ = ["Chart", "Plot", "draw_waits"]
-
 WIDTH, HEIGHT = 720, 84
 
 #: What the upper edge of a chart may stand for: numbers, and times in seconds, that are easy to read.

@@ -12,24 +12,6 @@ from pyredisson.tools.common import plain
 from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.web.graph import Drawing, Wait, draw
 
-__all__ = [
-    "KINDS",
-    "MAX_NAME",
-    "MAX_PARTS",
-    "PAGE",
-    "SHOWN",
-    "SORTS",
-    "Holder",
-    "Query",
-    "Row",
-    "Seen",
-    "Shown",
-    "Waiter",
-    "id_of",
-    "see",
-    "shorten",
-]
-
 PAGE = 100  # rows
 MAX_SEARCH = 200  # characters
 MAX_NAME = 240  # characters of a name that are shown

@@ -19,8 +19,6 @@ from pyredisson.tools.web.app import Free, Outcome, Site
 from pyredisson.tools.web.pages import Pages
 from pyredisson.tools.web.watcher import Watcher, in_daemon_thread
 
-__all__ = ["Server", "read_address", "run_web"]
-
 #: How long open connections may take to end after Ctrl-C.
 CLOSE_SECONDS = 1
 

@@ -14,8 +14,6 @@ from markupsafe import Markup
 from pyredisson import __version__
 from pyredisson.tools.web.seen import shorten
 
-__all__ = ["duration", "render", "static_file"]
-
 #: What pages load, and its type. Nothing else is served.
 STATIC = {
     "app.css": "text/css; charset=utf-8",

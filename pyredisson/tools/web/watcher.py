@@ -14,8 +14,6 @@ from pyredisson.tools.inspection import Snapshot, describe
 from pyredisson.tools.web.history import History, Waits
 from pyredisson.tools.web.seen import Row, Seen, see, shorten
 
-__all__ = ["Trouble", "Watcher", "in_daemon_thread"]
-
 T = TypeVar("T")
 
 #: Pauses are at least this many times as long as the look before: however many keys there are, the server has a rest.
