@@ -48,6 +48,7 @@ class Ownership(OwnershipState):
     epoch: int
     expired: int
     generation: int
+    since: tuple[float, ...]
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
