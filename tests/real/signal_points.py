@@ -51,6 +51,7 @@ class Points:
 
     def run(self, call: Callable[[], object]) -> BaseException | None:
         """Make the call. Returns what it raised."""
+        collecting = gc.isenabled()
         gc.disable()  # Finalizers come at any moment, and what is raised in one is nobody's.
         try:
             sys.settrace(self._begin)
@@ -61,7 +62,8 @@ class Points:
         except BaseException as error:
             return error
         finally:
-            gc.enable()
+            if collecting:
+                gc.enable()
         return None
 
     def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:

@@ -167,12 +167,19 @@ def give_back(handle: Any, direct: redis.Redis, count: int | None) -> None:
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """What is interrupted between being made and being kept, a coroutine or a socket, complains of it in the end."""
+    """What is interrupted between being made and being kept, a coroutine or a socket, complains of it in the end.
+
+    And not before: in the ``__new__`` of a named tuple, which has no builtins, CPython cannot import its ``warnings``.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
-        yield
-        gc.collect()
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
+            gc.collect()
 
 
 class Walk:
