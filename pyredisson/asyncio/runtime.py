@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.core.by_message import list_refused
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson.core.waiting.pubsub_wait import queue_refused
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared import process
@@ -153,7 +153,7 @@ class AsyncioRuntime(BaseRuntime):
                 self._link.inspect = self._core.server.inspect
                 self._link.introduce = self._introduction
                 self._core.direct = self._link.pool if isinstance(self._link, ServerLink) else None
-                self._link.on_list_refused = partial(list_refused, self._core)
+                self._link.on_queue_refused = partial(queue_refused, self._core)
         return self._link
 
     def _introduction(self) -> Sequence[bytes]:
@@ -202,7 +202,7 @@ class AsyncioRuntime(BaseRuntime):
         if self._subscriber is None:
             assert self._core is not None
             self._subscriber = subscriber_for(
-                self.link, self._listen, self, self._config, self._core.wakeups, self._core.emit
+                self.link, self._listen, self, self._config, self._core.subscriptions, self._core.emit
             )
         self._subscriber.subscribe(channel)
 

@@ -65,14 +65,14 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     answer: Answer | None = None
     seen: int | None = None
     if wait != 0 and first is None:
-        seen = client.wakeups.glance(waiting.channel(kind, ownership))
+        seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
             answer = waiting.yields(client, kind, ownership, wait, asked)
     if kind.queues:
         waiting.begin(ownership, wait, asked)
     if answer is None:
         try:
-            answer = await attempt(first)
+            answer = await attempt(first=first)
         except Failure as failure:
             if not await waits_through(client, failure, wait, asked):
                 raise

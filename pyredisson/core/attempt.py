@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import Answer, Outcome
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Request
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 # ---- before it -------------------------------------------------------------------------------------------------------
@@ -109,8 +109,12 @@ class Attempt:
         self.ownership: Ownership = ownership
         self.hold: Hold = hold
 
-    async def __call__(self, first: FirstRequest | None = None) -> Answer:
-        """Ask for the lock once. ``first``: that has been noted already.
+    async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
+        """Ask for the lock once.
+
+        Args:
+            update: What to tell the wait queue.
+            first: The request, if it has been noted already.
 
         Raises:
             Failure: It is not known what became of it (``Unanswered``), or it had no effect.
@@ -121,7 +125,7 @@ class Attempt:
         if kind.queues and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
-            return await _attempt(self.client, kind, ownership, self.hold, first)
+            return await self._attempt(first or self._begin(update), update)
         except Unanswered:
             raise
         except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
@@ -129,48 +133,41 @@ class Attempt:
                 ownership.may_stand_in_queue(queued_ms)
             raise
 
-    async def look(self, look: Look) -> Answer:
-        """Make it as a client on the server's list of those who wait."""
-        self.ownership.attempts_as(look)
-        try:
-            return await self()
-        finally:
-            self.ownership.attempts_as(None)
+    def leave_queue(self, member: str) -> Request:
+        """Make the request that takes the client out of the wait queue."""
+        return self.kind.leave_queue(member)
 
-    def stop_waiting(self, member: str) -> Request:
-        """Make the request that takes the client off that list."""
-        return self.kind.stop_waiting(member)
+    def _begin(self, update: QueueUpdate | None) -> FirstRequest:
+        return FirstRequest(*begin_attempt(self.client, self.kind, self.ownership, self.hold, update), None)
 
-
-async def _attempt(
-    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, first: FirstRequest | None
-) -> Answer:
-    if first is None:
-        first = FirstRequest(*begin_attempt(client, kind, ownership, hold), None)
-    call, epoch, begun = first
-    outcome, sent = await _ask(client, call, epoch, begun)
-    if type(outcome) is SelfBlocked and kind.own_rival is not None:
-        ownership.refused(call.request_id)
-        await kind.own_rival.give_up(client, kind, ownership)
-        call, epoch = begin_attempt(client, kind, ownership, hold)
-        outcome, sent = await _ask(client, call, epoch)
-    if type(outcome) is Acquired:
-        deadline = sent + hold.certain
-        over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
-        if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
-            await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it back,
-            return AT_ONCE  # and look again.
-    return end_attempt(client, call, outcome, sent)
+    async def _attempt(self, first: FirstRequest, update: QueueUpdate | None) -> Answer:
+        client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
+        call, epoch, begun = first
+        outcome, sent = await _ask(client, call, epoch, begun)
+        if type(outcome) is SelfBlocked and kind.own_rival is not None:
+            ownership.refused(call.request_id)
+            await kind.own_rival.give_up(client, kind, ownership)
+            call, epoch, _ = self._begin(update)
+            outcome, sent = await _ask(client, call, epoch)
+        if type(outcome) is Acquired:
+            deadline = sent + hold.certain
+            over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
+            if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
+                await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it
+                return AT_ONCE  # back, and attempt again.
+        return end_attempt(client, call, outcome, sent)
 
 
-def begin_attempt(client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> tuple[AcquireCall, int]:
+def begin_attempt(
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, update: QueueUpdate | None = None
+) -> tuple[AcquireCall, int]:
     """Note that the lock is about to be asked for. Returns the request, and the epoch of its first copy."""
     if ownership.kind is not kind:
         adopt(kind, ownership)
     request_id, epoch, count, repeat = ownership.begin_acquire(hold)
     if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
         client.ownerships.enter(ownership)
-    return AcquireCall(kind, ownership, request_id, hold, count, repeat), epoch
+    return AcquireCall(kind, ownership, request_id, hold, count, repeat, update), epoch
 
 
 async def _ask(

@@ -33,7 +33,7 @@ class DoublingBackoff:
         return uniform(longest / 2, longest)
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
-        """Return the pauses, without end; see :class:`pyredisson.core.polling.Delays`."""
+        """Return the pauses, without end; see :class:`pyredisson.core.waiting.polling.Delays`."""
         return (self.pause(failures, uniform) for failures in itertools.count())
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 class Reader(Protocol):
@@ -63,12 +64,20 @@ class AcquireCall(Call):
         hold: What is to be held.
         count: How often the owner holds the lock.
         repeat: Whether an earlier copy of it may have run when it began.
+        update: What it tells the wait queue.
     """
 
-    __slots__ = ("count", "hold", "repeat")
+    __slots__ = ("count", "hold", "repeat", "update")
 
     def __init__(
-        self, kind: LockKind, ownership: Ownership, request_id: int, hold: Hold, count: int, repeat: bool
+        self,
+        kind: LockKind,
+        ownership: Ownership,
+        request_id: int,
+        hold: Hold,
+        count: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
     ) -> None:
         # Without super(), here and below: this is the path of all that users do.
         self.kind = kind
@@ -79,13 +88,14 @@ class AcquireCall(Call):
         self.hold: Hold = hold
         self.count: int = count
         self.repeat: bool = repeat
+        self.update: QueueUpdate | None = update
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
-        ready, look = self.ownership.ready, self.ownership.in_flight.look
-        if ready is not None and ready[:2] == (epoch, self.lease_ms) and not (repeat or self.count or look):
+        ready, update = self.ownership.ready, self.update
+        if ready is not None and ready[:2] == (epoch, self.lease_ms) and not (repeat or self.count or update):
             return ready.acquire
-        return self.kind.acquire(self.ownership, self.hold, self.count, epoch, repeat)
+        return self.kind.acquire(self.ownership, self.hold, self.count, epoch, repeat, update)
 
 
 class ReleaseCall(Call):
@@ -117,8 +127,8 @@ class ReleaseCall(Call):
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
-        ready, may_list = self.ownership.ready, self.kind.client.wakeups.may_list
-        if ready is not None and ready[:2] == (epoch, self.lease_ms) and self.count == 1 and not repeat and may_list:
+        ready, may_queue = self.ownership.ready, self.kind.client.subscriptions.may_queue
+        if ready is not None and ready[:2] == (epoch, self.lease_ms) and self.count == 1 and not repeat and may_queue:
             return ready.release
         return self.kind.release(self.ownership, self.lease_ms, self.count, epoch, repeat)
 

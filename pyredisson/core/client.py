@@ -29,7 +29,7 @@ from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.replies import read_stale, unusable
 from pyredisson.core.server import Complaint, Server
 from pyredisson.core.settling import CLEANUP_BUDGET
-from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 from pyredisson.quorum.keeper import Keeper
@@ -79,7 +79,7 @@ class ClientCore:
         self.id: str = self.runtime.new_id()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.lock_cores: dict[str, Any] = {}  # By name; see lock_core().
-        self.wakeups: Wakeups = Wakeups(self.runtime, self.config.max_wait_without_check)
+        self.subscriptions: Subscriptions = Subscriptions(self.runtime, self.config.max_wait_without_check)
         self.presence: Presence = Presence(self)
         self.finder: Finder = Finder(self)
         self.watchdog: Watchdog = Watchdog(self)
@@ -380,7 +380,7 @@ class ClientCore:
         """Refuse everything from now on, and wake those who wait. Holds are left to their leases."""
         self.closed = True
         self.direct = None
-        self.wakeups.close(ClientClosedError("this client was closed while waiting"))
+        self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
     async def end(self) -> None:
         """Remove from the server what a client that was closed does not need there, within a short time."""

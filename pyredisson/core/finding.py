@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import LockNames, ReadWriteNames, presence_key
+from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
@@ -326,11 +327,11 @@ class Search:
             self.found = self.found._replace(waiting=queued)
         elif self._one_server:
             heard = await self.ask("PUBSUB", "NUMSUB", names.channel, names.waiting)
-            listed = await self.ask("ZCOUNT", names.waiting, "-inf", "(1e15")
+            listed = await self.ask("ZCOUNT", names.waiting, "-inf", f"({OBSERVERS}")
             if isinstance(heard, list) and len(heard) == 4 and isinstance(heard[1], int) and isinstance(heard[3], int):
-                glance = self._client.wakeups.glance
-                own = (glance(names.channel) is not None) - (glance(names.waiting) is not None)
-                # Of the clients on the list some listen to the channel as well: the ears.
+                count_of = self._client.subscriptions.messages_of
+                own = (count_of(names.channel) is not None) - (count_of(names.waiting) is not None)
+                # Of the clients in the wait queue some listen to the channel as well: the observers.
                 count = heard[1] - heard[3] - own + (listed if isinstance(listed, int) else 0)
                 self.found = self.found._replace(waiting=max(0, count))
 

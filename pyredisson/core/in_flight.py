@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pyredisson.core.listing import Look
+from typing import NamedTuple
 
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
 QUEUE_FOR = 900.0
@@ -76,14 +73,12 @@ class InFlight:
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
         releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
         without_end: It was refused until somebody releases the lock, whose key never expires.
-        look: What it says of the list of the clients that wait.
         released_behind: A release that had failed was settled since, and its owner has not heard of that yet.
     """
 
     __slots__ = (
         "doubtful",
         "lease_ms",
-        "look",
         "of_block",
         "pending",
         "queued_ms",
@@ -102,7 +97,6 @@ class InFlight:
         self.doubtful: bool = False
         self.settling: bool = False
         self.lease_ms: int = 1
-        self.look: Look | None = None
         self.of_block: bool = False
         self.queued_ms: int = 0
         self.releases_due: int = 0

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import Acquired
 from pyredisson.core.replies import read_acquire
-from pyredisson.core.yielding import Yielding
+from pyredisson.core.waiting.fairness import Fairness
 
 if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.hold import Hold
-    from pyredisson.core.listing import Look
     from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Outcome, Refused
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 class Waiting(ABC):
@@ -51,7 +51,7 @@ class Waiting(ABC):
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """Attempt until the lock is acquired or the deadline has passed, after a first attempt was refused.
 
-        ``seen`` is what ``Wakeups.glance`` returned before the first attempt.
+        ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.
         """
 
 
@@ -98,8 +98,8 @@ class LockKind(ABC):
     queues: ClassVar[bool] = False
     #: Another hold for which an owner would wait itself.
     own_rival: ClassVar[OwnRival | None] = None
-    #: Whether clients that wait for it stand on a list in Redis, so that a release wakes one of them.
-    listed: ClassVar[bool] = False
+    #: Whether clients that wait for it stand in a wait queue, so that a release notifies one of them.
+    wait_queue: ClassVar[bool] = False
     #: How its owners wait.
     waiting: Waiting
 
@@ -117,7 +117,7 @@ class LockKind(ABC):
 
     def new_state(self) -> Any:
         """Return what the kind keeps for an owner from one call to the next, as ``Ownership.kind_state``."""
-        return Yielding()
+        return Fairness()
 
     def stored_as(self, ownership: Ownership) -> str:
         """Return what stands for an owner's hold in Redis."""
@@ -137,19 +137,15 @@ class LockKind(ABC):
         """Return the ownerships of this client that a forced unlock ends."""
         return self.client.ownerships.of(self.names.name)
 
-    def listed_as(self) -> str:
-        """Return what stands for this client on the list of those who wait."""
+    def queued_as(self) -> str:
+        """Return what stands for this client in the wait queue."""
         return self.client.id
 
-    def list_keys(self) -> tuple[str, ...]:
-        """Return the key of the list of the clients that wait, for a script that can do without it; see Wakeups."""
-        return self.client.wakeups.list_keys(self.names) if self.listed else ()
+    def wait_queue_keys(self) -> tuple[str, ...]:
+        """Return the key of the wait queue, for a script that can do without it; see :class:`Subscriptions`."""
+        return self.client.subscriptions.wait_queue_keys(self.names) if self.wait_queue else ()
 
     # ---- its requests --------------------------------------------------------------------------------------------
-
-    def list_args(self, look: Look) -> tuple[str | int, ...]:
-        """Return the arguments by which an attempt keeps the list of the clients that wait; see lua/shared/wait.lua."""
-        return look.args(self.client.config.max_wait_without_check)
 
     def request(
         self,
@@ -161,6 +157,7 @@ class LockKind(ABC):
         epoch: int,
         repeat: bool = False,
         owner: str | None = None,
+        update: QueueUpdate | None = None,
     ) -> Request:
         """Make the call of a script for one lock, in the order of arguments that ``lua/__init__.py`` names.
 
@@ -172,8 +169,12 @@ class LockKind(ABC):
             epoch: The owner's epoch.
             repeat: Whether an earlier copy may have been executed.
             owner: What stands for the owner in Redis, if it is not the ownership's.
+            update: What an acquire tells the wait queue; there is another script for that.
         """
         names, own = self.names, ownership.owner
+        if update is not None:
+            script, keys = f"{script}_waiting", (*keys, names.waiting)
+            args = *args, *update.args(self.client.config.max_wait_without_check)
         return self.client.runtime.prepare(
             script,
             (names.raw, names.epoch(own), *keys),
@@ -181,8 +182,19 @@ class LockKind(ABC):
         )
 
     @abstractmethod
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
-        """Make the request to acquire the lock, for an owner who holds it ``count`` times already."""
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
+        """Make the request to acquire the lock, for an owner who holds it ``count`` times already.
+
+        ``update`` is what it tells the wait queue, for a kind that has one.
+        """
 
     @abstractmethod
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
@@ -192,9 +204,9 @@ class LockKind(ABC):
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """Make the request to free the lock, for any holder."""
 
-    def stop_waiting(self, member: str) -> Request:
-        """Make the request that removes a client from the list of waiting clients, for a kind that is ``listed``."""
-        raise AssertionError(f"clients that wait for a {self.word} are on no list")
+    def leave_queue(self, member: str) -> Request:
+        """Make the request that takes a client out of the wait queue, for a kind that has one."""
+        raise AssertionError(f"a {self.word} has no wait queue")
 
     def wait_ms(self, ownership: Ownership) -> int:
         """Return for how long an owner waits in the queue, if there is one."""

@@ -103,24 +103,29 @@ def forced_channel(key: str) -> str:
     return f"pyredisson_forced:{{{key}}}"
 
 
-class ListedNames:
-    """The key and the channels of the clients that wait for something. Ours alone."""
+class QueueNames:
+    """The key and the channels of the wait queue of something. Ours alone."""
 
     __slots__ = ()
 
     raw: str
 
     @property
+    def channel(self) -> str:
+        """Where a release is announced."""
+        raise NotImplementedError
+
+    @property
     def waiting(self) -> str:
-        """Which clients wait, by the time since which they do."""
+        """Which clients wait, by the time since which they do; also the channel of the observers."""
         return prefixed(WAITING, self.raw)
 
-    def own_channel(self, listed_as: str) -> str:
-        """Where one of them hears that it is its turn."""
-        return f"{self.waiting}:{listed_as}"
+    def own_channel(self, queued_as: str) -> str:
+        """Where one of the clients is notified that it is its turn."""
+        return f"{self.waiting}:{queued_as}"
 
 
-class LockNames(ListedNames):
+class LockNames(QueueNames):
     """The keys and the channel of one lock.
 
     Args:
@@ -228,7 +233,7 @@ class NumberedNames(ABC):
         return f"{prefixed('pyredisson_done', self.raw)}:{owner}"
 
 
-class SemaphoreNames(ListedNames, NumberedNames):
+class SemaphoreNames(QueueNames, NumberedNames):
     """The keys and the channel of a semaphore; its own key holds the number of permits available."""
 
     __slots__ = ()

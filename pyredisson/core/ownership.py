@@ -29,14 +29,9 @@ Rules kept here:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyredisson.core.hold import Hold
 from pyredisson.core.in_flight import AcquireBegun, Pending, ReleaseBegun, SettleBegun, Unlock
 from pyredisson.core.ownership_state import OwnershipState
-
-if TYPE_CHECKING:
-    from pyredisson.core.listing import Look
 
 
 class Ownership(OwnershipState):
@@ -64,10 +59,6 @@ class Ownership(OwnershipState):
             request_id = in_flight.begin(Pending.ACQUIRE)
             in_flight.doubtful = repeat
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
-
-    def attempts_as(self, look: Look | None) -> None:
-        """The attempts from now on are those of a client that is on the list of those who wait; ``None``: no longer."""
-        self.in_flight.look = look
 
     def granted(self, request_id: int, hold: Hold, deadline: float) -> bool:
         """The server took the hold. Returns whether it stands: a later request may have given it back."""

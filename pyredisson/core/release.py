@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
 from pyredisson.core.attempt import adopt, expire
-from pyredisson.core.by_message import released_as
 from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected, Unusable, is_interruption
@@ -16,6 +15,7 @@ from pyredisson.core.in_flight import Pending, Unlock
 from pyredisson.core.messages import held_here, not_held
 from pyredisson.core.replies import unusable
 from pyredisson.core.settling import settle, settle_on_leaving
+from pyredisson.core.waiting.pubsub_wait import released_as
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
 

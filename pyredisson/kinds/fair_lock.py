@@ -17,24 +17,29 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core.by_message import until_acquired
 from pyredisson.core.kind import Waiting
 from pyredisson.core.outcomes import WITHOUT_END, Refused
 from pyredisson.core.replies import unusable
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.waiters import Party
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from pyredisson.core.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.names import LockNames
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Reply, Request
-    from pyredisson.core.waiters import Seat
+    from pyredisson.core.runtime import Reply, Request, Ticket
+    from pyredisson.core.waiting.subscriptions import Subscription
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000
@@ -42,13 +47,16 @@ MAX_WAIT_MS = 315_360_000_000
 #: How much faster the server's clock may run than a client's.
 FASTEST_CLOCK = 1.01
 
+#: Seconds between two heartbeats for all waiters, at least: confirmations of their channels come in bursts.
+HEARTBEATS_APART = 0.05
+
 
 def queue_keys(names: LockNames) -> tuple[str, str, str]:
     """Return the keys of a fair lock's queue."""
     return names.queue, names.timeouts, names.alive
 
 
-class Look(NamedTuple):
+class QueueState(NamedTuple):
     """The reply to the heartbeats of waiters.
 
     Attributes:
@@ -62,13 +70,13 @@ class Look(NamedTuple):
     missing: list[str]
 
 
-def read_look(reply: Reply) -> Look:
+def read_queue_state(reply: Reply) -> QueueState:
     """Read the reply of ``fair_look``. Raises ``Unusable``."""
     match reply:
         case [int() as again_ms, bytes() as next_owner, *owners] if all(isinstance(owner, bytes) for owner in owners):
             missing = [owner.decode(errors="replace") for owner in owners if isinstance(owner, bytes)]
             again = Refused(again_ms) if again_ms >= 0 else WITHOUT_END
-            return Look(again, next_owner.decode(errors="replace") or None, missing)
+            return QueueState(again, next_owner.decode(errors="replace") or None, missing)
     raise unusable(reply)
 
 
@@ -108,13 +116,12 @@ class InQueue(Waiting):
 
     def __init__(self, client: ClientCore, names: LockNames, least_ms: int) -> None:
         self._client = client
-        self._names = names
+        self.names = names
         self.least_ms = least_ms
-        self._party = Party(names.channel, self._look_after, least_ms / 3000)
 
     def channel(self, kind: LockKind, ownership: Ownership) -> str:
         """See :meth:`Waiting.channel`; each waiter has its own."""
-        return self._names.channel_of(ownership.owner)
+        return self.names.channel_of(ownership.owner)
 
     def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
         """See :meth:`Waiting.begin`; the place in the queue is kept for that long."""
@@ -122,32 +129,153 @@ class InQueue(Waiting):
 
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        channel = self.channel(attempt.kind, attempt.ownership)
-        return await until_acquired(attempt, refused, seen, deadline, channel=channel, party=self._party)
+        client = attempt.client
+        group = FairGroup(client, self)
+        waiter = FairWaiter(group, client.runtime.ticket(self.names.name), attempt.ownership)
+        free_after = attempt.hold.lease_ms / 1000
+        return await wait_loop(attempt, refused, [(waiter, seen)], client.runtime, deadline, free_after)
 
     def alive_ms(self, ownership: Ownership) -> int:
         """Return for how long an owner can be alive and wait, if this is its last heartbeat."""
         return alive_ms(ownership.kind_state.left(self._client.runtime.now()), self.least_ms / 1000)
 
-    async def _look_after(self, seat: Seat) -> Refused:
-        """Send the heartbeats of this client's waiters, and wake the next owner. Returns when the next are due."""
-        client = self._client
-        wakeups = client.wakeups
-        seats, everybody = wakeups.to_look_after(seat)
-        ownerships: list[Ownership] = [each.what.ownership for each in seats]
+    async def send_heartbeats(self, ownerships: Sequence[Ownership]) -> QueueState:
+        """Send the heartbeats of waiters of this client, and return the state of the queue."""
+        client, names = self._client, self.names
         waiters = (word for each in ownerships for word in (each.owner, each.queued_ms, self.alive_ms(each)))
-        names = self._names
         request = client.runtime.prepare("fair_look", (names.raw, *queue_keys(names)), (self.least_ms, *waiters))
-        look = read_look(await client.runtime.eval(request, client.attempt_timeout(client.watchdog.lease_ms)))
-        if everybody:
-            wakeups.look_after_all(seat, self._party.every)
-        elif look.missing:
-            wakeups.look_after_all(seat, 0)  # It lost its place (FLUSHALL, a long pause): perhaps all did.
-        for owner in look.missing:
-            wakeups.call(self._names.channel_of(owner))  # It joins the queue anew.
-        if look.next_owner is not None:
-            wakeups.call(self._names.channel_of(look.next_owner))
-        return look.again
+        return read_queue_state(await client.runtime.eval(request, client.attempt_timeout(client.watchdog.lease_ms)))
+
+
+class FairWaiter(Waiter):
+    """A waiter in the queue, with a channel of its own.
+
+    Attributes:
+        ownership: Its owner's.
+        retry_at: When to repeat an attempt of its own that got no answer.
+    """
+
+    __slots__ = ("ownership", "retry_at")
+
+    def __init__(self, group: FairGroup, ticket: Ticket, ownership: Ownership) -> None:
+        super().__init__(group, ticket, group.names.channel_of(ownership.owner))
+        self.ownership: Ownership = ownership
+        self.retry_at: float = math.inf
+
+
+class FairGroup(WaitGroup[FairWaiter]):
+    """The waiters of a client in the queue of a fair lock.
+
+    A message notifies the waiter whose channel it is, and no notification is passed on: whose turn it is, is for the
+    server to say. The first one sends the heartbeats of all, after a confirmation too, and in any case before their
+    time in the queue is over. What it learns is for all; what one of them learned by an attempt of its own can only
+    make the next heartbeats come sooner.
+    """
+
+    each_for_itself = True
+
+    def __init__(self, client: ClientCore, queue: InQueue) -> None:
+        super().__init__(client.subscriptions, queue.names.channel, FairKind.label, lock_message)
+        self.names: LockNames = queue.names
+        self._queue = queue
+        self._by_channel: dict[str, FairWaiter] = {}
+        self._newcomers: dict[FairWaiter, None] = {}  # No heartbeat was theirs yet.
+        self._sent_at = -math.inf  # When the last heartbeats were sent.
+        self._all_by = math.inf  # When heartbeats of all waiters are due.
+        self._every = queue.least_ms / 3000
+
+    def due(self) -> float:
+        """See :meth:`WaitGroup.due`."""
+        return min(self.next_check, self.soon, self._all_by)
+
+    # ---- for waiters ---------------------------------------------------------------------------------------------
+
+    def add(self, waiter: FairWaiter, retry_in: float) -> None:
+        """See :meth:`WaitGroup.add`; the refusal of one says nothing of the others."""
+        if self.waiters:
+            self.expect_sooner(retry_in)
+        else:
+            self._all_by = self.now() + self._every
+            self.expect(retry_in)
+        self.waiters[waiter] = self._newcomers[waiter] = None
+        self._by_channel[waiter.channel] = waiter
+
+    def sleep_until(self, waiter: FairWaiter, deadline: float, now: float) -> float:
+        """See :meth:`WaitGroup.sleep_until`."""
+        if waiter.retry_at <= now:
+            waiter.retry_at = math.inf
+            waiter.notified = True
+        return super().sleep_until(waiter, min(deadline, waiter.retry_at), now)
+
+    def begin_check(self, now: float) -> None:
+        """See :meth:`WaitGroup.begin_check`."""
+        super().begin_check(now)
+        self._sent_at = now
+
+    async def check(self, waiter: FairWaiter, attempt: Callable[..., Awaitable[Answer]]) -> Answer:
+        """Attempt if it was notified; else send the heartbeats of all, and notify the next owner."""
+        if waiter.was_notified:
+            return await attempt()
+        with self.subscriptions.mutex:
+            of_all = self._all_by <= self.now()
+            waiters = list(self.waiters if of_all else {waiter: None, **self._newcomers})
+            self._newcomers.clear()
+        state = await self._queue.send_heartbeats([each.ownership for each in waiters])
+        with self.subscriptions.mutex:
+            if of_all:
+                self._all_by = self.now() + self._every
+            elif state.missing:
+                self._all_by = self.now()  # It lost its place (FLUSHALL, a long pause): perhaps all did.
+            # Those that are missing join the queue anew.
+            for owner in [*state.missing, state.next_owner]:
+                if owner is not None and (each := self._by_channel.get(self.names.channel_of(owner))) is not None:
+                    each.notify()
+        return state.again
+
+    def answered(self, waiter: FairWaiter, retry_in: float) -> None:
+        """See :meth:`WaitGroup.answered`."""
+        with self.subscriptions.mutex:
+            self.trouble = None
+            (self.expect_sooner if waiter.was_notified else self.expect)(retry_in)
+
+    def failed(self, waiter: FairWaiter, error: Exception, retry_in: float) -> None:
+        """See :meth:`WaitGroup.failed`."""
+        with self.subscriptions.mutex:
+            self.trouble = error
+            if waiter.was_notified:
+                waiter.retry_at = self.now() + retry_in  # The others do not know its outcome.
+            else:
+                self.expect(retry_in)
+                self._all_by = max(self._all_by, self.next_check)
+
+    def pass_on(self, waiter: FairWaiter, following: FairWaiter, retry_in: float | None, *, notify: bool) -> None:
+        """See :meth:`WaitGroup.pass_on`; no notification is passed on, but the duty to send heartbeats."""
+        if retry_in is not None:
+            if retry_in < math.inf:
+                self.expect_sooner(retry_in)
+            if notify:
+                self.soon = -math.inf  # It may have been sending them.
+            self.wake_before(following)
+
+    def stop_listening(self, waiter: FairWaiter) -> Subscription | None:
+        """See :meth:`WaitGroup.stop_listening`; its channel is its own."""
+        self._newcomers.pop(waiter, None)
+        if self._by_channel.get(waiter.channel) is waiter:
+            del self._by_channel[waiter.channel]
+            return self.subscriptions.remove(waiter.channel, self, self.now())
+        return None
+
+    # ---- for messages --------------------------------------------------------------------------------------------
+
+    def received(self, channel: str, payload: bytes) -> None:
+        """See :meth:`WaitGroup.received`; it is for the waiter whose channel it is."""
+        waiter = self._by_channel.get(channel)
+        if waiter is not None and self.notifies(payload):
+            waiter.notify()
+
+    def confirmed(self, channel: str) -> None:
+        """See :meth:`WaitGroup.confirmed`; the heartbeats also bring whose turn it is."""
+        self.check_at(min(self.soon, max(self.now(), self._sent_at + HEARTBEATS_APART)))
 
 
 class FairKind(PlainKind):
@@ -173,7 +301,15 @@ class FairKind(PlainKind):
         wait = ownership.kind_state.wait
         return self._queue.least_ms if wait is None else _whole_ms(wait)
 
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         """See :meth:`LockKind.acquire`; an owner that waits joins the queue with it."""
         wait_ms, least_ms = self.wait_ms(ownership), self._queue.least_ms
         joins = int(bool(wait_ms) and not count)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 class FencedKind(PlainKind):
@@ -29,17 +30,21 @@ class FencedKind(PlainKind):
     word = "fenced_lock"
     token_per_hold = True
 
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         """See :meth:`LockKind.acquire`."""
         joins = next((each.token for each in ownership.holds if each.token is not None), None)
         token = "" if joins is None else joins
         args = hold.lease_ms, count, token, int(self.client.config.fence_from_clock)
-        look = ownership.in_flight.look
-        if look is None:
-            return self.request("fenced_acquire", ownership, args, (self.names.token,), epoch=epoch, repeat=repeat)
-        more = *args, *self.list_args(look)
-        keys = self.names.token, self.names.waiting
-        return self.request("fenced_acquire_waiting", ownership, more, keys, epoch=epoch, repeat=repeat)
+        keys = (self.names.token,)
+        return self.request("fenced_acquire", ownership, args, keys, epoch=epoch, repeat=repeat, update=update)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""

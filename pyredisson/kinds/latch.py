@@ -15,8 +15,8 @@ from pyredisson.core.names import LatchNames
 from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.waiters import ALL
-from pyredisson.core.waiting import HeardOn, until_taken
+from pyredisson.core.waiting.pubsub_wait import wait_by_message
+from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 
@@ -33,7 +33,7 @@ CLOSED: Final = "1"
 
 
 def latch_message(payload: bytes) -> int:
-    """Return how many waiters a message wakes: that of an open latch one, whose answer serves the others."""
+    """Return how many waiters a message notifies: that of an open latch one, whose answer serves the others."""
     return 1 if payload == OPENED.encode() else 0
 
 
@@ -72,7 +72,7 @@ class LatchCore(NumberedCore):
         client.check_open()
         client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
         began = client.runtime.now()
-        seen = client.wakeups.glance(names.channel) if wait != 0 else None
+        seen = client.subscriptions.messages_of(names.channel) if wait != 0 else None
         # The loop below goes on while the server is unreachable; a query does not.
         patient = client.config.wait_while_unreachable and wait != 0
         if not patient:
@@ -89,26 +89,18 @@ class LatchCore(NumberedCore):
             if number_in(count, names) > 0:
                 return WITHOUT_END
             client.ledger.seen_open[names.raw] = asked
-            client.wakeups.hint(names.channel, self.kind, 0, ALL)
+            client.subscriptions.hint(names.channel, self.kind, 0, ALL)
             return ACQUIRED
 
         waits = self.begin_wait()
         try:
-            return await until_taken(
-                attempt,
-                AT_ONCE if patient else WITHOUT_END,
-                runtime=client.runtime,
-                channels=(HeardOn(client.wakeups, names.channel, seen),),
-                lock=names.name,
-                kind=self.kind,
-                message=latch_message,
-                deadline=Deadline.after(wait, began),
-                free_after=math.inf,
-            )
+            group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, self.kind, latch_message)
+            refused, deadline = AT_ONCE if patient else WITHOUT_END, Deadline.after(wait, began)
+            return await wait_by_message(client, attempt, refused, group, seen, deadline, math.inf, names.name)
         except Failure as failure:
             error = await explain_type(client, failure.cause, names.name, self.kind)
             raise error from error.__cause__
         finally:
             client.presence.end_wait(waits)
-            if not client.wakeups.waiting(names.channel):
+            if not client.subscriptions.waiting(names.channel):
                 client.ledger.seen_open.pop(names.raw, None)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquire import acquire
-from pyredisson.core.by_message import ByMessage
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import gives_way
 from pyredisson.core.force import force_unlock
@@ -24,6 +23,7 @@ from pyredisson.core.ownership_state import ReadyRequests
 from pyredisson.core.release import leave_block, other_here, unlock, who_else
 from pyredisson.core.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.waiting.pubsub_wait import ByMessage
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.lease import Lease
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import Waiting
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Request, Runtime
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
@@ -60,28 +61,33 @@ class PlainKind(LockKind):
     waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
-    listed = True
+    wait_queue = True
 
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         """See :meth:`LockKind.acquire`."""
-        look = ownership.in_flight.look
-        if look is None:
-            return self.request("lock_acquire", ownership, (hold.lease_ms, count), epoch=epoch, repeat=repeat)
-        args = hold.lease_ms, count, *self.list_args(look)
-        return self.request("lock_acquire_waiting", ownership, args, (self.names.waiting,), epoch=epoch, repeat=repeat)
+        args = hold.lease_ms, count
+        return self.request("lock_acquire", ownership, args, epoch=epoch, repeat=repeat, update=update)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args, keys = (lease_ms, count, self.publish, UNLOCKED), (self.names.channel, *self.list_keys())
+        args, keys = (lease_ms, count, self.publish, UNLOCKED), (self.names.channel, *self.wait_queue_keys())
         return self.request("lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
-        args, keys = (self.publish, UNLOCKED), (self.names.channel, *self.list_keys())
+        args, keys = (self.publish, UNLOCKED), (self.names.channel, *self.wait_queue_keys())
         return self.request("lock_force_unlock", ownership, args, keys, epoch=epoch)
 
-    def stop_waiting(self, member: str) -> Request:
-        """See :meth:`LockKind.stop_waiting`."""
+    def leave_queue(self, member: str) -> Request:
+        """See :meth:`LockKind.leave_queue`."""
         names = self.names
         return self.client.runtime.prepare("lock_stop_waiting", (names.raw, names.waiting), (member, PUBLISH))
 
@@ -130,7 +136,7 @@ class LockCore:
 
     def waiting(self) -> int:
         """Return how many waiters this client has."""
-        return self.client.wakeups.waiting(self.names.channel)
+        return self.client.subscriptions.waiting(self.names.channel)
 
     # ---- the owner -----------------------------------------------------------------------------------------------
 
@@ -195,7 +201,7 @@ class LockCore:
             or client.direct is None
             or client.sync is not None
             or client.talkative()
-            or not client.wakeups.may_list
+            or not client.subscriptions.may_queue
         ):
             return False
         ready, hold = ownership.ready, client.watchdog.plain_hold

@@ -64,7 +64,7 @@ class NumberedCore:
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        waiting = self.client.wakeups.waiting(self.names.channel)
+        waiting = self.client.subscriptions.waiting(self.names.channel)
         return f"{self.names.name!r}, {waiting} waiting here" if waiting else repr(self.names.name)
 
     def begin(self, operation: Operation[T], *, left: bool = False) -> NumberedCall[T]:

@@ -25,7 +25,6 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
@@ -74,11 +73,7 @@ class PermitSemaphoreCore(PermitsCore):
 
     def _changing(self, name: str, *args: str | int | bytes) -> Script:
         """Return the call of a script that may make permits available."""
-        return Script(name, args, (self.names.channel, self.names.taken, *self.list_keys()))
-
-    def listed(self, acquire: Script, look: Look) -> Script:
-        """See :meth:`PermitsCore.listed`."""
-        return self._listed("permit_acquire_waiting", acquire, look)
+        return Script(name, args, (self.names.channel, self.names.taken, *self.wait_queue_keys()))
 
     def waiting_keys(self) -> tuple[str, ...]:
         """See :meth:`PermitsCore.waiting_keys`."""
@@ -145,7 +140,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        script = Script("permit_add", (more, PUBLISH), (self.names.channel, *self.list_keys()))
+        script = Script("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
         await self.change("an add_permits", script, progress)
 
     async def available_permits(self) -> int:
@@ -179,7 +174,7 @@ class PermitSemaphoreCore(PermitsCore):
         try:
             reply = await client.perform(
                 client.runtime.prepare(
-                    "permit_count", (names.raw, names.taken, names.channel, *self.list_keys()), (PUBLISH,)
+                    "permit_count", (names.raw, names.taken, names.channel, *self.wait_queue_keys()), (PUBLISH,)
                 )
             )
         except Failure as failure:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.acquire import announce_wait, tell, tell_failed
-from pyredisson.core.by_message import Listed, may_list, released_as
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.first_contact import waits_through
@@ -18,7 +17,9 @@ from pyredisson.core.numbered import Script
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
 from pyredisson.core.replies import read_int
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.waiting import HeardOn, until_taken
+from pyredisson.core.waiting.pubsub_wait import may_queue, released_as, wait_by_message, wait_in_queue
+from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.errors import LockTimeoutError
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.listing import Look
     from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import Answer, PermitOutcome
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 def permits_message(payload: bytes, each: int) -> int:
-    """Return how many waiters, each of whom wants ``each`` permits, a message about permits wakes."""
+    """Return how many waiters, each of whom wants ``each`` permits, a message about permits notifies."""
     try:
         return max(int(payload) // each, 0)
     except ValueError:
@@ -65,17 +66,15 @@ class PermitAttempt:
         self._wait = wait
         self._certain = certain
 
-    def __call__(self) -> Awaitable[Answer]:
-        return self._ask(None)
-
-    def look(self, look: Look) -> Awaitable[Answer]:
-        """See :meth:`ListedAttempt.look`."""
+    def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
+        if update is None:
+            return self._ask(None)
         self._heard_on = self._core.names.own_channel(self.client.id)
-        return self._ask(self._core.listed(self._call.script, look))
+        return self._ask(self._core.queued(self._call.script, update))
 
-    def stop_waiting(self, member: str) -> Request:
-        """See :meth:`ListedAttempt.stop_waiting`."""
-        keys = self._core.names.raw, *self._core.waiting_keys()
+    def leave_queue(self, member: str) -> Request:
+        """See :meth:`QueueAttempt.leave_queue`."""
+        keys = self._core.names.raw, *self._core.leave_keys()
         return self.client.runtime.prepare("semaphore_stop_waiting", keys, (member, PUBLISH))
 
     async def _ask(self, script: Script | None) -> Answer:
@@ -92,7 +91,7 @@ class PermitAttempt:
             return AT_ONCE
         assert type(answer) is Granted
         if answer.next_in_ms is not None:
-            client.wakeups.hint(self._heard_on, self._label, answer.next_in_ms / 1000)
+            client.subscriptions.hint(self._heard_on, self._label, answer.next_in_ms / 1000)
         return ACQUIRED
 
 
@@ -113,26 +112,23 @@ class PermitsCore(NumberedCore, ABC):
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
         self._first = None if permits is None else count_of(permits, "permits")
 
-    @abstractmethod
-    def listed(self, acquire: Script, look: Look) -> Script:
-        """Return the script of an acquire, as a client on the list of those who wait calls it."""
+    def queued(self, acquire: Script, update: QueueUpdate) -> Script:
+        """Return the script of an acquire, as a client in the wait queue calls it."""
+        args = update.args(self.client.config.max_wait_without_check)
+        return Script(f"{acquire.name}_waiting", (*acquire.args, *args), (*acquire.keys, self.names.waiting))
 
-    def _listed(self, name: str, acquire: Script, look: Look) -> Script:
-        args = look.args(self.client.config.max_wait_without_check)
-        return Script(name, (*acquire.args, *args), (*acquire.keys, self.names.waiting))
+    def wait_queue_keys(self) -> tuple[str, ...]:
+        """Return the key of the wait queue, for a script that can do without it; see :class:`Subscriptions`."""
+        return self.client.subscriptions.wait_queue_keys(self.names)
 
-    def list_keys(self) -> tuple[str, ...]:
-        """Return the key of the list of the clients that wait, for a script that can do without it; see Wakeups."""
-        return self.client.wakeups.list_keys(self.names)
-
-    def waiting_keys(self) -> tuple[str, ...]:
-        """Return the keys that a client needs to leave the list of those who wait."""
+    def leave_keys(self) -> tuple[str, ...]:
+        """Return the keys that a client needs to leave the wait queue."""
         return (self.names.waiting,)
 
     async def try_set_permits(self, permits: int) -> bool:
         """Set the number of permits, unless the semaphore has some."""
         value = count_of(permits, "permits")
-        return await self.set_first("a try_set_permits", value, str(value), *self.list_keys())
+        return await self.set_first("a try_set_permits", value, str(value), *self.wait_queue_keys())
 
     async def first_use(self, wait: float | None = None) -> float | None:
         """Set the permits that the handle was made with, once. Returns what is left of ``wait`` seconds."""
@@ -195,7 +191,7 @@ class PermitsCore(NumberedCore, ABC):
             wait = await self.first_use(wait)
             attempt = PermitAttempt(self, call, label, wait, certain)
             deadline = Deadline.after(wait, began := client.runtime.now())
-            seen = client.wakeups.glance(channel) if wait != 0 else None
+            seen = client.subscriptions.messages_of(channel) if wait != 0 else None
             try:
                 answer = await attempt()
             except Failure as failure:
@@ -238,24 +234,15 @@ class PermitsCore(NumberedCore, ABC):
         self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int, label: str
     ) -> bool:
         client, names = self.client, self.names
-        message = partial(permits_message, each=each)
-        if may_list(client):
-            listed = Listed(attempt, message, names, self.client.id, wanted=f":{each}")
-            acquired = await listed.until_acquired(refused, deadline, label=label, free_after=math.inf)
+        notifies = partial(permits_message, each=each)
+        if may_queue(client):
+            queued = QueuedGroup(client.subscriptions, names, client.id, label, notifies, permits=f":{each}")
+            acquired = await wait_in_queue(attempt, refused, queued, None, deadline, math.inf, names.name)
             if acquired is not None:
                 return acquired
             seen = None
-        return await until_taken(
-            attempt,
-            refused,
-            runtime=client.runtime,
-            channels=(HeardOn(client.wakeups, names.channel, seen),),
-            lock=names.name,
-            kind=label,
-            message=message,
-            deadline=deadline,
-            free_after=math.inf,
-        )
+        group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, label, notifies)
+        return await wait_by_message(client, attempt, refused, group, seen, deadline, math.inf, names.name)
 
     def tell_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""

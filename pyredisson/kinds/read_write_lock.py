@@ -30,7 +30,8 @@ from pyredisson.core.outcomes import SELF_BLOCKED
 from pyredisson.core.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.settling import settle
-from pyredisson.core.waiters import ALL, lock_message
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.wait_groups import ALL
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
 from pyredisson.kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, Politely, side_of
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Outcome
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 #: What is added to the time on the list of those who wait, for writers; see ``lua/shared/sides.lua``.
 BEHIND_MS: Final = 10**14
@@ -103,7 +105,7 @@ class SideKind(LockKind):
     layout = "read-write lock"
     one_sided = True
     writes = False
-    listed = True
+    wait_queue = True
     #: The message of a release.
     released: ClassVar[str]
 
@@ -115,15 +117,15 @@ class SideKind(LockKind):
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; the other side stays held."""
-        args, keys = (PUBLISH, self.released, self.label), (self.names.channel, *self.list_keys())
+        args, keys = (PUBLISH, self.released, self.label), (self.names.channel, *self.wait_queue_keys())
         return self.request("read_write_lock_force_unlock", ownership, args, keys, epoch=epoch)
 
-    def listed_as(self) -> str:
-        """See :meth:`LockKind.listed_as`."""
+    def queued_as(self) -> str:
+        """See :meth:`LockKind.queued_as`."""
         return side_of(self.client, self.label)
 
-    def stop_waiting(self, member: str) -> Request:
-        """See :meth:`LockKind.stop_waiting`."""
+    def leave_queue(self, member: str) -> Request:
+        """See :meth:`LockKind.leave_queue`."""
         keys = self.names.raw, self.names.waiting
         return self.client.runtime.prepare("read_write_lock_stop_waiting", keys, (member, PUBLISH))
 
@@ -152,26 +154,28 @@ class ReadKind(SideKind):
         """See :meth:`LockKind.ended_by_force`."""
         return self.of_side()
 
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         """See :meth:`LockKind.acquire`."""
         args, keys = (hold.lease_ms, count), (self.names.read_hold(ownership.owner, count + 1),)
-        look = ownership.in_flight.look
-        if look is None:
-            return self.request("read_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
-        more = *args, *self.list_args(look)
-        return self.request(
-            "read_lock_acquire_waiting", ownership, more, (*keys, self.names.waiting), epoch=epoch, repeat=repeat
-        )
+        return self.request("read_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat, update=update)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
         args = lease_ms, count, PUBLISH, self.released
-        keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1)), *self.list_keys()
+        keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1)), *self.wait_queue_keys()
         return self.request("read_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
 
 def writers_message(payload: bytes) -> int:
-    """Return how many writers a message wakes: at most one, whose answer serves the others."""
+    """Return how many writers a message notifies: at most one, whose answer serves the others."""
     return min(abs(lock_message(payload)), 1)
 
 
@@ -232,25 +236,28 @@ class WriteKind(SideKind):
         """See :meth:`LockKind.field`."""
         return writer_field(self.client.id, number)
 
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         """See :meth:`LockKind.acquire`. A re-entry adds its lease to the time left, up to the leases of all holds."""
         reader = owner_field(self.client.id, ownership.who.number)
         leases_ms = hold.lease_ms + sum(each.lease_ms for each in ownership.holds)
         args = hold.lease_ms, count, reader, leases_ms
         keys = (self.names.read_hold(reader, 1),)
-        look = ownership.in_flight.look
-        if look is None:
-            return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat)
-        rest_ms = look.rest_ms if look.rest_ms < 0 else look.rest_ms - BEHIND_MS
-        look = look._replace(waited_ms=look.waited_ms - BEHIND_MS, rest_ms=rest_ms)
-        more = *args, *self.list_args(look)
-        return self.request(
-            "write_lock_acquire_waiting", ownership, more, (*keys, self.names.waiting), epoch=epoch, repeat=repeat
-        )
+        if update is not None:
+            rest_ms = update.rest_ms if update.rest_ms < 0 else update.rest_ms - BEHIND_MS
+            update = update._replace(waited_ms=update.waited_ms - BEHIND_MS, rest_ms=rest_ms)
+        return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat, update=update)
 
     def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args, keys = (lease_ms, count, PUBLISH, self.released), (self.names.channel, *self.list_keys())
+        args, keys = (lease_ms, count, PUBLISH, self.released), (self.names.channel, *self.wait_queue_keys())
         return self.request("write_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:
@@ -285,7 +292,7 @@ class SideCore(LockCore):
 
     def waiting(self) -> int:
         """See :meth:`LockCore.waiting`; for this side."""
-        return self.client.wakeups.waiting(self.names.channel, self.kind.label)
+        return self.client.subscriptions.waiting(self.names.channel, self.kind.label)
 
     def taken(self, who: Caller) -> bool:
         """See :meth:`LockCore.taken`; on either side."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.attempt import Attempt
-from pyredisson.core.by_message import ByMessage
 from pyredisson.core.names import writer_field
 from pyredisson.core.outcomes import Refused
+from pyredisson.core.waiting.pubsub_wait import ByMessage
 
 if TYPE_CHECKING:
     from pyredisson.core.attempt import FirstRequest
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.yielding import Yielding
+    from pyredisson.core.waiting.fairness import Fairness
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 #: Seconds for which a reader yields to waiting writers of its client; at most half of its own wait. As long as reads
 #: take less, the current ones end meanwhile, and a writer acquires the lock however many readers there are.
@@ -32,13 +33,12 @@ class PoliteAttempt(Attempt):
 
     __slots__ = ()
 
-    async def __call__(self, first: FirstRequest | None = None) -> Answer:
+    async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
         left: float = self.ownership.kind_state.until - self.client.runtime.now()
-        look = self.ownership.in_flight.look
-        notified = look is not None and look.chosen  # Its client is on the list for another reader.
+        notified = update is not None and update.notified  # Its client is in the queue for another reader.
         if left > 0 and not notified and _writer_waits(self.client, self.kind):
             return Refused(int(1000 * left))
-        return await super().__call__(first)
+        return await super().__call__(update, first)
 
 
 class Politely(ByMessage):
@@ -48,20 +48,20 @@ class Politely(ByMessage):
         self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
     ) -> Refused | None:
         """See :meth:`Waiting.yields`."""
-        yielding: Yielding = ownership.kind_state
+        fairness: Fairness = ownership.kind_state
         if _writer_waits(client, kind) and not _writes(client, ownership):
-            return yielding.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
+            return fairness.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
         return super().yields(client, kind, ownership, wait, now)
 
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        client, kind, yielding = attempt.client, attempt.kind, attempt.ownership.kind_state
+        client, kind, fairness = attempt.client, attempt.kind, attempt.ownership.kind_state
         polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
         try:
             return await super().wait(polite, refused, seen, deadline)
         finally:
-            yielding.stop()
-            yielding.waited(client.runtime.now())
+            fairness.stop()
+            fairness.waited(client.runtime.now())
 
 
 class BeforeReaders(ByMessage):
@@ -73,13 +73,13 @@ class BeforeReaders(ByMessage):
         try:
             return await super().wait(attempt, refused, seen, deadline)
         finally:
-            # Readers that yield are not on the list: the next release would not wake them.
+            # Readers that yield are not in the queue: the next release would not notify them.
             if not _writer_waits(client, kind) and _any_yields(client, kind):
-                client.wakeups.hint(_own_channel(client, kind, READERS), READERS, 0)
+                client.subscriptions.hint(_own_channel(client, kind, READERS), READERS, 0)
 
 
 def side_of(client: ClientCore, label: str) -> str:
-    """Return what stands for one side's waiters of a client on the list of those who wait."""
+    """Return what stands for one side's waiters of a client in the wait queue."""
     return f"{client.id}.{label}"
 
 
@@ -88,8 +88,8 @@ def _own_channel(client: ClientCore, kind: LockKind, label: str) -> str:
 
 
 def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
-    anybody = client.wakeups.anybody
-    return anybody(_own_channel(client, kind, WRITERS), WRITERS) or anybody(kind.names.channel, WRITERS)
+    has_waiters = client.subscriptions.has_waiters
+    return has_waiters(_own_channel(client, kind, WRITERS), WRITERS) or has_waiters(kind.names.channel, WRITERS)
 
 
 def _any_yields(client: ClientCore, kind: LockKind) -> bool:

@@ -22,7 +22,6 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.listing import Look
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
@@ -63,11 +62,7 @@ class SemaphoreCore(PermitsCore):
 
     def _giving(self, script: str, number: int) -> Script:
         """Return the call of a script that may make permits available."""
-        return Script(script, (number, PUBLISH), (self.names.channel, *self.list_keys()))
-
-    def listed(self, acquire: Script, look: Look) -> Script:
-        """See :meth:`PermitsCore.listed`."""
-        return self._listed("semaphore_acquire_waiting", acquire, look)
+        return Script(script, (number, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
 
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Acquire permits, all or none, waiting at most ``wait`` seconds."""

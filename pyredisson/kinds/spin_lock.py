@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.names import LockNames
-from pyredisson.core.polling import Polling
+from pyredisson.core.waiting.polling import Polling
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.polling import Delays
+    from pyredisson.core.waiting.polling import Delays
 
 
 class SpinKind(PlainKind):
@@ -26,7 +26,7 @@ class SpinKind(PlainKind):
     word = "spin_lock"
     label = "spin"
     publish = ""
-    listed = False
+    wait_queue = False
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays) -> None:
         super().__init__(client, names)

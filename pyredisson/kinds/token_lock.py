@@ -17,8 +17,8 @@ from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
 from pyredisson.core.outcomes import LOST, Lost
-from pyredisson.core.polling import Polling
 from pyredisson.core.replies import unusable
+from pyredisson.core.waiting.polling import Polling
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
@@ -125,7 +126,15 @@ class TokenKind(LockKind):
         """See :meth:`LockKind.token_id`; who knows it cannot release the lock."""
         return token_id(self.stored_as(ownership).encode())
 
-    def acquire(self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def acquire(
+        self,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         """See :meth:`LockKind.acquire`; with a new token. A repeat carries the same one."""
         tokens: TokenPair = ownership.kind_state
         if not repeat:

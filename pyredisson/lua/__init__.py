@@ -1,10 +1,11 @@
 """The Lua scripts, one a file. A line ``-- include: name`` stands for the block ``shared/name.lua`` without its header,
-a line ``-- attempt: name`` for a function ``attempt`` that is the script ``name.lua``.
+a line ``-- attempt: name`` for a function ``attempt`` that is the script ``name.lua``, and ``$NAME`` for a word of the
+wait queue (see :mod:`pyredisson.core.waiting.protocol`).
 
 Scripts for one lock begin with the same arguments: KEYS 1 lock, 2 epoch of the owner; ARGV 1 owner, 2 epoch, 3 repeat.
 Scripts of semaphores and latches: KEYS 1 semaphore or latch, 2 last request of the owner; ARGV 1 number of the request.
 Scripts for many locks, and the guards with a fence, have their own order.
-The list of the clients that wait is the last of KEYS where a script can do without it, for users who may not use it.
+The wait queue is the last of KEYS where a script can do without it, for users who may not use it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pyredisson.core.waiting.protocol import WORDS
+
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
 _ATTEMPT = re.compile(r"^-- attempt: (\w+)\n", re.MULTILINE)
+_WORD = re.compile(r"\$([A-Z_]+)")
 _HEADER = re.compile(r"\A(?:--(?! include: ).*\n)*")
 
 
@@ -26,7 +30,7 @@ def script_names() -> list[str]:
 def script_text(name: str) -> str:
     """Return the text of a script as servers get it, with its shared blocks spliced in."""
     text = _ATTEMPT.sub(_attempt, (_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
-    return _INCLUDE.sub(_block, text)
+    return _WORD.sub(lambda name: WORDS[name[1]], _INCLUDE.sub(_block, text))
 
 
 def _attempt(line: re.Match[str]) -> str:

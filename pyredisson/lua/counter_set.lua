@@ -1,6 +1,6 @@
 -- Gives a semaphore its permits, or a latch its count, unless it has some already; notifies the waiters.
 -- KEYS  1 counter (string)  2 last request of the owner  3 channel
---       4 of a semaphore: clients that wait (sorted set); missing if the user may not use it
+--       4 of a semaphore: wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 number of the request  2 value  3 PUBLISH or SPUBLISH  4 message
 -- Reply 1: set.  0: there was one.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
@@ -11,9 +11,9 @@ if redis.call('get', KEYS[1]) then
     redis.call('pexpire', KEYS[2], 60000)
 else
     if KEYS[4] then
-        -- include: ears
+        -- include: observers
         -- include: hand_out
-        hand_out(KEYS[4], ARGV[3], tonumber(ARGV[2]), '2')
+        hand_out(KEYS[4], ARGV[3], tonumber(ARGV[2]), '$NOTIFIED')
     end
     -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
     redis.call(ARGV[3], KEYS[3], ARGV[4])

@@ -1,8 +1,8 @@
 -- Acquires a lock as lock_acquire does, for a client that waits for it.
--- KEYS  1 lock (hash)  2 epoch of the owner  3 clients that wait (sorted set)
+-- KEYS  1 lock (hash)  2 epoch of the owner  3 wait queue (sorted set)
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 --       6.. see shared/wait.lua
 -- Reply as lock_acquire
--- include: ears
+-- include: observers
 -- attempt: lock_acquire
 -- include: wait

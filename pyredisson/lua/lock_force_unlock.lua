@@ -1,6 +1,6 @@
 -- Frees the lock for all its owners, and wakes the waiters.
 -- KEYS  1 lock (hash)  2 epoch of the caller  3 channel
---       4 clients that wait (sorted set); missing if the user may not use it
+--       4 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
@@ -13,7 +13,7 @@ if #owners > 0 then
     local heard, denied = 0, false
     if publish ~= '' then
         if waiting and redis.call('exists', waiting) == 1 then
-            -- include: ears
+            -- include: observers
             -- include: choose
             -- include: notify
         end

@@ -1,6 +1,6 @@
 -- Releases one hold; the last one frees the lock and wakes the waiters.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 channel
---       4 clients that wait (sorted set); missing if the user may not use it
+--       4 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
@@ -23,13 +23,13 @@ elseif left == 0 then
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
         local first = listed and redis.pcall('zrange', waiting, 0, 2) or {}
-        -- A client that is alone on the list gets the usual message, as its ear; one of a quorum ('+') has to be notified.
-        local alone = #first == 2 and first[2] == 'ear:' .. string.match(first[1], '^[^:+]*')
+        -- A client that is alone in the queue gets the usual message, as its observer.
+        local alone = #first == 2 and first[2] == '$OBSERVER' .. string.match(first[1], '^[^:]*')
         if alone then
             heard = redis.call(publish, KEYS[3], message)
         end
         if heard == 0 and first[1] then
-            -- include: ears
+            -- include: observers
             -- include: choose
             -- include: notify
         end

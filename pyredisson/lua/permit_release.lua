@@ -1,6 +1,6 @@
 -- Releases one permit by its id, and notifies the waiters. Also undoes an acquire: late copies of it are stale then.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel  4 permits taken (sorted set)
---       5 clients that wait (sorted set); missing if the user may not use it
+--       5 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 number of the request  2 id, sixteen bytes  3 PUBLISH or SPUBLISH
 -- Reply 1: released.  0: unknown, or it had expired (and is available again in any case).
 --       {'stale', number}: a newer request has overtaken it.
@@ -12,7 +12,7 @@ local waiting = KEYS[5]
 redis.call('pexpire', KEYS[2], 60000)
 local ends = redis.call('zscore', KEYS[4], ARGV[2])
 local reply = 0
--- include: ears
+-- include: observers
 -- include: hand_out
 if ends then
     -- include: now

@@ -1,11 +1,11 @@
 -- Acquires the read side as read_lock_acquire does, for a client that waits for it.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 the new hold (string, lives as long as its lease)
---       4 clients that wait (sorted set)
+--       4 wait queue (sorted set)
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 --       6.. see shared/wait.lua
 -- Reply as read_lock_acquire
 local reads = true
--- include: ears
+-- include: observers
 -- include: choose
 -- include: sides
 -- attempt: read_lock_acquire

@@ -1,7 +1,7 @@
 -- Releases one hold of the read side. The last reader frees the lock and wakes the waiters; else the lock lives as long
 -- as the longest hold that remains. Readers whose holds have all expired do not count.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 channel  4 the hold to release (string)
---       5 clients that wait (sorted set); missing if the user may not use it
+--       5 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
@@ -73,7 +73,7 @@ elseif left == 0 then
         if publish ~= '' then
             if listed then
                 local reads = false
-                -- include: ears
+                -- include: observers
                 -- include: choose
                 -- include: sides
                 -- include: notify

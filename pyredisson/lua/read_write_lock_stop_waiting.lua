@@ -1,14 +1,14 @@
--- Takes a client that waits no longer off the list. If the lock is free, or read, the clients that can acquire it are
+-- Takes a client that waits no longer out of the wait queue. If the lock is free, or read, the clients that can acquire it are
 -- notified: this one may have been notified, and have left since.
--- KEYS  1 lock (hash)  2 clients that wait (sorted set)
+-- KEYS  1 lock (hash)  2 wait queue (sorted set)
 -- ARGV  1 the client, as it stands there  2 PUBLISH or SPUBLISH
 -- Reply 1: done
 local reads = redis.pcall('hget', KEYS[1], 'mode') == 'read'
--- include: ears
+-- include: observers
 -- include: choose
 -- include: sides
 -- include: leave
 if (reads or redis.call('exists', KEYS[1]) == 0) and choose(KEYS[2], ARGV[2]) then
-    redis.call(ARGV[2], KEYS[2], '4')
+    redis.call(ARGV[2], KEYS[2], '$NOTIFIED_ALONE')
 end
 return 1

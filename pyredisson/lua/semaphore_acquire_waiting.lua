@@ -1,9 +1,9 @@
 -- Takes permits as semaphore_acquire does, for a client that waits for them.
--- KEYS  1 semaphore (string)  2 last request of the owner  3 clients that wait (sorted set)
+-- KEYS  1 semaphore (string)  2 last request of the owner  3 wait queue (sorted set)
 -- ARGV  1 number of the request  2 permits  3.. see shared/wait.lua
 -- Reply as semaphore_acquire; left: the permits of which no other client was notified
 -- include: now
--- include: ears
+-- include: observers
 -- include: hand_out
 -- attempt: semaphore_acquire
 -- include: pass_on

@@ -1,6 +1,6 @@
 -- Releases permits, whichever owner acquired them, and notifies the waiters.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
---       4 clients that wait (sorted set); missing if the user may not use it
+--       4 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 number of the request  2 permits  3 PUBLISH or SPUBLISH
 -- Reply 1: done.  {'stale', number}: a newer request has overtaken it.
 --       -1 - v: v, and the user may not publish to the clients that wait.
@@ -10,7 +10,7 @@ local waiting = KEYS[4]
 -- include: repeated
 redis.call('pexpire', KEYS[2], 60000)
 local given = ARGV[2]
--- include: ears
+-- include: observers
 -- include: hand_out
 -- include: give_permits
 redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)

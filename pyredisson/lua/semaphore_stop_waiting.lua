@@ -1,18 +1,18 @@
--- Takes a client that waits for permits no longer off the list. If there are permits, others are notified: the client may
+-- Takes a client that waits for permits no longer out of the wait queue. If there are permits, others are notified: the client may
 -- have been notified, and have left since. The first of them is notified of when the next permit expires.
--- KEYS  1 semaphore (string)  2 clients that wait (sorted set)
+-- KEYS  1 semaphore (string)  2 wait queue (sorted set)
 --       3 of one whose permits expire: permits taken (sorted set)
 -- ARGV  1 the client, as it stands there  2 PUBLISH or SPUBLISH
 -- Reply 1: done
 -- include: now
--- include: ears
+-- include: observers
 -- include: hand_out
 redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])
-if redis.call('zrem', KEYS[2], 'ear:' .. string.match(ARGV[1], '^[^:]+')) == 1 then
-    keep_ears(KEYS[2], ARGV[2], 1000, true)
+if redis.call('zrem', KEYS[2], '$OBSERVER' .. string.match(ARGV[1], '^[^:]+')) == 1 then
+    keep_observers(KEYS[2], ARGV[2], 1000)
 end
-hand_out(KEYS[2], ARGV[2], tonumber(redis.call('get', KEYS[1]) or 0) or 0, '4')
-local first = redis.call('zrangebyscore', KEYS[2], '-inf', '(1e15', 'limit', 0, 1)[1]
+hand_out(KEYS[2], ARGV[2], tonumber(redis.call('get', KEYS[1]) or 0) or 0, '$NOTIFIED_ALONE')
+local first = redis.call('zrangebyscore', KEYS[2], '-inf', '($OBSERVERS', 'limit', 0, 1)[1]
 local expires = KEYS[3] and redis.call('zrangebyscore', KEYS[3], '-inf', '(1e14', 'withscores', 'limit', 0, 1)[2]
 if first and expires then
     local wait = string.format('%.0f', math.max(tonumber(expires) - now, 0))

@@ -1,6 +1,6 @@
 -- Releases what a request took whose caller no longer waits for it. No late copy of that request takes anything then.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
---       4 clients that wait (sorted set); missing if the user may not use it
+--       4 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 number of this request  2 number of the one to undo  3 PUBLISH or SPUBLISH
 -- Reply integer: how many permits were released.  {'stale', number}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
@@ -12,7 +12,7 @@ local given = '0'
 -- If the semaphore has been deleted since, so have its permits.
 if number == ARGV[2] and outcome ~= '0' and redis.call('get', KEYS[1]) then
     given = outcome
-    -- include: ears
+    -- include: observers
     -- include: hand_out
     -- include: give_permits
 end

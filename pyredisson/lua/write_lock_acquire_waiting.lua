@@ -1,12 +1,12 @@
 -- Acquires the write side as write_lock_acquire does, for a client that waits for it.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 the first hold of this owner as a reader (string)
---       4 clients that wait (sorted set)
+--       4 wait queue (sorted set)
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 --       6 this owner as a reader  7 the sum of the leases of all holds, with this one, ms
 --       8.. see shared/wait.lua
 -- Reply as write_lock_acquire
 local reads = true
--- include: ears
+-- include: observers
 -- include: choose
 -- include: sides
 -- attempt: write_lock_acquire

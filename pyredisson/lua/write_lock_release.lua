@@ -1,7 +1,7 @@
 -- Releases one hold of the write side. The last one frees the lock, or leaves it to what its owner reads; either way
--- the waiters are woken: of the clients on the list those who can have it, of the others all.
+-- the waiters are woken: of the clients in the wait queue those who can have it, of the others all.
 -- KEYS  1 lock (hash)  2 epoch of the owner  3 channel
---       4 clients that wait (sorted set); missing if the user may not use it
+--       4 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease of the remaining holds, ms
 --       5 holds the client counts ('0': they are lost, remove what is stored)
 --       6 PUBLISH, SPUBLISH or '' (do not publish)  7 message
@@ -26,7 +26,7 @@ elseif left == 0 then
     if publish ~= '' then
         if listed then
             local reads = redis.call('hlen', KEYS[1]) > 2
-            -- include: ears
+            -- include: observers
             -- include: choose
             -- include: sides
             -- include: notify

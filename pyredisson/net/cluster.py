@@ -74,7 +74,7 @@ class ClusterLink:
             link = make_link(address)
             link.inspect = self._inspected
             link.introduce = self.introduce
-            link.on_list_refused = lambda: self.on_list_refused()
+            link.on_queue_refused = lambda: self.on_queue_refused()
             return link
 
         self._now = now
@@ -84,7 +84,7 @@ class ClusterLink:
         self.app: str | None = app_in(cluster.settings)
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
-        self.on_list_refused: Callable[[], None] = ignore
+        self.on_queue_refused: Callable[[], None] = ignore
         self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_mutex, lambda: self.on_change(), now)
 
     # ---- requests ------------------------------------------------------------------------------------------------

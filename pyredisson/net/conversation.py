@@ -13,8 +13,7 @@ from pyredisson.core.failures import NotSent, Rejected
 from pyredisson.net.resp import failure_of, pack
 
 if TYPE_CHECKING:
-    from pyredisson.core.waiters import Line
-    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.core.waiting.subscriptions import SubscriberConnection, Subscriptions
 
 #: Between two connections, and between two looks for channels that went astray.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -33,10 +32,17 @@ class Conversation:
     """
 
     def __init__(
-        self, wakeups: Wakeups, line: Line, *, sharded: bool, ping_interval: float, ping_timeout: float, now: float
+        self,
+        subscriptions: Subscriptions,
+        connection: SubscriberConnection,
+        *,
+        sharded: bool,
+        ping_interval: float,
+        ping_timeout: float,
+        now: float,
     ) -> None:
-        self._wakeups = wakeups
-        self._line = line
+        self._subscriptions = subscriptions
+        self._connection = connection
         self._sharded = sharded
         self._astray_at = math.inf
         self._looks = 0  # So often channels that went astray were not found since.
@@ -48,7 +54,7 @@ class Conversation:
 
     def begin(self, now: float) -> bytes:
         """The command to open with: subscribe to all that is wanted."""
-        channels = self._wakeups.wanted(self._line)
+        channels = self._subscriptions.wanted(self._connection)
         return self.subscribe(channels, now) if channels else b""
 
     def subscribe(self, channels: list[str], now: float) -> bytes:
@@ -75,12 +81,12 @@ class Conversation:
             elif isinstance(reply, list) and len(reply) == 3:
                 kind, channel, content = reply
                 if kind in (b"message", b"smessage"):
-                    self._wakeups.rang(channel.decode(), content, self._line)
+                    self._subscriptions.received(channel.decode(), content, self._connection)
                 elif kind in (b"subscribe", b"ssubscribe"):
                     self._answered(channel.decode())
-                    self._wakeups.confirmed(channel.decode(), self._line)
+                    self._subscriptions.confirmed(channel.decode(), self._connection)
                     self._looks = 0
-                elif kind == b"sunsubscribe" and self._wakeups.dropped(channel.decode(), self._line):
+                elif kind == b"sunsubscribe" and self._subscriptions.dropped(channel.decode(), self._connection):
                     self._go_astray(now)  # That was not asked for: its slot moves to another node.
 
     def _answered(self, channel: str) -> None:
@@ -91,11 +97,11 @@ class Conversation:
     def _refused(self, error: rx.RedisError, now: float) -> None:
         if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
             self._unanswered.clear()  # It may as well answer a farewell.
-            if self._wakeups.unconfirmed(self._line):  # Else it answers a farewell.
+            if self._subscriptions.unconfirmed(self._connection):  # Else it answers a farewell.
                 self._go_astray(now)
         else:
             channels = [self._unanswered.popleft()] if self._unanswered else None
-            self._wakeups.refuse(Rejected(error), self._line, channels)
+            self._subscriptions.refuse(Rejected(error), self._connection, channels)
 
     def _go_astray(self, now: float) -> None:
         if self._astray_at == math.inf:
@@ -108,15 +114,15 @@ class Conversation:
     def looked_elsewhere(self, now: float) -> bytes:
         """The command that asks here again for what was not found elsewhere."""
         self._astray_at = math.inf
-        left = self._wakeups.unconfirmed(self._line)
+        left = self._subscriptions.unconfirmed(self._connection)
         self._looks = self._looks + 1 if left else 0
         return self.subscribe(left, now) if left else b""
 
     def due(self, now: float) -> bytes:
         """The commands that are due now: farewells to channels without waiters, and a ping."""
-        gone = self._wakeups.take_idle(now, self._line)
+        gone = self._subscriptions.take_idle(now, self._connection)
         out = b""
-        if self._asked is None and now >= self._heard + self._ping_interval and self._line.channels:
+        if self._asked is None and now >= self._heard + self._ping_interval and self._connection.channels:
             self._asked = now
             out = pack("PING")
         return self.farewell(gone, now) + out if gone else out
@@ -127,9 +133,9 @@ class Conversation:
 
     def next_due(self, now: float) -> float:
         """Seconds until something may be due."""
-        again = min(self._wakeups.idle_due(self._line), self._astray_at)
+        again = min(self._subscriptions.idle_due(self._connection), self._astray_at)
         if self._asked is not None:
             return max(0.0, min(again, self._asked + self._ping_timeout) - now)
-        if not self._line.channels:
+        if not self._connection.channels:
             return math.inf if again == math.inf else max(0.0, again - now)
         return max(0.0, min(again, self._heard + self._ping_interval) - now)

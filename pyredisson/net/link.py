@@ -31,7 +31,7 @@ Introduce: TypeAlias = Callable[[], Sequence[bytes]]
 
 
 def ignore() -> None:
-    """Do nothing: the initial :attr:`Link.on_change` and :attr:`Link.on_list_refused`."""
+    """Do nothing: the initial :attr:`Link.on_change` and :attr:`Link.on_queue_refused`."""
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:
@@ -49,7 +49,7 @@ class Link(Protocol):
         app: What the user's own settings call their connections; ``None``: nothing.
         introduce: How connections of our own say whose they are; ``None``: they do not.
         on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
-        on_list_refused: Called when a script ran without the list of waiting clients, which the user may not use.
+        on_queue_refused: Called when a script ran without the list of waiting clients, which the user may not use.
     """
 
     scattered: bool
@@ -57,7 +57,7 @@ class Link(Protocol):
     app: str | None
     introduce: Introduce | None
     on_change: Callable[[], None]
-    on_list_refused: Callable[[], None]
+    on_queue_refused: Callable[[], None]
 
     def counts_listeners(self) -> bool:
         """Return whether a script that publishes learns how many hear it. See ``Runtime.counts_listeners``."""

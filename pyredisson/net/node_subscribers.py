@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyredisson.core.failures import Failure
-from pyredisson.core.waiters import Line
+from pyredisson.core.waiting.subscriptions import SubscriberConnection
 from pyredisson.net.cluster_map import SHARE
 from pyredisson.net.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.runtime import Runtime
-    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.core.waiting.subscriptions import Subscriptions
     from pyredisson.events import Event
     from pyredisson.net.cluster import ClusterLink
     from pyredisson.net.link import NodeLink
@@ -28,30 +28,30 @@ class NodeSubscribers:
         start: Callable[[Subscriber], None],
         runtime: Runtime,
         config: Config,
-        wakeups: Wakeups,
+        subscriptions: Subscriptions,
         emit: Callable[[Event], None],
     ) -> None:
         self._slots = link.map
         self._start = start
         self._runtime = runtime
         self._config = config
-        self._wakeups = wakeups
+        self._subscriptions = subscriptions
         self._emit = emit
         self._mutex = runtime.mutex()
         self._by_node: dict[NodeLink, Subscriber] = {}
-        self._by_line: dict[Line, Subscriber] = {}
+        self._by_connection: dict[SubscriberConnection, Subscriber] = {}
         self.closed: bool = False
         link.on_change = self._relocate
 
     def subscribe(self, channel: str) -> None:
         """Send for a channel's messages, at the node that serves its slot."""
         subscriber = self._at(self._slots.node_for(channel))
-        self._wakeups.move(channel, subscriber.line)
+        self._subscriptions.move(channel, subscriber.connection)
         subscriber.subscribe(channel)
 
     def unsubscribe(self, channel: str) -> None:
         """A channel may have lost its last waiter."""
-        subscriber = self._by_line.get(self._wakeups.line_of(channel))
+        subscriber = self._by_connection.get(self._subscriptions.connection_of(channel))
         if subscriber is not None:
             subscriber.unsubscribe(channel)
 
@@ -73,20 +73,20 @@ class NodeSubscribers:
         with self._mutex:
             subscriber = self._by_node.get(node)
             if subscriber is None:
-                line = Line()
+                connection = SubscriberConnection()
                 subscriber = Subscriber(
                     node.stream,
                     self._start,
                     self._runtime,
                     self._config,
-                    self._wakeups,
+                    self._subscriptions,
                     self._emit,
-                    line=line,
+                    connection=connection,
                     sharded=self._slots.sharded,
                     find_again=self._find_again,
                 )
                 subscriber.closed = self.closed
-                self._by_node[node] = self._by_line[line] = subscriber
+                self._by_node[node] = self._by_connection[connection] = subscriber
             return subscriber
 
     async def _find_again(self) -> None:
@@ -100,17 +100,17 @@ class NodeSubscribers:
 
     def _relocate(self) -> None:
         """Hear every channel where it belongs by now."""
-        for channel in self._wakeups.wanted():
+        for channel in self._subscriptions.wanted():
             subscriber = self._at(self._slots.node_for(channel))
-            former = self._wakeups.move(channel, subscriber.line)
+            former = self._subscriptions.move(channel, subscriber.connection)
             if former is not None:
                 subscriber.subscribe(channel)
-                if former in self._by_line:
-                    self._by_line[former].leave(channel)
+                if former in self._by_connection:
+                    self._by_connection[former].leave(channel)
         with self._mutex:
             gone = [node for node in self._by_node if not self._slots.knows(node)]
             subscribers = [self._by_node.pop(node) for node in gone]
             for subscriber in subscribers:
-                del self._by_line[subscriber.line]
+                del self._by_connection[subscriber.connection]
         for subscriber in subscribers:
             subscriber.close()

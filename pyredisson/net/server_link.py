@@ -77,7 +77,7 @@ class ServerLink:
         self.app: str | None = app
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
-        self.on_list_refused: Callable[[], None] = ignore
+        self.on_queue_refused: Callable[[], None] = ignore
         self.away = False
 
     # ---- requests ------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class ServerLink:
         if without_list is None:
             raise failure
         reply = await self.eval(without_list, timeout)
-        self.on_list_refused()
+        self.on_queue_refused()
         return reply
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:

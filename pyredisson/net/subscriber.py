@@ -22,8 +22,7 @@ from pyredisson.net.sentinel import ASK_AGAIN
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.waiters import Line
-    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.core.waiting.subscriptions import SubscriberConnection, Subscriptions
     from pyredisson.events import Event
     from pyredisson.net.link import Stream
 
@@ -36,9 +35,9 @@ class Subscriber:
         start: Runs :meth:`run` in a thread or task of its own.
         runtime: The world.
         config: The client's settings.
-        wakeups: Whom messages are for.
+        subscriptions: Whom messages are for.
         emit: Who wants to know of the connection.
-        line: Which channels are heard here; ``None``: all.
+        connection: Which channels are heard here; ``None``: all.
         sharded: Whether messages are those of a cluster's shards.
         find_again: Sees to it that channels which went astray are heard where they belong.
         follow: Asks whether the server is the right one still, and calls :meth:`move` if not; see ``Link.follow``.
@@ -50,15 +49,15 @@ class Subscriber:
         start: Callable[[Subscriber], None],
         runtime: Runtime,
         config: Config,
-        wakeups: Wakeups,
+        subscriptions: Subscriptions,
         emit: Callable[[Event], None],
         *,
-        line: Line | None = None,
+        connection: SubscriberConnection | None = None,
         sharded: bool = False,
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        self.line: Line = wakeups.line if line is None else line
+        self.connection: SubscriberConnection = subscriptions.connection if connection is None else connection
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
@@ -68,7 +67,7 @@ class Subscriber:
         self._now = runtime.now
         self._inside = runtime.inside
         self._config = config
-        self._wakeups = wakeups
+        self._subscriptions = subscriptions
         self._emit = emit
         # Orders what is sent: a farewell to a channel must not overtake, or be overtaken by, its next subscription.
         self._sending = runtime.mutex()
@@ -142,7 +141,7 @@ class Subscriber:
             except Failure as failure:
                 error = failure.cause
                 if isinstance(failure, Rejected):
-                    self._wakeups.refuse(failure, self.line)
+                    self._subscriptions.refuse(failure, self.connection)
             else:
                 error = rx.ConnectionError("the subscriber's connection was lost")
                 try:
@@ -154,10 +153,10 @@ class Subscriber:
                         self._stream = self._conversation = None
                     stream.close()
             if not self.closed:
-                self._wakeups.lost_connection(error, self.line)
+                self._subscriptions.lost_connection(error, self.connection)
                 self._failed += 1
                 self._emit(events.ConnectionDown(error, self._failed))
-                if self._find_again is not None and self.line.channels:
+                if self._find_again is not None and self.connection.channels:
                     await self._find_again()
                 await self._pause(RETRY.longest(self._failed - 1), moves)
 
@@ -165,7 +164,7 @@ class Subscriber:
         """Pause before the next connection; without end while there is no waiter."""
         over = self._now() + seconds
         while not self.closed:
-            wanted = bool(self.line.channels)
+            wanted = bool(self.connection.channels)
             left = over - self._now() if wanted else math.inf
             if left <= 0 or (wanted and self._moves != moves):
                 return
@@ -189,7 +188,7 @@ class Subscriber:
             if conversation.dead(now):
                 break
             follow_in = math.inf
-            if self._follow is not None and self.line.channels:
+            if self._follow is not None and self.connection.channels:
                 if now >= follow_at:  # A master that was replaced, and is cut off from all who know, answers pings.
                     follow_at = self._now() + ASK_AGAIN if await self._follow() else math.inf
                     now = self._now()
@@ -203,15 +202,15 @@ class Subscriber:
                 if not useful:
                     useful = True
                     self._failed = 0
-                    self._emit(events.ConnectionUp(len(self._wakeups.wanted(self.line))))
+                    self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection))))
                 conversation.heard(replies, self._now())
             del replies  # A thousand confirmations, maybe; the next message may be long in coming.
 
     def _begin(self, stream: Stream) -> Conversation | None:
         """Subscribe, on a new connection, to all that is wanted. ``None``: it has ended already."""
         conversation = Conversation(
-            self._wakeups,
-            self.line,
+            self._subscriptions,
+            self.connection,
             sharded=self._sharded,
             ping_interval=self._config.ping_interval,
             ping_timeout=self._config.ping_timeout,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.runtime import Runtime
-    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.core.waiting.subscriptions import Subscriptions
     from pyredisson.events import Event
     from pyredisson.net.cluster import ClusterLink
     from pyredisson.net.link import Link
@@ -21,16 +21,16 @@ def subscriber_for(
     start: Callable[[Subscriber], None],
     runtime: Runtime,
     config: Config,
-    wakeups: Wakeups,
+    subscriptions: Subscriptions,
     emit: Callable[[Event], None],
 ) -> Subscriber | NodeSubscribers:
     """What hears the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
     if link.scattered:
         from pyredisson.net.node_subscribers import NodeSubscribers  # Most programs have one server.
 
-        return NodeSubscribers(cast("ClusterLink", link), start, runtime, config, wakeups, emit)
+        return NodeSubscribers(cast("ClusterLink", link), start, runtime, config, subscriptions, emit)
     from pyredisson.net.subscriber import Subscriber  # Not needed before there is a client.
 
-    subscriber = Subscriber(link.stream, start, runtime, config, wakeups, emit, follow=link.follow)
+    subscriber = Subscriber(link.stream, start, runtime, config, subscriptions, emit, follow=link.follow)
     link.on_change = subscriber.move
     return subscriber

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 from pyredisson.core import events
 from pyredisson.core.acquire import check_not_stuck
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.by_message import may_list
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED as GRANTED
 from pyredisson.core.outcomes import Acquired, Refused
-from pyredisson.core.waiters import lock_message
-from pyredisson.core.waiting import HeardOn, until_taken
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
 from pyredisson.quorum.decisions import weakness_of
-from pyredisson.quorum.listed import ListedOnNodes
 from pyredisson.quorum.release import undo
 from pyredisson.quorum.requests import acquire_each
 from pyredisson.quorum.restart_guard import RestartGuard
@@ -63,8 +62,6 @@ class Redlock:
         self._one_token = any(kind.shared_token for kind in self._kinds)
         self._fenced = any(kind.token_per_hold for kind in self._kinds)
         self._announced = all(kind.waiting.announced for kind in self._kinds)
-        # A side of a lock may be free for some of those who wait, and not for others.
-        self._listed = all(kind.listed and not kind.one_sided for kind in self._kinds)
         weakness = weakness_of(len(members), quorum)
         if weakness is not None and self._client.server.first(f"{len(members)} nodes"):
             self._client.emit(events.ServerUnsafe("nodes", weakness))
@@ -81,7 +78,7 @@ class Redlock:
         """See :meth:`Way.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
-            seen = [member.client.wakeups.glance(member.kind.names.channel) for member in self._members]
+            seen = [member.client.subscriptions.messages_of(member.kind.names.channel) for member in self._members]
         first = await self.ask_all(owned, hold)
         if first.acquired:
             return True
@@ -218,41 +215,25 @@ class Redlock:
         return await self.given_up(trial.owned, last, "in time")
 
     async def _wait(self, trial: Trial, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
-        """Ask again after a release, heard on enough nodes that they cannot all be away while a quorum is not."""
+        """Ask again after a release, announced on enough nodes that they cannot all be away while a quorum is not."""
         chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
         heard = sorted(chosen[: len(self._members) - self._quorum + 1])
 
         async def attempt() -> Answer:
             await runtime.sleep(min(trial.pace.chance(), deadline.left(runtime.now())))
             trial.check_open()
-            return self._answer(trial, await trial.another())
+            round_ = await trial.another()
+            return GRANTED if round_.acquired else self._refused(trial, round_)
 
         runtime = self._client.runtime
-        acquired: bool | None = None
-        if self._listed and all(may_list(member.client) for member in self._members):
-            on_lists = ListedOnNodes(trial, last, heard, lambda round_: self._answer(trial, round_))
-            refused = self._refused(trial, last)
-            acquired = await on_lists.until_acquired(attempt, refused, deadline, self._name)
-        if acquired is None:
-            members = [self._members[index] for index in heard]
-            acquired = await until_taken(
-                attempt,
-                self._refused(trial, trial.last or last),
-                runtime=runtime,
-                channels=[
-                    HeardOn(member.client.wakeups, member.kind.names.channel, seen[index])
-                    for index, member in zip(heard, members, strict=True)
-                ],
-                lock=self._name,
-                kind="multi",
-                message=lock_message,
-                deadline=deadline,
-                free_after=trial.hold.lease_ms / 1000,
-            )
+        ticket = runtime.ticket(self._name)
+        waiters: list[tuple[Waiter, int | None]] = []
+        for index in heard:
+            subscriptions, channel = self._members[index].client.subscriptions, self._kinds[index].names.channel
+            waiters.append((Waiter(WaitGroup(subscriptions, channel, "multi", lock_message), ticket), seen[index]))
+        free_after = trial.hold.lease_ms / 1000
+        acquired = await wait_loop(attempt, self._refused(trial, last), waiters, runtime, deadline, free_after)
         return acquired or await self.given_up(trial.owned, trial.last or last, "in time")
-
-    def _answer(self, trial: Trial, round_: Round) -> Answer:
-        return GRANTED if round_.acquired else self._refused(trial, round_)
 
     def _refused(self, trial: Trial, round_: Round) -> Refused:
         """When to ask again after a round that was lost."""

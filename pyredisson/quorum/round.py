@@ -99,14 +99,12 @@ class Pace:
         self.reached_at: float = asked
         self._lost = 0  # Rounds in a row that were lost.
         self._silent = 0  # Rounds in a row in which too few answered.
-        self._split = 0  # Rounds in a row in which some said yes, but too few.
         self._took = 0.0
 
     def count(self, round_: Round) -> None:
         """Note the outcome of a round that was lost."""
         self._took = round_.took
         self._lost += 1
-        self._split = self._split + 1 if round_.granted else 0
         if round_.reached:
             self.reached_at = self._runtime.now()
             self._silent = 0
@@ -116,14 +114,6 @@ class Pace:
     def chance(self) -> float:
         """A random pause: those who were woken by one message would meet on the nodes at the same moment."""
         return self._runtime.jitter(0.0, spread(self._lost, self._took))
-
-    def after_split(self) -> float:
-        """A random pause for one whose turn it is, unless the last round was lost to the holder."""
-        return self.among_few() if self._split else 0.0
-
-    def among_few(self) -> float:
-        """A random pause where a release wakes few at most: it need not grow as long as others hold the lock."""
-        return self._runtime.jitter(0.0, spread(1 + self._split, self._took))
 
     def retry_in(self) -> float:
         """A random pause after too few have answered."""

@@ -15,7 +15,7 @@ from pyredisson.core.deadline import lease_ms, wait_seconds
 if TYPE_CHECKING:
     from pyredisson.core.backoff import Uniform
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.polling import Delays
+    from pyredisson.core.waiting.polling import Delays
     from pyredisson.kinds.lock import LockCore
 
 ClassT = TypeVar("ClassT", bound=type)
@@ -97,7 +97,7 @@ class UserBackoff:
         return repr(self._backoff)
 
     def delays(self, uniform: Uniform) -> Iterable[float]:
-        """See :class:`pyredisson.core.polling.Delays`."""
+        """See :class:`pyredisson.core.waiting.polling.Delays`."""
         return self._backoff.delays()
 
 

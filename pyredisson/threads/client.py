@@ -533,7 +533,7 @@ def _reborn(core: ClientCore) -> None:
     runtime.abandon()
     if is_patched():
         # Greenlets go on in the child. What they hold or wait for is the parent's.
-        core.wakeups.close(ClientClosedError("the process was forked: a greenlet of the parent waits no more"))
+        core.subscriptions.close(ClientClosedError("the process was forked: a greenlet of the parent waits no more"))
         for ownership in core.ownerships:
             ownership.clear()
     core.begin()

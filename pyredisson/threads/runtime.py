@@ -12,12 +12,12 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.core.by_message import list_refused
 from pyredisson.core.callers import Caller
 from pyredisson.core.failures import Failure
 from pyredisson.core.identity import Identity
 from pyredisson.core.running import run
 from pyredisson.core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
+from pyredisson.core.waiting.pubsub_wait import queue_refused
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared.base_runtime import BaseRuntime
@@ -169,14 +169,14 @@ class ThreadsRuntime(BaseRuntime):
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is: whom messages are for, and who wants to know of the connection."""
-        wakeups, emit = core.wakeups, core.emit
+        subscriptions, emit = core.subscriptions, core.emit
         self.link.inspect = core.server.inspect
         self.link.introduce = lambda: self.introduction(self.link.app, core.id)
-        self.link.on_list_refused = partial(list_refused, core)
+        self.link.on_queue_refused = partial(queue_refused, core)
         core.direct = self.link.pool if isinstance(self.link, ServerLink) else None
         self._listening = []
         self._only_listener: dict[Subscriber, threading.Lock] = {}
-        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, wakeups, emit)
+        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, subscriptions, emit)
 
     def _listen(self, subscriber: Subscriber) -> None:
         def listen() -> None:

@@ -83,7 +83,7 @@ def listeners(direct: redis.Redis, name: str) -> int:
 
 def waiting(client: Any, name: str) -> int:
     """How many wait here for the lock, as the client sees it."""
-    return int(client._core.wakeups.waiting(LockNames(name).channel))
+    return int(client._core.subscriptions.waiting(LockNames(name).channel))
 
 
 def await_waiter(direct: redis.Redis, client: Any, name: str, count: int = 1) -> None:

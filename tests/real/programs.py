@@ -175,7 +175,7 @@ def fork_holding_asyncio(url: str, name: str) -> None:
                 return True
 
         waiting = asyncio.create_task(wait())
-        await soon(lambda: client._core.wakeups.glance(LockNames(name).channel) is not None)
+        await soon(lambda: client._core.subscriptions.messages_of(LockNames(name).channel) is not None)
         parent_id = client.id
 
         async def child() -> None:
@@ -322,7 +322,7 @@ def end_threads(url: str, name: str, how: str) -> None:
     lock.lock()
     if how == "daemon thread waits":
         threading.Thread(target=lock.lock, daemon=True).start()
-        until(lambda: client._core.wakeups.waiting(LockNames(name).channel), what="waits")
+        until(lambda: client._core.subscriptions.waiting(LockNames(name).channel), what="waits")
         return _say_and(lambda: None)
     if how == "unlock at exit":
         atexit.register(lock.unlock)
@@ -352,7 +352,7 @@ def end_asyncio(url: str, name: str, how: str) -> None:
         await lock.lock()
         if how == "task waits":
             keep = asyncio.create_task(lock.lock())
-            await soon(lambda: client._core.wakeups.waiting(LockNames(name).channel))
+            await soon(lambda: client._core.subscriptions.waiting(LockNames(name).channel))
             assert not keep.done()
         print("ending", flush=True)
         if how == "exception":
@@ -544,7 +544,7 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
             stranded.append(f"{count} {where}")
             for _ in range(count):
                 lock.unlock()
-        assert not client._core.wakeups.waiting(LockNames(name).channel)
+        assert not client._core.subscriptions.waiting(LockNames(name).channel)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ownerships = [
         ownership for ownership in client._core.ownerships if ownership.holds or ownership.pending or ownership.loss
@@ -555,7 +555,7 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
     except AssertionError as error:
         ours = [
             {each: getattr(channel, each) for each in ("asked_for", "confirmed", "idle_since", "benches", "rings")}
-            for channel in client._core.wakeups._channels.values()
+            for channel in client._core.subscriptions._channels.values()
         ]
         raise AssertionError(f"at {time.monotonic()}: {ours}") from error
     assert client._core.watchdog.watching() == 0

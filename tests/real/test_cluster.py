@@ -138,7 +138,7 @@ def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str,
         for _ in range(3):
             holder.do(lock.lock)
             waiting_for = waiter.start(lock.lock)
-            until(lambda: client._core.wakeups.glance(channel) is not None, what="it listens")
+            until(lambda: client._core.subscriptions.messages_of(channel) is not None, what="it listens")
             released = time.monotonic()
             holder.do(lock.unlock)
             waiting_for.result(20)
@@ -287,7 +287,7 @@ def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningClust
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
         waiting_for = other.start(lock.lock)
-        until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+        until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it listens")
         actor.do(lock.unlock)
         waiting_for.result(20)
         other.do(lock.unlock)
@@ -401,7 +401,7 @@ def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningClu
     for source, target in ((home, away), (away, home)):
         holder.do(lock.lock)
         waiting_for = waiter.start(lock.lock)
-        until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+        until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it listens")
         any_cluster.move_slot(slot(unique_name), source, target)
         moved = time.monotonic()
         holder.do(lock.unlock)
@@ -520,7 +520,7 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     holder.do(lock.lock, 60)  # So long a lease that it is not its end that lets the waiter in.
     holder.do(renewed_one.lock)
     waiting_for = waiter.start(lock.lock)
-    until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it listens")
+    until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it listens")
     cluster.fail_over(cluster.master_of(unique_name))
     renewed = len(world.heard(events.Renewed))
     until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
@@ -550,7 +550,7 @@ def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, un
         direct.set(f"{{{unique_name}}}", "in step", px=1)  # WAIT is about what its own connection wrote.
         assert direct.wait(1, 5000) == 1
     waiting_for = waiter.start(lock.lock)
-    until(lambda: client._core.wakeups.glance(lock_channel(lock)) is not None, what="it waits")
+    until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it waits")
     victim.kill()
     until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 30, what="the replica took over")
     renewed = len(world.heard(events.Renewed))

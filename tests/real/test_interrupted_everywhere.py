@@ -74,7 +74,7 @@ class Work:
             found += [f"{core.watchdog.watching()} watched"] * bool(core.watchdog.watching())
             found += [f"{core.keeper.keeping()} kept"] * bool(core.keeper.keeping())
             found += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
-            found += [f"listening for {channel}" for channel in core.wakeups.wanted()]
+            found += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
         for server in direct:
             holds = (
                 [name, *(f"{{{name}}}{number}" for number in range(3))] if count is None else [f"{{{name}}}:timeout"]

@@ -232,7 +232,7 @@ def test_a_waiter_is_notified_when_its_turn_comes(
     lock = client.get_lock(unique_name)
     holder.do(lock.lock)
     waiting = waiter.start(lock.lock)
-    until(lambda: client._core.wakeups.waiting(lock._core.names.channel))
+    until(lambda: client._core.subscriptions.waiting(lock._core.names.channel))
     pair.stop()
     with changed(client, slaves_sync_timeout=PATIENCE):
         holder.do(lock.unlock)

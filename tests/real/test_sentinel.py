@@ -92,7 +92,7 @@ def test_a_held_lock_goes_on_and_waiters_get_it(
     lock = client.get_lock(unique_name)
     holder.do(lock.lock)
     waiting = waiter.start(lock.lock)
-    until(lambda: client._core.wakeups.waiting(lock._core.names.channel))
+    until(lambda: client._core.subscriptions.waiting(lock._core.names.channel))
     before = watched.master()
     if how == "kill":
         watched.kill_master()
@@ -320,7 +320,7 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
     watched.in_step()  # Else the failover could lose the hold, and wake nobody.
     waiting = waiter.start(client.get_lock(unique_name).lock)
     channel = LockNames(unique_name).channel
-    until(lambda: client._core.wakeups.glance(channel) is not None, what="it listens")
+    until(lambda: client._core.subscriptions.messages_of(channel) is not None, what="it listens")
     stopped = watched.isolate_master()
     try:
         new = watched.master()
@@ -353,7 +353,7 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
         holder.do(lock.lock)
         watched.in_step()
         waiting = waiter.start(lock.lock)
-        until(lambda: client._core.wakeups.glance(lock._core.names.channel) is not None, what="it listens")
+        until(lambda: client._core.subscriptions.messages_of(lock._core.names.channel) is not None, what="it listens")
         stopped = watched.isolate_master()
         try:
             eventually(lambda: holder.do(lock.unlock))

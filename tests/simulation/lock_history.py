@@ -75,7 +75,7 @@ class LockHistory(HandleHistory):
     def _watch_for_waiters_that_heard_nothing(self) -> None:
         """Without faults, no release may be noticed only by the look that waiters take from time to time."""
         free_since: dict[bytes, float] = {}
-        of = {each.id.encode(): each.core.wakeups for each in self.clients}
+        of = {each.id.encode(): each.core.subscriptions for each in self.clients}
 
         def watch(node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
             now = self.world.now
@@ -83,13 +83,13 @@ class LockHistory(HandleHistory):
                 free_since[keys[0]] = now
             elif "_acquire" in script and (result is None or (isinstance(result, list) and result[0] == b"token")):
                 late = now - free_since.pop(keys[0], now) > A_FEW_ROUND_TRIPS
-                wakeups = of.get(args[0].partition(b":")[0])
-                if late and wakeups is not None:
-                    before = wakeups.last_resorts
-                    self.world.at(now + A_FEW_ROUND_TRIPS, lambda: check(wakeups, before))
+                subscriptions = of.get(args[0].partition(b":")[0])
+                if late and subscriptions is not None:
+                    before = subscriptions.last_resorts
+                    self.world.at(now + A_FEW_ROUND_TRIPS, lambda: check(subscriptions, before))
 
-        def check(wakeups: Any, before: int) -> None:
-            assert wakeups.last_resorts == before, "a waiter was served that no message had woken"
+        def check(subscriptions: Any, before: int) -> None:
+            assert subscriptions.last_resorts == before, "a waiter was served that no message had woken"
 
         self.world.watchers.append(watch)
 

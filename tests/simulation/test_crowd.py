@@ -11,7 +11,7 @@ import pytest
 
 from pyredisson.config import Config
 from pyredisson.core import listing, yielding
-from pyredisson.core.listing import Listing
+from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.net.resp import script
 from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
@@ -113,7 +113,7 @@ class Crowd:
                 task.outcome.result()
 
     def last_resorts(self) -> int:
-        return sum(client.core.wakeups.last_resorts for client in self.clients)
+        return sum(client.core.subscriptions.last_resorts for client in self.clients)
 
     def close(self) -> None:
         """Nothing is left of it."""
@@ -473,7 +473,7 @@ BUGS = {
         ("return heard > 0", "return true"),
     ),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
-    "one that leaves stays on the list": in_code(Listing, "acquired", lambda self, look: None),
+    "one that leaves stays on the list": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays on the list": in_script(
         "lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
     ),
@@ -489,7 +489,7 @@ BUGS = {
     "one that stays behind alone does not learn it": in_script(
         "lock_stop_waiting", ("elseif left and", "elseif false and")
     ),
-    "ears look at each release": in_code(Listing, "message", lambda self, payload: 1),
+    "ears look at each release": in_code(QueuedGroup, "_message", lambda self, message: 1),
 }
 
 

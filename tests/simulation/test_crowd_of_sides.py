@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from pyredisson.core.attempt import Attempt
-from pyredisson.core.listing import Listing
+from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.core.outcomes import Answer, Refused
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
@@ -433,7 +433,7 @@ BUGS = {
     "a turn is never passed on": in_script(
         "read_write_lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")
     ),
-    "one that leaves stays on the list": in_code(Listing, "acquired", lambda self, look: None),
+    "one that leaves stays on the list": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays on the list": in_script(
         "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
     ),

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core.listing import Listing
+from pyredisson.core.waiting.wait_queue import QueuedGroup
 from tests.simulation.history import quiet
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.seeds import runs
@@ -72,8 +72,8 @@ def test_without_faults_a_message_wakes_each_waiter_whether_listed_or_not() -> N
 
 
 def test_a_waiter_that_hears_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = Listing.message
-    monkeypatch.setattr(Listing, "message", lambda self, payload: 0 if payload == b"go" else message(self, payload))
+    message = QueuedGroup._message
+    monkeypatch.setattr(QueuedGroup, "_message", lambda self, payload: 0 if payload == "go" else message(self, payload))
     with pytest.raises(AssertionError, match="no message had woken"):
         list(map(LockHistory.run, (LockHistory(seed, quiet(MIXED)) for seed in range(100))))
 

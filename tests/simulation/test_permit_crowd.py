@@ -10,7 +10,7 @@ import pytest
 
 from pyredisson.config import Config
 from pyredisson.core import listing
-from pyredisson.core.listing import Listing
+from pyredisson.core.waiting.wait_queue import QueuedGroup
 from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
 from tests.simulator.runtime import SimulatedClient
@@ -125,7 +125,7 @@ class Crowd:
                 task.outcome.result()
 
     def last_resorts(self) -> int:
-        return sum(client.core.wakeups.last_resorts for client in self.clients)
+        return sum(client.core.subscriptions.last_resorts for client in self.clients)
 
     def close(self, available: int | None = None) -> None:
         """Nothing is left of it, and the permits are there."""
@@ -532,7 +532,7 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
     ),
     "ears look at each release": (
         test_a_permit_wakes_one_client_and_the_one_that_has_waited_longest,
-        in_code(Listing, "message", lambda self, payload: 1),
+        in_code(QueuedGroup, "_message", lambda self, message: 1),
     ),
 }
 

@@ -34,7 +34,7 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
         result = history.run()
         assert (result.unknown, result.cancelled) == (0, 0), f"seed {seed}"
         assert result.grants > 0
-        assert not any(client.core.wakeups.last_resorts for client in history.clients), f"seed {seed}"
+        assert not any(client.core.subscriptions.last_resorts for client in history.clients), f"seed {seed}"
 
 
 def test_a_seed_is_a_history() -> None:

@@ -25,7 +25,7 @@ from pyredisson.core.outcomes import ACQUIRED, Acquired
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.settling import settle
-from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.kinds import fair_lock
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
@@ -105,7 +105,7 @@ async def _no_settling_on_leaving(client: object, ownership: Ownership, *, leavi
     ownership.in_flight.pending = None
 
 
-def _confirmed_silently(self: Wakeups, channel: str) -> None:
+def _confirmed_silently(self: Subscriptions, channel: str) -> None:
     entry = self._channels.get(channel)
     if entry is not None:
         entry.confirmed = True
@@ -223,7 +223,7 @@ BUGS = {
     "an interrupted request is not settled": Bug(
         lambda patch: [patch.setattr(each, "settle_on_leaving", _no_settling_on_leaving) for each in (acquire, release)]
     ),
-    "nobody looks again after subscribing": in_code(Wakeups, "confirmed", _confirmed_silently),
+    "nobody looks again after subscribing": in_code(Subscriptions, "confirmed", _confirmed_silently),
     "a request goes on when its turn is over": in_code(Ownership, "epoch_of", _never_over),
     "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),
     "a failed unlock does not end the renewal": in_code(Ownership, "renewable", _renewable_whatever_was_asked),

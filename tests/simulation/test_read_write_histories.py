@@ -109,7 +109,7 @@ def test_without_faults_each_wait_is_ended_by_a_message() -> None:
     for seed in range(60):
         history = LongLeases(seed, quiet(LockPlan()))
         history.run()
-        assert sum(client.core.wakeups.last_resorts for client in history.clients) == 0, f"seed {seed}"
+        assert sum(client.core.subscriptions.last_resorts for client in history.clients) == 0, f"seed {seed}"
 
 
 BUGS = {

@@ -264,7 +264,7 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
             for ownership in client.core.ownerships.held()
             if ownership.pending or ownership.remaining(now) > 0
         ]
-        found += [f"waiting for {channel}" for channel in client.core.wakeups.wanted()]
+        found += [f"waiting for {channel}" for channel in client.core.subscriptions.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
         open_ = [hold for hold in client.core.keeper.all() if hold.remaining(now) or hold.taking]
         if open_ or client.core.keeper.keeping():

@@ -195,7 +195,7 @@ class FailoverRules(LockRules):
     def _waited_for(self, key: bytes) -> bool:
         channel = LockNames(key.decode()).channel
         return any(
-            client.core.wakeups.waiting(channel) for client in self._clients if not client.runtime.process.crashed
+            client.core.subscriptions.waiting(channel) for client in self._clients if not client.runtime.process.crashed
         )
 
 

@@ -28,7 +28,7 @@ from tests.simulator.runtime import AnyClient, Seam
 from tests.simulator.world import Process, Promise
 
 if TYPE_CHECKING:
-    from pyredisson.core.wakeups import Wakeups
+    from pyredisson.core.waiting.subscriptions import Subscriptions
     from pyredisson.events import Event
     from pyredisson.net.link import Inspect
     from pyredisson.net.node_subscribers import NodeSubscribers
@@ -75,10 +75,10 @@ class RoutedRuntime(Seam):
         self._config = config
         self._subscriber: Subscriber | NodeSubscribers | None = None
 
-    def attach(self, wakeups: Wakeups, emit: Callable[[Event], None], inspect: Inspect) -> None:
+    def attach(self, subscriptions: Subscriptions, emit: Callable[[Event], None], inspect: Inspect) -> None:
         """Learn whom messages are for, and who wants to know of each new connection."""
         self.link.inspect = inspect
-        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, wakeups, emit)
+        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, subscriptions, emit)
 
     def _listen(self, subscriber: Subscriber) -> None:
         self.process.start(subscriber.run(), f"{self.process.name}/subscriber")
@@ -161,7 +161,7 @@ class RoutedClient(AnyClient[RoutedRuntime]):
         config = replace(config, presence=presence)
         runtime = RoutedRuntime(port, link, config)
         super().__init__(runtime, ClientCore(runtime, config), address)
-        runtime.attach(self.core.wakeups, self.core.emit, self.core.server.inspect)
+        runtime.attach(self.core.subscriptions, self.core.emit, self.core.server.inspect)
 
 
 def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Config | None = None) -> RoutedClient:

@@ -21,7 +21,7 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.core.identity import Identity
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
-from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
 from pyredisson.net.resp import failure_of, reply_error
@@ -260,7 +260,7 @@ class SimulatedRuntime(Seam):
         super().__init__(process)
         self.node = node
         self.requests = 0
-        self._wakeups: Wakeups | None = None
+        self._subscriptions: Subscriptions | None = None
         self._channels: set[str] = set()
         self._resubscribing = False
         self._heard_at = 0.0  # When the last message arrives.
@@ -271,9 +271,9 @@ class SimulatedRuntime(Seam):
         self._known = False  # The server was asked who it is, on the connection that stands.
         self.world.on_break(self._broken)
 
-    def attach(self, wakeups: Wakeups, inspect: Inspect) -> None:
+    def attach(self, subscriptions: Subscriptions, inspect: Inspect) -> None:
         """Learn whom messages are for, and who wants to know of each new connection."""
-        self._wakeups = wakeups
+        self._subscriptions = subscriptions
         self._inspect = inspect
         self.node.listeners.append(self._message)
 
@@ -406,13 +406,13 @@ class SimulatedRuntime(Seam):
         self.world.after(2 * self.world.travel(), lambda: self.process.run(lambda: self._confirm(channel)))
 
     def _confirm(self, channel: str) -> None:
-        if self._closed or self._wakeups is None or channel not in self._wakeups.wanted():
+        if self._closed or self._subscriptions is None or channel not in self._subscriptions.wanted():
             return  # On a connection what was asked for last is done last.
         if not self._connected():
             self._reconnect(rx.ConnectionError("Connection refused."), 0.1)
             return
         self._channels.add(channel)
-        self._wakeups.confirmed(channel)
+        self._subscriptions.confirmed(channel)
         self.unsubscribe(channel)  # Its waiters may have gone while it was under way.
 
     def _connected(self) -> bool:
@@ -420,29 +420,29 @@ class SimulatedRuntime(Seam):
 
     def _reconnect(self, error: rx.ConnectionError, after: float) -> None:
         """All channels are lost with the connection; there is one try at a time to get them back."""
-        if self._wakeups is None:
+        if self._subscriptions is None:
             return
-        self._wakeups.lost_connection(error)
+        self._subscriptions.lost_connection(error)
         if not self._reconnecting:
             self._reconnecting = True
             self.world.after(after, lambda: self.process.run(self._resubscribe))
 
     def _resubscribe(self) -> None:
         self._reconnecting = False
-        if self._closed or self._wakeups is None:
+        if self._closed or self._subscriptions is None:
             return
         if not self._connected():
             self._reconnect(rx.ConnectionError("Connection refused."), 0.1)
             return
-        for channel in self._wakeups.wanted():
+        for channel in self._subscriptions.wanted():
             self._confirm(channel)
 
     def unsubscribe(self, channel: str) -> None:
         self.world.after(0.2 / self.process.rate, lambda: self.process.run(self._leave_idle))
 
     def _leave_idle(self) -> None:
-        if self._wakeups is not None:
-            self._channels.difference_update(self._wakeups.take_idle(self.now()))
+        if self._subscriptions is not None:
+            self._channels.difference_update(self._subscriptions.take_idle(self.now()))
 
     def subscribed(self) -> set[str]:
         """The channels it listens to at present."""
@@ -462,8 +462,8 @@ class SimulatedRuntime(Seam):
             return 1
 
         def ring() -> None:
-            if self._wakeups is not None:
-                self._wakeups.rang(name, payload)
+            if self._subscriptions is not None:
+                self._subscriptions.received(name, payload)
                 self._leave_idle()  # As the subscriber does after each message.
 
         # One connection: no message overtakes another.
@@ -546,4 +546,4 @@ class SimulatedClient(AnyClient[SimulatedRuntime]):
         runtime = SimulatedRuntime(process, node or process.world.node)
         config = replace(config or Config(), presence=presence)
         super().__init__(runtime, ClientCore(runtime, config), runtime.node.name)
-        runtime.attach(self.core.wakeups, self.core.server.inspect)
+        runtime.attach(self.core.subscriptions, self.core.server.inspect)

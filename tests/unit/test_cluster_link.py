@@ -32,7 +32,7 @@ class Node:
         self.address = address
         self.closed = False
 
-    on_list_refused: Callable[[], None]
+    on_queue_refused: Callable[[], None]
 
     async def eval(self, request: Packed, timeout: float) -> Any:
         return self._answer("eval", timeout)
@@ -321,6 +321,6 @@ def test_the_client_hears_that_a_node_refused_a_list() -> None:
     world = World()
     world.eval()
     refused: list[str] = []
-    world.link.on_list_refused = lambda: refused.append("list")
-    world.nodes[A].on_list_refused()
+    world.link.on_queue_refused = lambda: refused.append("list")
+    world.nodes[A].on_queue_refused()
     assert refused == ["list"]

@@ -7,7 +7,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Rejected
 from pyredisson.core.waiters import Seat, lock_message
-from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.subscriptions import Wakeups
 from pyredisson.net.conversation import Conversation
 from tests.unit.fake import FakeRuntime
 

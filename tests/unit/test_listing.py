@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson.core.listing import BACKUP, Listing, Look
 from pyredisson.core.waiters import Seat, lock_message
-from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.subscriptions import Wakeups
 from tests.unit.fake import FakeRuntime
 
 CHANNEL = "redisson_lock__channel:{orders}"

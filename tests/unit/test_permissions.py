@@ -156,7 +156,7 @@ def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
                     with mine.hold():
                         waiting = pool.submit(hold_once, theirs)
                         until(
-                            lambda theirs=theirs: theirs._core.client.wakeups.waiting(theirs._core.names.channel) == 1
+                            lambda theirs=theirs: theirs._core.client.subscriptions.waiting(theirs._core.names.channel) == 1
                         )  # type: ignore[misc]
                         began = monotonic()
                     waiting.result(5)
@@ -345,7 +345,7 @@ def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_list(server: tu
     with Redisson.from_url(url, config=Config(listeners=(told.append,))) as theirs:
         with pytest.raises(redis.exceptions.NoPermissionError):
             theirs.get_lock("orders:hkeys").force_unlock()
-        assert theirs._core.wakeups.may_list
+        assert theirs._core.subscriptions.may_queue
     assert not [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
 
 
@@ -366,7 +366,7 @@ def test_a_user_who_may_not_use_lists_of_waiters_waits_for_a_quorum(server: tupl
                 mine.lock()
                 with ThreadPoolExecutor() as pool:
                     waiting = pool.submit(theirs.hold(wait_time=5).__enter__)
-                    until(lambda part=part: part.waiting() == 1 and not part.client.wakeups.may_list)  # type: ignore[misc]
+                    until(lambda part=part: part.waiting() == 1 and not part.client.subscriptions.may_queue)  # type: ignore[misc]
                     began = monotonic()
                     mine.unlock()
                     waiting.result(5)

@@ -17,7 +17,7 @@ from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.running import run
 from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import RETRY, HeardOn, _Place, until_taken
-from pyredisson.core.wakeups import Wakeups
+from pyredisson.core.subscriptions import Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -58,7 +58,7 @@ class Waiter:
             self.attempts,
             self.refused,
             runtime=self.world,
-            channels=(HeardOn(self.wakeups, CHANNEL, self.wakeups.glance(CHANNEL)),),
+            channels=(HeardOn(self.wakeups, CHANNEL, self.subscriptions.messages_of(CHANNEL)),),
             lock="orders",
             kind="lock",
             message=lock_message,
@@ -68,14 +68,14 @@ class Waiter:
 
     def run(self) -> bool:
         if self.confirm_after is not None:
-            self.world.at(self.confirm_after, lambda: self.wakeups.confirmed(CHANNEL))
+            self.world.at(self.confirm_after, lambda: self.subscriptions.confirmed(CHANNEL))
         try:
             return run(self.work())
         finally:
-            assert self.wakeups.waiting(CHANNEL) == 0, "nobody is left behind"
+            assert self.subscriptions.waiting(CHANNEL) == 0, "nobody is left behind"
 
     def ring(self, after: float, payload: bytes = b"0") -> None:
-        self.world.at(after, lambda: self.wakeups.rang(CHANNEL, payload))
+        self.world.at(after, lambda: self.subscriptions.rang(CHANNEL, payload))
 
     @property
     def passed(self) -> float:
@@ -207,7 +207,7 @@ def test_an_answer_after_an_outage_is_an_answer() -> None:
 
 def test_with_the_subscriber_down_the_last_moment_is_worth_a_look() -> None:
     waiter = Waiter(WITHOUT_END, ACQUIRED, wait=5)
-    waiter.world.at(1.0, lambda: waiter.wakeups.lost_connection(ConnectionError("lost")))
+    waiter.world.at(1.0, lambda: waiter.subscriptions.lost_connection(ConnectionError("lost")))
     assert waiter.run()
     assert waiter.attempts.at == pytest.approx([0.001, 5.0])
 
@@ -215,13 +215,13 @@ def test_with_the_subscriber_down_the_last_moment_is_worth_a_look() -> None:
 @pytest.mark.parametrize("answer", [-1, 1000])
 def test_which_may_be_in_vain(answer: int) -> None:
     waiter = Waiter(WITHOUT_END, answer, wait=5)
-    waiter.world.at(1.0, lambda: waiter.wakeups.lost_connection(ConnectionError("lost")))
+    waiter.world.at(1.0, lambda: waiter.subscriptions.lost_connection(ConnectionError("lost")))
     assert not waiter.run()
 
 
 def test_or_get_no_answer() -> None:
     waiter = Waiter(WITHOUT_END, down(), wait=5)
-    waiter.world.at(1.0, lambda: waiter.wakeups.lost_connection(ConnectionError("lost")))
+    waiter.world.at(1.0, lambda: waiter.subscriptions.lost_connection(ConnectionError("lost")))
     with pytest.raises(NotSent):
         waiter.run()
 
@@ -236,7 +236,7 @@ def test_a_refusal_of_the_server_ends_it_at_once() -> None:
 def test_so_does_one_of_the_subscription() -> None:
     waiter = Waiter()
     waiter.confirm_after = None
-    waiter.world.at(1.0, lambda: waiter.wakeups.refuse(Rejected(PermissionError("NOPERM"))))
+    waiter.world.at(1.0, lambda: waiter.subscriptions.refuse(Rejected(PermissionError("NOPERM"))))
     with pytest.raises(Rejected, match="NOPERM"):
         waiter.run()
     assert waiter.passed == pytest.approx(1.0)
@@ -244,7 +244,7 @@ def test_so_does_one_of_the_subscription() -> None:
 
 def test_and_the_end_of_the_client() -> None:
     waiter = Waiter(WITHOUT_END)
-    waiter.world.at(1.0, lambda: waiter.wakeups.close(RuntimeError("closed")))
+    waiter.world.at(1.0, lambda: waiter.subscriptions.close(RuntimeError("closed")))
     with pytest.raises(RuntimeError, match="closed"):
         waiter.run()
     assert waiter.passed == pytest.approx(1.0)
@@ -252,7 +252,7 @@ def test_and_the_end_of_the_client() -> None:
 
 def test_a_client_that_was_closed_meanwhile_lets_no_one_wait() -> None:
     waiter = Waiter()
-    waiter.wakeups.close(RuntimeError("closed"))
+    waiter.subscriptions.close(RuntimeError("closed"))
     with pytest.raises(RuntimeError, match="closed"):
         waiter.run()
     assert waiter.attempts.at == []
@@ -263,8 +263,8 @@ def test_a_client_that_was_closed_meanwhile_lets_no_one_wait() -> None:
 
 def beside(waiter: Waiter) -> Any:
     """Somebody else on the same bench, behind the waiter."""
-    seat = waiter.wakeups.seat(CHANNEL, "lock", lock_message)
-    waiter.wakeups.sit(seat, seen=None, look_in=math.inf)
+    seat = waiter.subscriptions.seat(CHANNEL, "lock", lock_message)
+    waiter.subscriptions.sit(seat, seen=None, look_in=math.inf)
     return seat
 
 
@@ -276,7 +276,7 @@ def follower_of(waiter: Waiter) -> list[Any]:
 
 
 def run_beside(waiter: Waiter) -> bool:
-    waiter.world.at(0.001, lambda: waiter.wakeups.confirmed(CHANNEL))
+    waiter.world.at(0.001, lambda: waiter.subscriptions.confirmed(CHANNEL))
     return run(waiter.work())
 
 
@@ -293,7 +293,7 @@ def test_a_waiter_that_is_served_rings_no_other() -> None:
     assert run_beside(waiter)
     (follower,) = followers
     assert rings(follower) == 0
-    assert waiter.wakeups.waiting(CHANNEL) == 1
+    assert waiter.subscriptions.waiting(CHANNEL) == 1
     assert follower.bench.next_check == pytest.approx(waiter.world.now() + CAP)
 
 
@@ -302,7 +302,7 @@ def test_who_is_out_of_time_passes_on_the_duty() -> None:
     followers = follower_of(waiter)
     assert not run_beside(waiter)
     (follower,) = followers
-    assert waiter.wakeups.sleep_until(follower, math.inf, waiter.world.now()) == pytest.approx(1000.001 + 3.001)
+    assert waiter.subscriptions.sleep_until(follower, math.inf, waiter.world.now()) == pytest.approx(1000.001 + 3.001)
 
 
 def test_a_ring_at_the_last_moment_goes_to_the_next() -> None:
@@ -312,7 +312,7 @@ def test_a_ring_at_the_last_moment_goes_to_the_next() -> None:
     assert not run_beside(waiter)
     (follower,) = followers
     assert rings(follower) == 1
-    assert waiter.wakeups.sleep_until(follower, math.inf, waiter.world.now()) == -math.inf
+    assert waiter.subscriptions.sleep_until(follower, math.inf, waiter.world.now()) == -math.inf
 
 
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, GeneratorExit, SystemExit])

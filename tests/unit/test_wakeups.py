@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson.core.listing import Listing
 from pyredisson.core.waiters import ALL, LINGER, LOOK_AFTER_RING, Line, Party, Seat, lock_message
-from pyredisson.core.wakeups import LOOK_APART, Wakeups
+from pyredisson.core.subscriptions import LOOK_APART, Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"

@@ -224,7 +224,7 @@ class World(ABC):
     def last_resorts(self) -> int:
         """Return how many waits here were ended by a check for which only the lack of a message was the reason."""
         cores = [getattr(each, "_core", None) or each.core for each in self._adopted]
-        return sum(core.wakeups.last_resorts for core in cores)
+        return sum(core.subscriptions.last_resorts for core in cores)
 
     def renewed(self, *keys: str, times: int = 2, store: Store | None = None) -> None:
         """Wait until the TTL of each of these keys was raised so often: that is what keeps them alive.

@@ -1,8 +1,8 @@
--- Notifies the client that has waited longest that it is its turn, and takes it off the list of waiting clients: if it
+-- Notifies the client that has waited longest that it is its turn, and takes it out of the wait queue: if it
 -- attempts too late, it puts itself back. A client that does not receive this is gone, and the next one is notified. If it
--- was an ear, another one replaces it, which does not depend on it; unless it became one because it was chosen in vain
--- (.5 in its score). A user who may not publish to them notifies none and removes none.
--- Expects  keep_ears(waiting, publish, trusted, left)
+-- was an observer, another one replaces it, which does not depend on it. A user who may not publish to them notifies none
+-- and removes none.
+-- Expects  keep_observers(waiting, publish, trusted)
 -- Defines  unpublished: whether the user may not publish to them; choose(waiting, publish, from, to): whether one was
 --          notified, of those between two scores or of all
 local unpublished = false
@@ -11,22 +11,18 @@ local function choose(waiting, publish, from, to)
         -- Without scores by its place, which takes the server a fraction of the time.
         local head = (from and redis.pcall('zrangebyscore', waiting, from, to, 'limit', 0, 1)
             or redis.pcall('zrange', waiting, 0, 0))[1]
-        if not head or string.sub(head, 1, 4) == 'ear:' then
+        if not head or string.find(head, '^$OBSERVER') then
             return false
         end
         local client = string.match(head, '^[^:]*') -- Empty if it is no client, and then nobody receives this.
-        local heard = redis.pcall(publish, waiting .. ':' .. client, 'go')
+        local heard = redis.pcall(publish, waiting .. ':' .. client, '$GO')
         if type(heard) ~= 'number' then
             unpublished = true
             return false
         end
         local removed = redis.pcall('zrem', waiting, head)
-        local ear = redis.pcall('zscore', waiting, 'ear:' .. client)
-        if type(ear) == 'string' and (heard == 0 or string.sub(ear, -2) ~= '.5') then
-            redis.pcall('zrem', waiting, 'ear:' .. client)
-            if redis.pcall('exists', waiting) == 1 then
-                pcall(keep_ears, waiting, publish, 1000, true)
-            end
+        if redis.pcall('zrem', waiting, '$OBSERVER' .. client) == 1 then
+            pcall(keep_observers, waiting, publish, 1000)
         end
         if heard > 0 or type(removed) ~= 'number' then
             return heard > 0

@@ -5,7 +5,7 @@
 -- Defines  total: the permits available then
 local total = (tonumber(redis.call('get', KEYS[1]) or 0) or 0) + tonumber(given)
 if tonumber(given) > 0 then
-    hand_out(waiting, ARGV[3], total, '2')
+    hand_out(waiting, ARGV[3], total, '$NOTIFIED')
 end
 redis.call(ARGV[3], KEYS[3], string.format('%.0f', total))
 redis.call('incrby', KEYS[1], given)

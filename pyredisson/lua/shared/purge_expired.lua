@@ -13,7 +13,7 @@ until #expired < 1000
 if purged > 0 then
     local total = redis.call('incrby', KEYS[1], purged)
     if total > 0 then
-        hand_out(waiting, publish, total, '2')
+        hand_out(waiting, publish, total, '$NOTIFIED')
         redis.call(publish, KEYS[3], string.format('%.0f', total))
     end
 end

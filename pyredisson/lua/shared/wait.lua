@@ -1,10 +1,10 @@
--- Attempts for a client that waits, and keeps the list of waiting clients: a member for each client, with the time since
--- which it waits, and the ears. The key and the six arguments that concern the list are the last ones:
+-- Attempts for a client that waits, and keeps the wait queue: a member for each client, with the time since which it
+-- waits, and the observers. The key and the six arguments that concern the queue are the last ones:
 --     the client and the number of its wait  for how long its first waiter has waited, ms (a writer of a read-write lock:
---     less 1e14)  and the next one (-1: there is none)  '1': it was notified that it is its turn  for how long the list is
---     kept, ms  PUBLISH or SPUBLISH
+--     less $WRITERS)  and the next one (-1: there is none)  '1': it was notified that it is its turn  for how long the
+--     queue is kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
--- Expects  attempt(): the reply; server_ms(); keep_ears(waiting, publish, trusted, left)
+-- Expects  attempt(): the reply; server_ms(); keep_observers(waiting, publish, trusted)
 -- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;
 --          outcome; refused; note()
 local waiting = KEYS[#KEYS]
@@ -17,9 +17,9 @@ local refused = type(reply) == 'number' or outcome == 0
 local function note()
     local since = refused and waited or rest
     if since == '-1' then
-        local removed = redis.call('zrem', waiting, me, 'ear:' .. string.match(me, '^[^:]+'))
-        if removed > 0 and redis.call('exists', waiting) == 1 then
-            keep_ears(waiting, publish, 1000, true)
+        local removed = redis.call('zrem', waiting, me, '$OBSERVER' .. string.match(me, '^[^:]+'))
+        if removed > 0 then
+            keep_observers(waiting, publish, 1000)
         end
     else
         since = string.format('%.0f', server_ms() - tonumber(since))
@@ -27,28 +27,16 @@ local function note()
         if redis.call('pttl', waiting) < tonumber(kept) then
             redis.call('pexpire', waiting, kept)
         end
-        keep_ears(waiting, publish, 1000)
-        if chosen == '1' and type(reply) == 'number' then
-            -- The holder has acquired the lock again, and may go on like this: each release would wake this client and both
-            -- ears. So it replaces one of them, unless another one has done so.
-            local ear = 'ear:' .. string.match(me, '^[^:]+')
-            local ears = redis.call('zrangebyscore', waiting, '1e15', '(2e15', 'withscores')
-            if #ears == 4 and ears[1] ~= ear and ears[3] ~= ear and not string.find(ears[2] .. ears[4], '.5', 1, true)
-                and redis.call(publish, waiting .. ':' .. string.sub(ear, 5), 'ear') > 0 then
-                redis.call('zadd', waiting, string.format('%.1f', 1e15 + server_ms() + 0.5), ear)
-                redis.call('zrem', waiting, ears[1])
-                redis.call(publish, waiting .. ':' .. string.sub(ears[1], 5), 'off')
-            end
-        end
+        keep_observers(waiting, publish, 1000)
     end
-    if chosen == '1' and granted and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '2e15', '+inf') == 0 then
-        redis.call(publish, waiting, '3') -- The ears need not attempt: those who were notified have.
+    if chosen == '1' and granted and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '$PROMISED', '+inf') == 0 then
+        redis.call(publish, waiting, '$ACQUIRED') -- The observers need not attempt: those who were notified have.
     end
 end
 if granted then
     pcall(note)
 elseif refused then
-    -- It changes nothing. If the server is out of memory, the client waits without a place on the list.
+    -- It changes nothing. If the server is out of memory, the client waits without a place in the queue.
     local probe = redis.pcall('zadd', waiting, 'xx', '0', '')
     if type(probe) ~= 'table' then
         note()

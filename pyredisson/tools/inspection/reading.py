@@ -8,7 +8,8 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LatchNames, ListedNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import LatchNames, LockNames, QueueNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.tools.doctor.replies import read_clock, read_scan
 from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
 from pyredisson.tools.inspection.scan import MAX_OWNERS, Candidate, Layout
@@ -110,15 +111,15 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
             yield "LLEN", _bytes(names.queue)
             yield "GETRANGE", _bytes(names.token), "0", str(MAX_NUMBER)
-            yield "ZCOUNT", _bytes(names.waiting), "-inf", "(1e15"
+            yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
-            yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", "(1e15"
+            yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", f"({OBSERVERS}"
         case "semaphore" | "permits":
             semaphore = SemaphoreNames(key.decode("utf-8", "surrogateescape"))
             yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
             yield "ZCOUNT", _bytes(semaphore.taken), str(stored.now_ms), "+inf"
-            yield "ZCOUNT", _bytes(semaphore.waiting), "-inf", "(1e15"
+            yield "ZCOUNT", _bytes(semaphore.waiting), "-inf", f"({OBSERVERS}"
         case _:
             yield "GETRANGE", key, "0", str(MAX_TOKEN)
 
@@ -220,7 +221,7 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None
             continue
         names = names_of(stored.key, stored.layout)
         stored.subscribers = channels.get(_bytes(names.channel), 0)
-        if isinstance(names, ListedNames):
+        if isinstance(names, QueueNames):
             # Of the clients on the list some listen to the channel as well: the ears.
             ears = channels.get(_bytes(names.waiting), 0)
             stored.subscribers = max(0, stored.subscribers - ears) + stored.listed
@@ -234,7 +235,7 @@ def _channels(stored: Stored) -> Iterable[bytes]:
         return
     names = names_of(stored.key, stored.layout)
     yield _bytes(names.channel)
-    if isinstance(names, ListedNames):
+    if isinstance(names, QueueNames):
         yield _bytes(names.waiting)
     if isinstance(names, LockNames):
         yield from (_bytes(names.channel_of(waiter.decode())) for waiter in stored.queue)

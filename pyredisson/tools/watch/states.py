@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.tools.inspection.foreign import foreign_text
 from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token, token_id
 
@@ -117,7 +118,7 @@ def look_at(name: str, *, sharded: bool = False) -> list[tuple[Any, ...]]:
         ("GET", lock.token),
         ("LLEN", lock.queue),
         ("PUBSUB", "SHARDNUMSUB" if sharded else "NUMSUB", *channels_of(name), lock.waiting),
-        ("ZCOUNT", lock.waiting, "-inf", "(1e15"),
+        ("ZCOUNT", lock.waiting, "-inf", f"({OBSERVERS}"),
         ("TYPE", name),
     ]
 

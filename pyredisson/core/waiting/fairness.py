@@ -18,7 +18,7 @@ YIELD_MIN = 0.001
 YIELD_MAX = 0.02
 
 
-class Yielding:
+class Fairness:
     """Whether an owner yields to those who wait for a lock.
 
     Attributes:

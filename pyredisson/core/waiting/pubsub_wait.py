@@ -1,0 +1,202 @@
+"""Waiting for a lock by the messages of its releases, in the wait queue if that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pyredisson.core import events
+from pyredisson.core.failures import Rejected, is_interruption
+from pyredisson.core.kind import Waiting
+from pyredisson.core.names import WAITING
+from pyredisson.core.settling import CLEANUP_BUDGET
+from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
+from pyredisson.core.waiting.wait_loop import wait_loop
+from pyredisson.core.waiting.wait_queue import QueuedGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from pyredisson.core.attempt import Attempt
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.outcomes import Answer, Refused
+    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.waiting.fairness import Fairness
+    from pyredisson.core.waiting.wait_groups import Notifies
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
+
+
+def lock_message(payload: bytes) -> int:
+    """Return how many waiters the message of a lock notifies: ``0``: unlocked, one; ``1``: a write lock ended, all."""
+    return {b"0": 1, b"1": ALL}.get(payload, 0)
+
+
+class QueueAttempt(Protocol):
+    """An attempt that can be made as a client in the wait queue; each call makes it once."""
+
+    client: ClientCore
+
+    def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
+        """Make it."""
+        ...
+
+    def leave_queue(self, member: str) -> Request:
+        """Make the request that takes the client out of the wait queue."""
+        ...
+
+
+async def wait_by_message(
+    client: ClientCore,
+    attempt: Callable[..., Awaitable[Answer]],
+    refused: Refused,
+    group: WaitGroup[Waiter],
+    seen: int | None,
+    deadline: Deadline,
+    free_after: float,
+    name: str,
+) -> bool:
+    """Attempt again, as a waiter in a group. See :func:`wait_loop`."""
+    waiter = Waiter(group, client.runtime.ticket(name))
+    return await wait_loop(attempt, refused, [(waiter, seen)], client.runtime, deadline, free_after)
+
+
+async def wait_in_queue(
+    attempt: QueueAttempt,
+    refused: Refused,
+    group: QueuedGroup,
+    seen: int | None,
+    deadline: Deadline,
+    free_after: float,
+    name: str,
+) -> bool | None:
+    """Attempt again, as a waiter whose client is in the wait queue. ``None``: the server's user may not use that."""
+    client = attempt.client
+    waiter = Waiter(group, client.runtime.ticket(name))
+
+    async def leave_queue(*, later: bool, leaving: bool = False) -> None:
+        """Have the client taken out of the queue, if it has no waiter any more."""
+        member = waiter.leaves_queue
+        if member is None or client.closed:
+            return
+
+        def leave() -> Coroutine[Any, Any, Reply]:
+            return client.runtime.eval(attempt.leave_queue(member), CLEANUP_BUDGET)
+
+        over = client.runtime.now() + client.config.max_wait_without_check
+        if later:
+            client.watchdog.do_later(leave, over)
+        else:
+            await client.finish(leave, over, leaving=leaving)
+
+    try:
+        acquired = await wait_loop(attempt, refused, [(waiter, seen)], client.runtime, deadline, free_after)
+        await leave_queue(later=acquired)
+        return acquired
+    except BaseException as error:  # Also if it is interrupted as it leaves: that can be repeated.
+        closed = isinstance(error, GeneratorExit) and client.runtime.suspends
+        await leave_queue(later=closed, leaving=is_interruption(error))
+        if isinstance(error, Rejected) and _may_not_queue(client, error):
+            return None
+        raise
+
+
+def may_queue(client: ClientCore) -> bool:
+    """Return whether a client can use wait queues, as far as is known."""
+    return client.subscriptions.may_queue and client.runtime.counts_listeners()
+
+
+def _may_not_queue(client: ClientCore, rejected: Rejected) -> bool:
+    """Return whether the server's user may not use wait queues: then this client no longer does."""
+    if "NOPERM" not in str(rejected.cause):
+        return False
+    _queue_no_longer(
+        client,
+        f"the user may not use the keys and channels {WAITING}:*, so each release wakes all clients that wait",
+    )
+    return True
+
+
+def released_as(client: ClientCore, reply: int) -> int:
+    """Return what a release replied, less its note that the user may not publish to the queue; see denied.lua."""
+    if reply >= 0:
+        return reply
+    queue_refused(client, "&")
+    return -1 - reply
+
+
+def queue_refused(client: ClientCore, missing: str = "~") -> None:
+    """Note that a release could not use the wait queue: the user lacks a rule of this type."""
+    _queue_no_longer(
+        client,
+        f"the user's ACL has no rule {missing}{WAITING}:*, so a release cannot notify the client that has waited "
+        "longest, and others acquire before it",
+    )
+
+
+def _queue_no_longer(client: ClientCore, why: str) -> None:
+    """Make requests without wait queues from now on, and say why."""
+    client.subscriptions.may_queue = False
+    if client.server.first("acl"):
+        client.emit(events.ServerUnsafe("acl", f"{why}; see 'What the server must allow' in the documentation"))
+
+
+class ByMessage(Waiting):
+    """Waiting for the message of a release, which notifies one waiter of each client.
+
+    The message, and the request of a waiter, take time; an owner that acquires again at once would always be faster.
+    So it yields for a moment to the waiters for the lock that it has just released.
+
+    Args:
+        notifies: How many waiters a message notifies.
+        turn: How many waiters attempt when their client was notified that it is its turn.
+        free_after: Seconds after which the next one may succeed when one has; ``None``: the lease.
+    """
+
+    announced = True
+
+    def __init__(
+        self,
+        notifies: Notifies = lock_message,
+        turn: int = 1,
+        free_after: float | None = None,
+    ) -> None:
+        self._notifies = notifies
+        self._turn = turn
+        self._free_after = free_after
+
+    def yields(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+    ) -> Refused | None:
+        """See :meth:`Waiting.yields`."""
+        fairness: Fairness = ownership.kind_state
+        return fairness.refuse(wait, now) if fairness.until > now else None
+
+    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
+        """See :meth:`Waiting.released`."""
+        if client.subscriptions.lingers(kind.names.channel, kind.label):
+            heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
+        ownership.kind_state.released(heard, sent, client.runtime.now())
+
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+        """See :meth:`Waiting.wait`."""
+        client, kind, names = attempt.client, attempt.kind, attempt.kind.names
+        fairness: Fairness = attempt.ownership.kind_state
+        acquired: bool | None = None
+        free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
+        subscriptions, label = client.subscriptions, kind.label
+        if kind.wait_queue and may_queue(client):
+            group = QueuedGroup(subscriptions, names, kind.queued_as(), label, self._notifies, turn=self._turn)
+            # An owner that does not yield attempts immediately, to join the queue.
+            yields = refused is fairness.refused
+            known = subscriptions.messages_of(group.channel) if yields else None
+            acquired = await wait_in_queue(attempt, refused, group, known, deadline, free_after, names.name)
+            seen = None
+        if acquired is None:
+            plain: WaitGroup[Waiter] = WaitGroup(subscriptions, names.channel, label, self._notifies)
+            acquired = await wait_by_message(client, attempt, refused, plain, seen, deadline, free_after, names.name)
+        fairness.waited(client.runtime.now())
+        return acquired
