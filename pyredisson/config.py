@@ -29,8 +29,8 @@ class Config:
             one as a ``timedelta``. The watchdog renews it every third of this time.
         timeout: Seconds for one request, including its retries.
         on_lock_lost: Callback for a lost lock; it runs on a worker thread of the client, or as a task.
-        client_name: What the application is called, in the names of the client's connections and in what it tells of
-            its locks. ``None``: what the URL or the redis-py client gives as ``client_name``.
+        client_name: What the application is called, in the names of the client's connections and in what it publishes
+            of its locks. ``None``: what the URL or the redis-py client gives as ``client_name``.
         strict_server: Whether unsafe server settings raise an error instead of logging a warning.
 
     Connections:

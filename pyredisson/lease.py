@@ -92,7 +92,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
             raise lost_error(self._ownership, FORKED)
 
     def _when_lost(self, told: Callable[[], None]) -> None:
-        """Call ``told``, once, when the hold is known to be lost."""
+        """Call the function, once, when the hold is known to be lost."""
         self._told = told
         self._ownership.call_when_lost(told)
 

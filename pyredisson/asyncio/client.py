@@ -207,7 +207,7 @@ class Redisson(Factory, NotPortable):
         return self._url
 
     async def holder_of(self, name: str) -> Holder | None:
-        """Return who holds the lock of this name, as far as the server can tell within a moment.
+        """Return who holds the lock of this name, as far as the server knows within a moment.
 
         Example::
 

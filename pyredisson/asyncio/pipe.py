@@ -113,7 +113,7 @@ class Outcome(Protocol):
 
 
 class Pipe(Replies):
-    """A connection for any number of requests at once. ``address``: where sentinels said that its server is."""
+    """A connection for any number of requests at once. ``address``: where its server is, by the sentinels."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: Address | None = None) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Pipe(Replies):
         return future
 
     def post(self, data: bytes, timeout: float, outcome: Outcome) -> None:
-        """Send a request for somebody who brings what its outcome is put into.
+        """Send a request, whose outcome is put into what the caller brings.
 
         Now, if nothing else is in flight here: then there is nothing that it could leave together with.
         """

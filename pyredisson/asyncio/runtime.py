@@ -38,7 +38,7 @@ _log = logging.getLogger("pyredisson")
 
 
 class TaskTicket:
-    """A future that is made only when there is something to wait for. It remembers one ring."""
+    """A future that is made only when there is something to wait for. It remembers one notification."""
 
     __slots__ = ("_future", "_rung")
 

@@ -110,7 +110,7 @@ def link_to(
 ) -> Callable[[], Link]:
     """Return what makes the link to the server of a client that the user made, or that we made for a URL, in each loop.
 
-    ``sentinels`` tell where that is each time; then host and port of the client mean nothing.
+    ``sentinels`` are asked where that is each time; then host and port of the client mean nothing.
     """
     pool: Any = client.connection_pool
     app = app_in(getattr(pool, "connection_kwargs", {}))

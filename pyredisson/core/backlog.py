@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: A round takes so many seconds, and one request more.
+#: A round takes this number of seconds, and one request more.
 ROUND = 1.0
 
 #: So often a server may fail to answer in one round, on a cluster: of one node it may be many that wait.

@@ -29,7 +29,7 @@ def what_it_held(client: ClientCore) -> events.ClientCollected | None:
 
 
 def tell_of_collected(client: ClientCore, event: events.ClientCollected) -> None:
-    """Tell those who listen, and each holder's ``on_lock_lost``. Not for a finalizer."""
+    """Notify the listeners, and each holder's ``on_lock_lost``. Not for a finalizer."""
     client.emit(event)
     for ownership in client.watchdog.ownerships():
         client.watchdog.unwatch(ownership)

@@ -32,7 +32,7 @@ class NotSent(Failure):
 
 
 class NotNow(NotSent):
-    """The same, and the servers said themselves that it is worth asking again soon."""
+    """The same, and by the servers' own word it is worth asking again soon."""
 
 
 class Connecting(NotNow):

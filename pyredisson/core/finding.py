@@ -287,7 +287,7 @@ class Search:
     async def _learn_told(
         self, said: Mapping[str, Any], client_id: str, wanted: Callable[[Mapping[str, Any]], bool]
     ) -> bool:
-        """Learn what a client has told of the lock, or of itself. Returns whether it was of the lock."""
+        """Learn what a client has published of the lock, or of itself. Returns whether it was of the lock."""
         entry = next((each for each in _entries(said) if each.get("name") == self._key and wanted(each)), None)
         holder = self.found.holder
         if entry is None and (holder is None or holder.client_id != client_id):
@@ -342,7 +342,7 @@ def _fields(reply: Reply) -> list[str]:
 
 
 def _presence(reply: Reply) -> Mapping[str, Any]:
-    """Read what a client has told of itself; empty if that is nothing, or nothing that can be read."""
+    """Read what a client has published of itself; empty if that is nothing, or nothing that can be read."""
     if not isinstance(reply, bytes) or len(reply) > LONGEST:
         return {}
     try:
@@ -353,7 +353,7 @@ def _presence(reply: Reply) -> Mapping[str, Any]:
 
 
 def _entries(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what a client has told of its holds."""
+    """Return what a client has published of its holds."""
     holds = said.get("holds")
     return [each for each in holds if isinstance(each, dict)] if isinstance(holds, list) else []
 

@@ -86,7 +86,7 @@ async def query(client: ClientCore, command: tuple[str, ...]) -> Reply:
         try:
             return await runtime.ask(command, given)
         except (Unanswered, NotNow) as failure:
-            tells = not isinstance(failure, Connecting), given  # Any answer tells more than a slow connection.
+            tells = not isinstance(failure, Connecting), given  # Any answer says more than a slow connection.
             if telling is None or tells >= most:
                 most, telling = tells, failure
             if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:

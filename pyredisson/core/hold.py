@@ -21,7 +21,7 @@ class Hold:
         block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
             its owner's.
         part: It is a multi-lock's part, which is neither watched nor reported by itself.
-        token: What tells this hold from all others, for locks that have such a thing. Then the hold is not shared.
+        token: What identifies this hold, for locks that have such a thing. Then the hold is not shared.
     """
 
     __slots__ = ("block", "certain", "lease_ms", "part", "renewed", "token", "watchdog", "watched")

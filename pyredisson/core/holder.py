@@ -18,7 +18,7 @@ OVERLAPS = "another holder; protect such writes with a fencing token"
 
 
 class Holder(Protocol):
-    """Somebody's nested holds of one thing."""
+    """An owner's nested holds of one thing."""
 
     who: Caller
     mark: Callable[[], Any] | None

@@ -1,4 +1,4 @@
-"""What tells a client's process from others: for people, not for the protocol."""
+"""What identifies a client's process: for people, not for the protocol."""
 
 from __future__ import annotations
 

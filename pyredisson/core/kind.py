@@ -30,7 +30,7 @@ class Waiting(ABC):
     announced: bool
 
     def channel(self, kind: LockKind, ownership: Ownership) -> str:
-        """The channel on which this owner hears that the lock may be free."""
+        """The channel on which this owner is notified that the lock may be free."""
         return kind.names.channel
 
     def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
@@ -43,8 +43,8 @@ class Waiting(ABC):
         """Refuse an owner that lets others acquire first, as the server would; ``None``: it need not yield."""
         return None
 
-    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
-        """Note that ``heard`` connections received the message of a release that was sent at ``sent``."""
+    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+        """Note that ``listeners`` connections received the message of a release that was sent at ``sent``."""
         return
 
     @abstractmethod
@@ -124,7 +124,7 @@ class LockKind(ABC):
         return ownership.owner
 
     def token_id(self, ownership: Ownership) -> str | None:
-        """Return what tells an owner's hold from others to those who see what is stored, if that is a secret."""
+        """Return what identifies an owner's hold to those who see what is stored, if that is a secret."""
         return None
 
     def holders(self) -> Sequence[Ownership]:
@@ -169,7 +169,7 @@ class LockKind(ABC):
             epoch: The owner's epoch.
             repeat: Whether an earlier copy may have been executed.
             owner: What stands for the owner in Redis, if it is not the ownership's.
-            update: What an acquire tells the wait queue; there is another script for that.
+            update: How an acquire changes the wait queue; there is another script for that.
         """
         names, own = self.names, ownership.owner
         if update is not None:
@@ -193,7 +193,7 @@ class LockKind(ABC):
     ) -> Request:
         """Make the request to acquire the lock, for an owner who holds it ``count`` times already.
 
-        ``update`` is what it tells the wait queue, for a kind that has one.
+        ``update`` is how it changes the wait queue, for a kind that has one.
         """
 
     @abstractmethod

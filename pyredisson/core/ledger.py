@@ -103,7 +103,7 @@ class Ledger:
             return sum(map(len, self._open.values()))
 
     async def settle(self, key: Key, budget: float | None = None) -> None:
-        """Settle what this owner has left open here. It does no harm if somebody else does too.
+        """Settle what this owner has left open here. It does no harm if another caller does, too.
 
         Raises:
             Failure: It is open still.

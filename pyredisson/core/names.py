@@ -165,7 +165,7 @@ class LockNames(QueueNames):
 
     @property
     def alive(self) -> str:
-        """Ours alone: until when each of ours among them can be alive, by what it last said itself."""
+        """Ours alone: until when each of ours among them can be alive, by its own last heartbeat."""
         return prefixed("pyredisson_lock_alive", self.raw)
 
     def together(self) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ class LockNames(QueueNames):
         return self.raw, self.channel, suffixed(self.raw, "")
 
     def channel_of(self, owner: str) -> str:
-        """Where one waiter for a fair lock hears that it is its turn."""
+        """Where one waiter for a fair lock is notified that it is its turn."""
         return f"{self.channel}:{owner}"
 
     def epoch(self, owner: str) -> str:

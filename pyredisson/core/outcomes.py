@@ -41,10 +41,10 @@ class Acquired(Value):
 
 @final
 class Refused(Value):
-    """Somebody else holds it.
+    """Another owner holds it.
 
     Attributes:
-        retry_in_ms: Milliseconds for which asking again is in vain; ``None``: until somebody releases it.
+        retry_in_ms: Milliseconds for which asking again is in vain; ``None``: until it is released.
     """
 
     __slots__ = ("retry_in_ms",)

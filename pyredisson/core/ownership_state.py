@@ -99,7 +99,7 @@ class OwnershipState(Owned):
     def renewable(self) -> bool:
         """Whether the watchdog has to renew it."""
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
-        # must not leave a lock behind that is renewed for ever. The owner's next successful step resumes it.
+        # must not leave a lock behind that is renewed forever. The owner's next successful step resumes it.
         in_flight = self.in_flight
         if in_flight.released_behind or in_flight.releases_due or in_flight.pending is Pending.RELEASE:
             return False
@@ -161,7 +161,7 @@ class OwnershipState(Owned):
     def lose(self, reason: str, generation: int | None = None) -> bool:
         """The hold was taken away. Returns whether its holder must hear of it (not twice, nor for a hold since gone).
 
-        The holder of a multi-lock hears of that from the multi-lock.
+        The holder of a multi-lock is notified by the multi-lock.
 
         ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
         """

@@ -46,7 +46,7 @@ class OwnershipTable(OwnerTable["Ownership"]):
         now = self._runtime.now()
         remembered = []
         for ownership in self:
-            if not ownership.pending and not ownership.watched():  # The watchdog sees to the others, and tells of them.
+            if not ownership.pending and not ownership.watched():  # The watchdog sees to the others, and reports them.
                 ownership.expire(now)
             if ownership.idle() or not holder_alive(ownership):
                 self._let_go(ownership)

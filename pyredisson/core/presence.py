@@ -1,4 +1,4 @@
-"""What a client tells others of what it holds and waits for, and whom it warns of what takes too long.
+"""What a client publishes of what it holds and waits for, and whom it warns of what takes too long.
 
 For people who look, not for the protocol: no lock depends on it, and no other client acts on it.
 
@@ -9,7 +9,7 @@ Rules kept here:
 2. The client's one watchdog looks, once a period, and sooner only when something becomes old enough. What it writes is
    one request, after renewals and whatever else is due, which may take no longer than until more is due. It is not
    repeated before the next period, and what becomes of it changes nothing else.
-3. A client with nothing to tell writes nothing, and deletes what it has told before.
+3. A client that holds nothing for long writes nothing, and deletes what it wrote before.
 4. What is written contains no time of day: how long ago something began is counted from when it was written, which a
    reader derives from the time that the key has to live.
 5. It lives as long as what a dead client would leave behind: a fixed lease, or a place in the queue of a fair lock. A
@@ -98,7 +98,7 @@ class Entry(NamedTuple):
         since: When that began.
         holds: How often it is held; 0: it is waited for.
         watchdog: Whether a watchdog renews it.
-        token_id: What tells the hold of a token lock from others, to those who see the token.
+        token_id: What identifies the hold of a token lock to those who see the token.
     """
 
     source: Source
@@ -113,7 +113,7 @@ class Entry(NamedTuple):
 
 
 class Presence:
-    """What one client tells of itself.
+    """What one client publishes of itself.
 
     Plain methods note what to look for; :meth:`step`, called by the client's watchdog, does it.
 
@@ -244,7 +244,7 @@ class Presence:
             self._client.emit(events.BackgroundFailed("the presence of this client", error))
 
     def _next_look(self, held: Lasting, waited_for: Lasting, now: float, *, told: bool) -> float:
-        """Return when there is more to tell, or something becomes old enough."""
+        """Return when there is more to write, or something becomes old enough."""
         at = self._write_at
         if not (told or self._written):
             at = max(at, self._after + min(map(_since, (*held, *waited_for)), default=math.inf))
@@ -302,7 +302,7 @@ class Presence:
             pass  # It ends by itself.
 
     async def end(self) -> None:
-        """Delete what was told, since the client is being closed."""
+        """Delete what was written, since the client is being closed."""
         self._next = self._after = self.first = math.inf
         if self._written:
             try:

@@ -95,7 +95,7 @@ class Taking:
         return self.count
 
     def enough(self, answer: int | Failure) -> bool:
-        """Whether so many are."""
+        """Whether that number is."""
         return not self.count or (isinstance(answer, int) and answer >= self.count)
 
 
@@ -143,7 +143,7 @@ class Replicas:
         within = client.config.slaves_sync_timeout
         reply, acked = await client.runtime.eval_synced(request, timeout, taking, within)
         if client.server.facts is None and client.server.refusal is not None:
-            self._decide()  # The server does not tell, so there is nothing to go by.
+            self._decide()  # The server does not say, so there is nothing to go by.
         if taking.enough(acked):
             return reply
         if isinstance(acked, Rejected):
@@ -177,7 +177,7 @@ class Replicas:
         try:
             self._client.server.inspect(await self._client.runtime.ask(("INFO",), timeout))
         except Failure:
-            pass  # The next connection tells.
+            pass  # The next connection shows it.
 
     def error(self, name: str, short: NotAcknowledged, *, given_back: bool) -> Exception:
         """The error to show to the user, once what was taken was given back, or is being."""

@@ -1,4 +1,4 @@
-"""Replies that several kinds read alike: what a script said, as a value, or ``Unusable`` for what none says."""
+"""Replies that several kinds read alike: the reply of a script as a value, or ``Unusable`` for what none replies."""
 
 from __future__ import annotations
 

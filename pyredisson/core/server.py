@@ -1,6 +1,6 @@
 """What a client knows of its server: who it is, and how it is set up. Read from ``INFO`` on each new connection.
 
-Pure: the maker of a connection hands over what the server said, or why it would not say it. A server that does not let
+Pure: the maker of a connection hands over what the server replied, or why it would not. A server that does not let
 us ask is served like any other, unless ``Config.strict_server``.
 """
 
@@ -30,7 +30,7 @@ class ServerFacts:
         syncing: How many of these have yet to finish their first synchronisation; 0 if it does not say.
         eviction: Its ``maxmemory-policy``; ``None`` if it does not say.
         aof: Whether it appends what it does to a file; ``None`` if it does not say.
-        rdb_saves: Whether it saves snapshots by itself; ``None``: not known, ``INFO`` does not tell.
+        rdb_saves: Whether it saves snapshots by itself; ``None``: not known, ``INFO`` does not say.
         replication_id: That of its data: a replica's is its master's. Empty if it does not say.
         seen_at: When that was, in monotonic seconds.
     """
@@ -143,7 +143,7 @@ class Server:
 
     Attributes:
         facts: As of the newest connection that gave them; ``None`` before the first.
-        refusal: Why the server would not tell, the last time it was asked; ``None`` if it did.
+        refusal: Why the server would not reply, the last time it was asked; ``None`` if it did.
         round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
             sooner since; 0: not known.
         on_learned: Called with the facts of each new connection.

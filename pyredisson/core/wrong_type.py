@@ -45,10 +45,10 @@ async def explain_type(
 
     Args:
         client: Whose request it was.
-        error: What the server said.
+        error: The server's error.
         name: The name of the lock, semaphore or latch.
         kind: What was asked for, in words; empty if it was only looked at.
-        where: What tells the key from others of its name, in words.
+        where: Where the key is, in words, if others have its name.
         key: The key, if it is not that of the name.
     """
     key = client.key_of(name) if key is None else key

@@ -5,7 +5,7 @@ counts as alive. Each is notified on a channel of its own. What differs on purpo
 that is alive keeps its place, however long it waits; one that leaves for any reason is removed, and the next one is
 notified if the lock is free; an unlock of a lost lock is an error.
 
-Redisson's scores do not tell which waiters are dead: each hand-over subtracts one wait from all of them, so they allow
+Redisson's scores do not show which waiters are dead: each hand-over subtracts one wait from all of them, so they allow
 for many waits. Our waiters therefore also store until when they can be alive: until their own wait ends, or
 ``Config.fair_lock_wait_timeout`` after their last heartbeat. A head whose time has passed is dropped, and the client of
 the waiter behind it checks at that moment. A client watches only the waiters right before its own: a waiter that dies

@@ -8,7 +8,7 @@ Rules kept here:
 
 1. A writer may acquire the read side as well, and releases the two in any order. No other owner acquires in between.
 2. A reader may not acquire the write side: it would wait for itself.
-3. Readers and writers of a client wait on a bench each, and are on the list of those who wait as two. A reader that has
+3. Readers and writers of a client are a wait group each, and stand in the wait queue as two. A reader that has
    acquired lets the next one check at once, a writer does not.
 4. While a writer waits in this client, a new reader waits, too, but not for longer than ``YIELD``. Until then it is not
    on the list; when the writer waits no longer, it checks.

@@ -1,6 +1,6 @@
 """Which node of a cluster serves which slot, and the links to the nodes.
 
-The table comes from ``CLUSTER SLOTS``. It is *stale* when a node has said, or done, something that contradicts it;
+The table comes from ``CLUSTER SLOTS``. It is *stale* when a node has replied, or done, something that contradicts it;
 then it is asked for anew before the next request. Written once for threads and asyncio: ``async`` means "may block".
 """
 
@@ -81,7 +81,7 @@ class ClusterMap:
 
     @property
     def sharded(self) -> bool:
-        """Whether messages are sent to, and heard at, the node of their channel's slot alone."""
+        """Whether messages are sent to, and received at, the node of their channel's slot alone."""
         return self.word == "SPUBLISH"
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
@@ -99,14 +99,14 @@ class ClusterMap:
         return self._links.get(self._addresses[link]) is link
 
     def node_for(self, channel: str) -> NodeLink:
-        """The link to the node at which a channel is heard, as far as is known."""
+        """The link to the node at which a channel is received, as far as is known."""
         owner = self.owners[slot_of(channel)]
-        if owner is None:  # It is heard at none. Any will say so, or where the slot went.
+        if owner is None:  # It is received at none. Any will say so, or where the slot went.
             return next(iter(self._links.values()), None) or self._link_to(self._cluster.seeds[0])
         return owner
 
     def follow(self, redirection: Moved | Ask) -> NodeLink:
-        """Note what a node said of another one, and return the link to that."""
+        """Note what a node replied about another one, and return the link to that."""
         link = self._link_to(redirection.address)
         if isinstance(redirection, Moved):
             self.stale = True  # Slots seldom move alone. But who serves this one is known now.

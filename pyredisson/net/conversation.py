@@ -1,4 +1,4 @@
-"""One connection of a subscriber: what is sent and heard on it, from its first SUBSCRIBE to its end."""
+"""One connection of a subscriber: what is sent and received on it, from its first SUBSCRIBE to its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyredisson.net.resp import failure_of, pack
 if TYPE_CHECKING:
     from pyredisson.core.waiting.subscriptions import SubscriberConnection, Subscriptions
 
-#: Between two connections, and between two looks for channels that went astray.
+#: Between two connections, and between two searches for displaced channels.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
@@ -24,7 +24,7 @@ class Conversation:
 
     A connection on which a command has been without an answer for ``ping_timeout`` is dead, whatever its socket says.
 
-    On a cluster a channel may go *astray*: the node says that another one serves it, or hears it no more. Those that
+    On a cluster a channel may be *displaced*: the node says that another one serves it, or drops it. Those that
     are not found elsewhere are asked for here again, at intervals that grow.
 
     A refusal does not say which channel it concerns. It answers the first command that has no answer yet, and each
@@ -44,8 +44,8 @@ class Conversation:
         self._subscriptions = subscriptions
         self._connection = connection
         self._sharded = sharded
-        self._astray_at = math.inf
-        self._looks = 0  # So often channels that went astray were not found since.
+        self._search_at = math.inf
+        self._searches = 0  # How often displaced channels were searched for since.
         self._ping_interval = ping_interval
         self._ping_timeout = ping_timeout
         self._heard = now
@@ -85,9 +85,9 @@ class Conversation:
                 elif kind in (b"subscribe", b"ssubscribe"):
                     self._answered(channel.decode())
                     self._subscriptions.confirmed(channel.decode(), self._connection)
-                    self._looks = 0
+                    self._searches = 0
                 elif kind == b"sunsubscribe" and self._subscriptions.dropped(channel.decode(), self._connection):
-                    self._go_astray(now)  # That was not asked for: its slot moves to another node.
+                    self._displaced(now)  # That was not asked for: its slot moves to another node.
 
     def _answered(self, channel: str) -> None:
         if channel in self._unanswered:
@@ -98,24 +98,24 @@ class Conversation:
         if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
             self._unanswered.clear()  # It may as well answer a farewell.
             if self._subscriptions.unconfirmed(self._connection):  # Else it answers a farewell.
-                self._go_astray(now)
+                self._displaced(now)
         else:
             channels = [self._unanswered.popleft()] if self._unanswered else None
             self._subscriptions.refuse(Rejected(error), self._connection, channels)
 
-    def _go_astray(self, now: float) -> None:
-        if self._astray_at == math.inf:
-            self._astray_at = now + (RETRY.longest(self._looks) if self._looks else 0)
+    def _displaced(self, now: float) -> None:
+        if self._search_at == math.inf:
+            self._search_at = now + (RETRY.longest(self._searches) if self._searches else 0)
 
-    def astray(self, now: float) -> bool:
+    def searches(self, now: float) -> bool:
         """Whether it is time to look for channels elsewhere."""
-        return now >= self._astray_at
+        return now >= self._search_at
 
-    def looked_elsewhere(self, now: float) -> bytes:
+    def searched_elsewhere(self, now: float) -> bytes:
         """The command that asks here again for what was not found elsewhere."""
-        self._astray_at = math.inf
+        self._search_at = math.inf
         left = self._subscriptions.unconfirmed(self._connection)
-        self._looks = self._looks + 1 if left else 0
+        self._searches = self._searches + 1 if left else 0
         return self.subscribe(left, now) if left else b""
 
     def due(self, now: float) -> bytes:
@@ -133,7 +133,7 @@ class Conversation:
 
     def next_due(self, now: float) -> float:
         """Seconds until something may be due."""
-        again = min(self._subscriptions.idle_due(self._connection), self._astray_at)
+        again = min(self._subscriptions.idle_due(self._connection), self._search_at)
         if self._asked is not None:
             return max(0.0, min(again, self._asked + self._ping_timeout) - now)
         if not self._connection.channels:

@@ -36,7 +36,7 @@ def ignore() -> None:
 
 def wait_command(replicas: int, seconds: float) -> bytes:
     """Return the command that waits until ``replicas`` replicas have what was written on this connection."""
-    return pack("WAIT", replicas, max(1, math.ceil(seconds * 1000)))  # 0 would be for ever.
+    return pack("WAIT", replicas, max(1, math.ceil(seconds * 1000)))  # 0 would be forever.
 
 
 class Link(Protocol):

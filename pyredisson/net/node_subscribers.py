@@ -1,4 +1,4 @@
-"""The subscribers of a cluster: each channel is heard at the node that serves its slot."""
+"""The subscribers of a cluster: each channel is received at the node that serves its slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NodeSubscribers:
-    """A subscriber for each node at which somebody here waits for messages. The arguments are those of one."""
+    """A subscriber for each node at which this client has waiters. The arguments are those of one."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class NodeSubscribers:
             return subscriber
 
     async def _find_again(self) -> None:
-        """Somebody's channels are not where they were: look where they are."""
+        """Find the channels that are no longer where they were."""
         try:
             self._slots.stale = True
             await self._slots.learn(self._config.timeout * SHARE)

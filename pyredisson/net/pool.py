@@ -110,7 +110,7 @@ class Pool:
                 raise Connecting(rx.TimeoutError("no connection yet; it is still being made"))
             if dial.failure is not None:
                 raise dial.failure
-            if (wire := self.get()) is not None:  # Unless somebody was quicker, or its server has closed it.
+            if (wire := self.get()) is not None:  # Unless another caller was quicker, or its server has closed it.
                 return wire
         raise Connecting(rx.ConnectionError("the connection was closed as soon as it was made, or is used already"))
 
@@ -172,7 +172,7 @@ class SharedPool(Pool):
         """Do nothing: others have it already."""
 
     def discard(self, wire: Wire) -> None:
-        """Do nothing: it tells late replies from others, and its own end from a request that failed."""
+        """Do nothing: it recognizes late replies, and its own end from a request that failed."""
 
     def dial(self) -> Dial:
         """Return the connection being made: all who need it wait for the same one."""

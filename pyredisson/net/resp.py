@@ -115,7 +115,7 @@ _ERRORS: dict[str, type[rx.RedisError]] = {
 }
 
 #: The server could not take the request at this moment, and did not: as good as not sent. UNBLOCKED is what a ``WAIT``
-#: is answered when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not said by it.
+#: is answered when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not in it.
 _NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"})
 #: Of these, what a server says that is not the master, or not yet.
 _NO_MASTER = frozenset({"LOADING", "READONLY", "MASTERDOWN"})
@@ -165,7 +165,7 @@ def inspected(reply: Any, *, found: bool = False) -> Any:
     ``found`` says that sentinels named it as the master: if it is none (any more), they are behind.
 
     Raises:
-        NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will tell of another soon.
+        NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will name another soon.
     """
     if found and isinstance(reply, bytes) and b"\nrole:slave" in reply:
         raise NotNow(rx.ConnectionError("the master that the sentinels report is a replica: they are out of date"))

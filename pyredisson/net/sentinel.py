@@ -145,7 +145,7 @@ class Whereabouts:
         self._heard_at = address
 
     def hears_elsewhere(self) -> bool:
-        """Whether the subscriber is to move. Said once for each place where it was."""
+        """Whether the subscriber is to move. True once for each place where it was."""
         if self._heard_at in (None, self._address):
             return False
         self._heard_at = None

@@ -7,7 +7,7 @@ Rules kept here:
 1. A request that surely did not leave is sent once more on another connection, if the first was not new.
 2. A script that the server does not know is sent again in full; that is still once. So is one that is sent again
    without the list of the clients that wait, because the user may not use that.
-3. A new connection is used when its server has said who it is (``INFO``), and that is accepted.
+3. A new connection is used when its server has replied who it is (``INFO``), and that is accepted.
 4. Where sentinels lead, each new connection goes where they say. They are asked again while old ones are used; what
    leads elsewhere, or to a server that became a replica, is left.
 5. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
@@ -50,7 +50,7 @@ class ServerLink:
     Args:
         transport: Makes them.
         connect_timeout: How long one may take to be made.
-        sentinels: Tell where the server is; then host and port of the settings mean nothing.
+        sentinels: Who is asked where the server is; then host and port of the settings mean nothing.
         app: What the user's own settings call their connections.
 
     Attributes:
@@ -201,7 +201,7 @@ class ServerLink:
                 pool.discard(wire)
                 if new:
                     raise
-                continue  # It had been closed behind our back.
+                continue  # The server had closed it.
             except BaseException:
                 pool.discard(wire)
                 raise
@@ -220,7 +220,7 @@ class ServerLink:
     # ---- connections ---------------------------------------------------------------------------------------------
 
     async def _new(self, pool: Pool, timeout: float) -> Wire:
-        # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to tell of.
+        # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to keep.
         if self._transport.caller() != self._transport.watchdog:
             timeout = max(timeout, CONNECTING)
         return await pool.connect(timeout)

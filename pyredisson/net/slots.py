@@ -29,7 +29,7 @@ class Cluster(NamedTuple):
         seeds: Nodes to ask first.
         connection_class: What redis-py makes the connections of.
         settings: And with what, but for the address.
-        remap: What the user's client makes of the addresses that the nodes tell.
+        remap: What the user's client makes of the addresses that the nodes report.
     """
 
     seeds: tuple[Address, ...]
@@ -81,7 +81,7 @@ def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[in
 
     Args:
         reply: The raw reply.
-        asked: Who said it; a node that does not know its own address means the one by which it was reached.
+        asked: Who reported it; a node that does not know its own address means the one by which it was reached.
         remap: What the user's client makes of addresses.
 
     Raises:

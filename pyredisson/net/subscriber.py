@@ -1,4 +1,4 @@
-"""A subscriber: it hears the messages of all channels, on one connection. On a cluster there is one for each node.
+"""A subscriber: it receives the messages of all channels, on one connection. On a cluster there is one for each node.
 
 Written once for threads and asyncio, as the core is: ``async`` means "may block". A thread runs it through
 :func:`pyredisson.core.running.run`, an event loop as a task.
@@ -37,9 +37,9 @@ class Subscriber:
         config: The client's settings.
         subscriptions: Whom messages are for.
         emit: Who wants to know of the connection.
-        connection: Which channels are heard here; ``None``: all.
+        connection: Which channels are received here; ``None``: all.
         sharded: Whether messages are those of a cluster's shards.
-        find_again: Sees to it that channels which went astray are heard where they belong.
+        find_again: Sees to it that displaced channels are received where they belong.
         follow: Asks whether the server is the right one still, and calls :meth:`move` if not; see ``Link.follow``.
     """
 
@@ -99,7 +99,7 @@ class Subscriber:
                 self._bell.ring()
 
     def leave(self, channel: str) -> None:
-        """A channel is heard elsewhere from now on."""
+        """A channel is received elsewhere from now on."""
         with self._sending:
             if self._stream is not None and self._conversation is not None:
                 _sent(self._stream, self._conversation.farewell([channel], self._now()))
@@ -178,10 +178,10 @@ class Subscriber:
         while conversation is not None and not self.closed:
             now = self._now()
             found = b""
-            if self._find_again is not None and conversation.astray(now):
+            if self._find_again is not None and conversation.searches(now):
                 await self._find_again()
                 now = self._now()
-                found = conversation.looked_elsewhere(now)
+                found = conversation.searched_elsewhere(now)
             with self._sending:
                 if not _sent(stream, found + conversation.due(now)):
                     break

@@ -1,4 +1,4 @@
-"""What hears a client's messages: one subscriber, or one for each node of a cluster."""
+"""What receives a client's messages: one subscriber, or one for each node of a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def subscriber_for(
     subscriptions: Subscriptions,
     emit: Callable[[Event], None],
 ) -> Subscriber | NodeSubscribers:
-    """What hears the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
+    """What receives the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
     if link.scattered:
         from pyredisson.net.node_subscribers import NodeSubscribers  # Most programs have one server.
 

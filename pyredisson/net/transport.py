@@ -37,7 +37,7 @@ class Transport(Dialler, Protocol):
         ...
 
     def caller(self) -> object:
-        """Return what tells the calling thread or task from the others."""
+        """Return what identifies the calling thread or task."""
         ...
 
     async def open(self, address: Address | None, timeout: float) -> Wire:

@@ -1,4 +1,4 @@
-"""What is held and waited for by the clients of this process, as far as their events tell."""
+"""What is held and waited for by the clients of this process, as far as their events show."""
 
 from __future__ import annotations
 

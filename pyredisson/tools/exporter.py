@@ -1,4 +1,4 @@
-"""``pyredisson metrics``: what a server tells of its locks, for Prometheus. It only reads."""
+"""``pyredisson metrics``: what a server shows of its locks, for Prometheus. It only reads."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Exporter:
         chosen = [each for each in snapshot.locks if self._names.fullmatch(encode_name(each.name))]
         chosen = [each for each in chosen if each.held or each.waiting]
         chosen.sort(key=lambda lock: _oldest(snapshot, lock), reverse=True)
-        # The kind is no label here: it is known while a client tells it, and a time series must not end with that.
+        # The kind is no label here: it is known while a client publishes it, and a time series must not end with that.
         hold, waiters, free_in = (
             GaugeMetricFamily(_own(name), text, labels=["lock"])
             for name, text in (

@@ -24,7 +24,7 @@ MAX_REASON = 200  # characters
 def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson lock``. Returns the exit code.
 
-    The lease is fixed and outlives this command. Whatever interrupts the command before it has said so releases it.
+    The lease is fixed and outlives this command. Whatever interrupts the command before that is printed releases it.
     """
     if not reason.strip():
         raise BadUsage("--reason must say why: others read it while they wait")

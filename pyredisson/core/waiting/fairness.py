@@ -38,12 +38,12 @@ class Fairness:
         self._slice_began = now
 
     def released(self, listeners: int, sent: float, now: float) -> None:
-        """A release that was ``sent`` then was ``heard`` by that many connections of others."""
+        """Note that a release that was ``sent`` then had this number of listeners in other processes."""
         if listeners > 0 and now - self._slice_began > SLICE:
             self.until = now + min(YIELD_MIN + 2 * (now - sent), YIELD_MAX)
 
     def yield_for(self, seconds: float, now: float) -> Refused:
-        """Yield for so long, from now on. Returns what to act as if the server had said so."""
+        """Yield for so long, from now on. Returns the refusal to act on, as if it were the server's."""
         self.until = now + seconds
         self.refused = Refused(int(1000 * seconds))
         return self.refused
@@ -53,7 +53,7 @@ class Fairness:
         self.until = NEVER
 
     def refuse(self, wait: float | None, now: float) -> Refused | None:
-        """What to act as if the server had said so, for an acquire that may wait for ``wait`` seconds."""
+        """Return the refusal to act on, as if it were the server's; ``wait``: for how many seconds the owner may wait."""
         left = self.until - now
         self.refused = Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
         return self.refused

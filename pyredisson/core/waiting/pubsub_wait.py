@@ -175,11 +175,11 @@ class ByMessage(Waiting):
         fairness: Fairness = ownership.kind_state
         return fairness.refuse(wait, now) if fairness.until > now else None
 
-    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, heard: int, sent: float) -> None:
+    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """See :meth:`Waiting.released`."""
         if client.subscriptions.lingers(kind.names.channel, kind.label):
-            heard -= 1  # Our own subscriber's, which stays a little longer than those who wait.
-        ownership.kind_state.released(heard, sent, client.runtime.now())
+            listeners -= 1  # Our own subscriber's, which stays a little longer than those who wait.
+        ownership.kind_state.released(listeners, sent, client.runtime.now())
 
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""

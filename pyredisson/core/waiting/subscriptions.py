@@ -99,7 +99,7 @@ class Subscriptions:
         mutex: Protects all of this, and the groups.
         groups: The wait groups, by the channel and the label of each.
         connection: The only connection; on a cluster, that of the channels that have not been given one yet.
-        closed: Why nobody can wait any more.
+        closed: Why no call can wait any more.
         queue_numbers: Numbers for the groups with a place in a wait queue.
         may_queue: Whether the server lets this client use wait queues, as far as is known.
         last_resorts: How many waits were ended by an attempt that only the lack of a message had caused.

@@ -103,7 +103,7 @@ class WaitGroup(Generic[WaiterT]):
         error: Why its subscription was refused.
     """
 
-    #: Whether an attempt of a waiter tells the next one nothing.
+    #: Whether an attempt of one waiter means nothing to the others.
     each_for_itself: ClassVar[bool] = False
     #: The subscriptions that a message has made necessary.
     to_request: tuple[Subscription, ...] = ()

@@ -1,6 +1,6 @@
 """The one loop that waits.
 
-Attempt; if refused, listen; attempt again unless somebody has listened all along; then sleep until notified, or until
+Attempt; if refused, listen; attempt again unless a waiter has listened all along; then sleep until notified, or until
 the refusal has run its time; again. A primitive supplies an attempt and a group of waiters, nothing else.
 """
 

@@ -48,7 +48,7 @@ NOTIFIED_FOR = int(NOTIFIED_FOR_MS) / 1000
 
 
 class QueueUpdate(NamedTuple):
-    """What an attempt tells the wait queue of its client.
+    """How an attempt changes the place of its client in the wait queue.
 
     Attributes:
         number: The number of the group's attempt.
@@ -187,7 +187,7 @@ class QueuedGroup(WaitGroup[Waiter]):
         return answer
 
     def begin_update(self, waiter: Waiter) -> QueueUpdate:
-        """Return what the attempt of a waiter tells the queue."""
+        """Return how the attempt of a waiter changes the queue."""
         self._attempts += 1
         self._expires = math.inf
         self._maybe_queued = True

@@ -19,7 +19,7 @@ _NOT_CLIENTS = frozenset("SMO")
 
 
 def could_be_anyone(connection: Connection) -> bool:
-    """Whether a connection may be that of a client whose id it does not tell: Redisson's, or one from a pool."""
+    """Whether a connection may be that of a client whose id it does not show: Redisson's, or one from a pool."""
     return (
         connection.client_id is None
         and connection.name != TOOL_NAME
@@ -77,7 +77,7 @@ class People:
         return False
 
     def probably_gone(self, client_id: str) -> bool:
-        """Whether a client has not reported for too long, where its connections do not tell."""
+        """Whether a client has not reported for too long, where its connections do not show it."""
         presence = self._presence.get(client_id)
         return presence is not None and presence.overdue and self.connected(client_id) is None
 
@@ -181,7 +181,7 @@ class People:
         )
 
     def _runtime(self) -> RuntimeName:
-        """Tell the library of a client that has neither a name nor a presence entry."""
+        """Find out the library of a client that has neither a name nor a presence entry."""
         if not self._complete or not self.strangers:
             return "unknown"
         return "redisson" if all("redisson" in each.library.lower() for each in self.strangers) else "unknown"

@@ -114,7 +114,12 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
-            yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", f"({OBSERVERS}"
+            yield (
+                "ZCOUNT",
+                _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting),
+                "-inf",
+                f"({OBSERVERS}",
+            )
         case "semaphore" | "permits":
             semaphore = SemaphoreNames(key.decode("utf-8", "surrogateescape"))
             yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
@@ -222,7 +227,7 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None
         names = names_of(stored.key, stored.layout)
         stored.subscribers = channels.get(_bytes(names.channel), 0)
         if isinstance(names, QueueNames):
-            # Of the clients on the list some listen to the channel as well: the ears.
+            # Of the clients in the wait queue some listen to the channel as well: the observers.
             ears = channels.get(_bytes(names.waiting), 0)
             stored.subscribers = max(0, stored.subscribers - ears) + stored.listed
         if isinstance(names, LockNames):

@@ -100,9 +100,9 @@ class TokenView(NamedTuple):
 
 
 def read_token(value: bytes, now: float) -> TokenView | None:
-    """Tell whose token a string may be; ``None`` if it is too long for one, or a number: a semaphore or a latch.
+    """Find out whose token a string may be; ``None`` if it is too long for one, or a number: a semaphore or a latch.
 
-    redis-py's tokens are version 1 UUIDs, which tell when they were made: a hash that looks the same is unlikely. Ours
+    redis-py's tokens are version 1 UUIDs, which show when they were made: a hash that looks the same is unlikely. Ours
     are 40 random hexadecimal digits, as SHA-1 sums are. Other libraries write a UUID (pottery, RedLock.net), 16 or 20
     bytes as hexadecimal digits (node-redlock), or 16 as base64 (redsync, python-redis-lock, redislock).
     """
@@ -252,7 +252,7 @@ class Connection:
         version: And ``LIB-VER``.
         age_seconds: For how long it has been connected.
         kind: Its flags.
-        client_id: The id of the client of ours that its name tells; ``None`` for any other.
+        client_id: The id of the client of ours in its name; ``None`` for any other.
         app: And its application.
         host: And its machine.
         pid: And its process.

@@ -193,7 +193,7 @@ def candidates_named(server: Server, key: bytes, now: float, used_as: Callable[[
         server: The server.
         key: The key.
         now: The time, in Unix seconds.
-        used_as: Tells as what clients use a number.
+        used_as: As what clients use a number.
     """
     kind = server.ask("TYPE", key)
     text = key.decode("utf-8", "surrogateescape")

@@ -52,7 +52,7 @@ def pubsub_of(server: Server) -> Any:
 @final
 @dataclass(frozen=True)
 class News:
-    """Something that a server said.
+    """Something that a server reported.
 
     Attributes:
         at: When it arrived, by the monotonic clock.

@@ -36,7 +36,7 @@ AHEAD = 2.0  # seconds; a few lists at once, when several owners appear
 KNOWN_WITHIN = 0.05  # seconds by which a time for which a lock was held may be wrong
 KNOWN_TO = 0.1  # and the part of it
 
-#: Kinds whose releases may send no message. They are known only of those who tell what they hold.
+#: Kinds whose releases may send no message. They are known only of clients that publish what they hold.
 SILENT = {"fair_lock", "non_reentrant_fair_lock", "spin_lock", "token_lock"}
 
 #: What has to be switched on: keyspace events, for generic commands and expiry, and for the types of our keys.

@@ -56,7 +56,7 @@ class State:
 
     @property
     def waiting(self) -> int:
-        """How many wait, as far as this look can tell."""
+        """How many wait, as far as this sample shows."""
         return max(self.queued, self.subscribed)
 
 
@@ -66,9 +66,9 @@ class Evidence:
     """What was received between two looks.
 
     Attributes:
-        messages: How many messages said that the lock was released.
-        forced: Whether a tool said that it had freed the lock.
-        expired: Whether the server said that the key has expired.
+        messages: How many messages of a release arrived.
+        forced: Whether a tool reported that it had freed the lock.
+        expired: Whether the server reported that the key has expired.
         overdue: Whether the time to live of the earlier look has passed.
     """
 
@@ -156,7 +156,7 @@ def read_look(replies: Sequence[Any]) -> State:
     key_type = next((_text(each) for each in listed if isinstance(each, bytes)), "none")
     if isinstance(subscribed, list):
         for channel, count in zip(subscribed[::2], subscribed[1::2], strict=False):
-            if isinstance(count, int):  # Of those on the list some listen to the channel, too: the ears.
+            if isinstance(count, int):  # Of those in the wait queue some listen to the channel, too: the observers.
                 counts.append(-count if _text(channel).startswith(f"{WAITING}:") else count)
     return State(
         holders=holders,

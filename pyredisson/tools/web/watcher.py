@@ -165,7 +165,7 @@ class Watcher:
     def _accept(self, before: Seen | None, seen: Seen) -> None:
         snapshot = seen.snapshot
         if snapshot.errors and not (snapshot.complete or snapshot.keys_seen):
-            self._fail(snapshot.errors[0])  # No server said anything: what was seen before is worth more.
+            self._fail(snapshot.errors[0])  # No server replied: what was seen before is worth more.
         else:
             self._remember(before, seen)
             self.seen, self.trouble = seen, None
