@@ -39,7 +39,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
     the server.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_hold", "_ownership", "_process", "_runtime", "_told")
+    __slots__ = ("__weakref__", "_ended", "_hold", "_ownership", "_process", "_runtime", "_on_loss")
 
     def __init__(self, ownership: Held, hold: HoldView, runtime: Runtime) -> None:
         self._ownership = ownership
@@ -48,7 +48,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
         self._runtime = runtime
         self._process = os.getpid()
         self._ended = False
-        self._told: Callable[[], None] | None = None
+        self._on_loss: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"
@@ -91,10 +91,10 @@ class Lease(NotPortable, Generic[TokenT_co]):
         if self._inherited():
             raise lost_error(self._ownership, FORKED)
 
-    def _when_lost(self, told: Callable[[], None]) -> None:
-        """Call the function, once, when the hold is known to be lost."""
-        self._told = told
-        self._ownership.call_when_lost(told)
+    def _when_lost(self, callback: Callable[[], None]) -> None:
+        """Call ``callback``, once, when the hold is known to be lost."""
+        self._on_loss = callback
+        self._ownership.call_when_lost(callback)
 
     @property
     def _held(self) -> Held:
@@ -111,5 +111,5 @@ class Lease(NotPortable, Generic[TokenT_co]):
     def _end(self) -> None:
         """The block was left."""
         self._ended = True
-        if self._told is not None:
-            self._ownership.call_no_more(self._told)
+        if self._on_loss is not None:
+            self._ownership.call_no_more(self._on_loss)

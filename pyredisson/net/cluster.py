@@ -152,10 +152,10 @@ class ClusterLink:
                 answers[index] = self.map.unserved(request.slot)
             else:
                 shares.setdefault(owner, []).append(index)
-        astray: list[int] = []
+        moved: list[int] = []
         for link, share in sorted(shares.items(), key=lambda each: self.map.is_suspect(each[0])):
-            astray += await self._eval_share(link, share, requests, answers, over)
-        for index in astray:
+            moved += await self._eval_share(link, share, requests, answers, over)
+        for index in moved:
             try:
                 answers[index] = await self.eval(requests[index], max(0.001, over - self._now()))
             except Failure as failure:
@@ -171,7 +171,7 @@ class ClusterLink:
         over: float,
     ) -> list[int]:
         """Ask one node all that is its, and note the answers. Returns what it sends elsewhere."""
-        astray: list[int] = []
+        moved: list[int] = []
         silent: Failure | None = None
         for start in range(0, len(share), TOGETHER):
             chunk = share[start : start + TOGETHER]
@@ -188,13 +188,13 @@ class ClusterLink:
                     answers[index] = answer = self._said(link, answer)
                     redirection = self._redirection(link, answer)
                     if redirection is not None:
-                        astray.append(index)
+                        moved.append(index)
                         if isinstance(redirection, Moved):
                             self.map.follow(redirection)
                     elif isinstance(answer, Unanswered) or _unreachable(answer):
                         silent = answer
                         self.map.suspect(link)
-        return astray
+        return moved
 
     def _sender(self, request: Call) -> Send:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:

@@ -53,7 +53,7 @@ class Fairness:
         self.until = NEVER
 
     def refuse(self, wait: float | None, now: float) -> Refused | None:
-        """Return the refusal to act on, as if it were the server's; ``wait``: for how many seconds the owner may wait."""
+        """Return the refusal to act on, as if it were the server's; the owner may wait for ``wait`` seconds."""
         left = self.until - now
         self.refused = Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
         return self.refused
