@@ -39,7 +39,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
     the server.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_hold", "_ownership", "_process", "_runtime", "_on_loss")
+    __slots__ = ("__weakref__", "_ended", "_hold", "_on_loss", "_ownership", "_process", "_runtime")
 
     def __init__(self, ownership: Held, hold: HoldView, runtime: Runtime) -> None:
         self._ownership = ownership
