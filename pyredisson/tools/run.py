@@ -53,7 +53,7 @@ class Times:
     wait: float | None = None
     lease: float | None = None
     grace: float = 5.0
-    watchdog: float = 30.0
+    watchdog: float = Config.lock_watchdog_timeout
 
 
 def run_command(
