@@ -19,7 +19,7 @@ from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.introduction import app_in
 from pyredisson.net.link import Inspect, Introduce, NodeLink, Stream, ignore
 from pyredisson.net.resp import pack
-from pyredisson.net.slots import Ask, Call, Moved, read_redirection, slot_of
+from pyredisson.net.slots import AskRedirect, Moved, SlotCall, read_redirection, slot_of
 from pyredisson.net.wire import Address
 from pyredisson.shared.clock import monotonic
 
@@ -92,7 +92,7 @@ class ClusterLink:
     def counts_listeners(self) -> bool:
         return self.map.sharded
 
-    async def eval(self, request: Call, timeout: float) -> Reply:
+    async def eval(self, request: SlotCall, timeout: float) -> Reply:
         slots = self.map
         link = slots.owners[request.slot]
         packed = request.packed
@@ -106,7 +106,7 @@ class ClusterLink:
             return await self._execute(request.slot, self._sender(request), left, (link, self._said(link, failure)))
 
     async def eval_synced(
-        self, request: Call, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: SlotCall, timeout: float, sync: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         acked: int | Failure = 0
 
@@ -136,7 +136,7 @@ class ClusterLink:
             raise self.map.unserved(0)
         return await anyone.ask(command, timeout)
 
-    async def eval_all(self, requests: Sequence[Call], timeout: float) -> list[Reply | Failure]:
+    async def eval_all(self, requests: Sequence[SlotCall], timeout: float) -> list[Reply | Failure]:
         """See ``Runtime.eval_all``. Node by node, each a hundred at once; one that does not answer is asked no more."""
         over = self._now() + timeout
         try:
@@ -166,7 +166,7 @@ class ClusterLink:
         self,
         link: NodeLink,
         share: list[int],
-        requests: Sequence[Call],
+        requests: Sequence[SlotCall],
         answers: list[Reply | Failure],
         over: float,
     ) -> list[int]:
@@ -196,7 +196,7 @@ class ClusterLink:
                         self.map.suspect(link)
         return moved
 
-    def _sender(self, request: Call) -> Send:
+    def _sender(self, request: SlotCall) -> Send:
         def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
             packed = request.pack(self._publish())
             # In full: ASKING is about one request, and the answer could be that the script is not known.
@@ -229,7 +229,7 @@ class ClusterLink:
                     assert isinstance(said, Failure)
                     raise NotSent(said.cause)
                 link = self.map.follow(redirection)
-                said = await self._ask_node(link, send, over, asking=isinstance(redirection, Ask))
+                said = await self._ask_node(link, send, over, asking=isinstance(redirection, AskRedirect))
                 if self._redirection(link, said) is not None:
                     self.map.stale = True
                     continue
@@ -274,7 +274,7 @@ class ClusterLink:
             return self.map.owners[slot] is not link and self._now() < over
         return False
 
-    def _redirection(self, link: NodeLink, said: Reply | Failure) -> Moved | Ask | None:
+    def _redirection(self, link: NodeLink, said: Reply | Failure) -> Moved | AskRedirect | None:
         if not isinstance(said, Failure):
             return None
         return read_redirection(said.cause, self.map.address_of(link), self._remap)

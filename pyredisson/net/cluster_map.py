@@ -19,7 +19,7 @@ from pyredisson.net.wire import Address
 
 if TYPE_CHECKING:
     from pyredisson.net.link import NodeLink
-    from pyredisson.net.slots import Ask
+    from pyredisson.net.slots import AskRedirect
 
 #: What one node has to say who serves what, as a share of the time there is: then another one is asked.
 SHARE = 1 / 3
@@ -105,7 +105,7 @@ class ClusterMap:
             return next(iter(self._links.values()), None) or self._link_to(self._cluster.seeds[0])
         return owner
 
-    def follow(self, redirection: Moved | Ask) -> NodeLink:
+    def follow(self, redirection: Moved | AskRedirect) -> NodeLink:
         """Note what a node replied about another one, and return the link to that."""
         link = self._link_to(redirection.address)
         if isinstance(redirection, Moved):

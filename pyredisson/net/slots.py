@@ -43,7 +43,7 @@ class Cluster(NamedTuple):
         return {**self.settings, "host": host, "port": port}
 
 
-class Call:
+class SlotCall:
     """A script's call for one slot. It is packed when it is first sent: only then is the word for publishing known.
 
     Attributes:
@@ -68,9 +68,9 @@ class Call:
         return packed
 
 
-def prepare_call(script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Call:
+def prepare_call(script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> SlotCall:
     """See ``Runtime.prepare``."""
-    return Call(script, keys, args)
+    return SlotCall(script, keys, args)
 
 
 # ---- what nodes say --------------------------------------------------------------------------------------------------
@@ -106,21 +106,21 @@ class Moved(NamedTuple):
     address: Address
 
 
-class Ask(NamedTuple):
+class AskRedirect(NamedTuple):
     """Another node has what is not here any more, this once: the slot is being moved."""
 
     slot: int
     address: Address
 
 
-def read_redirection(error: BaseException, asked: Address, remap: Remap | None) -> Moved | Ask | None:
+def read_redirection(error: BaseException, asked: Address, remap: Remap | None) -> Moved | AskRedirect | None:
     """Read an error reply that says who serves a slot; ``None`` for any other."""
     kind, _, rest = str(error).partition(" ")
     if kind not in ("MOVED", "ASK"):
         return None
     slot, _, where = rest.partition(" ")
     host, _, port = where.strip().rpartition(":")
-    return (Moved if kind == "MOVED" else Ask)(int(slot), _address(host, int(port), asked, remap))
+    return (Moved if kind == "MOVED" else AskRedirect)(int(slot), _address(host, int(port), asked, remap))
 
 
 def _address(host: str, port: int, asked: Address, remap: Remap | None) -> Address:

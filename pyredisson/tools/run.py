@@ -28,7 +28,7 @@ from pyredisson.core.deadline import meant
 from pyredisson.tools.child import Command, Interrupted, Signals, find_program
 from pyredisson.tools.common import BadUsage, ExitCode, connect, say, unavailable
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.run_modes import Guard, Mode, fit_permits, guard_of, without_calls
+from pyredisson.tools.run_modes import Mode, RunGuard, fit_permits, guard_of, without_calls
 
 # Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0
@@ -153,7 +153,7 @@ class _Run:
         self._begun = time.monotonic()
         self._lease_ends = self._begun
 
-    def while_locked(self, guard: Guard) -> int:
+    def while_locked(self, guard: RunGuard) -> int:
         """Acquire the lock, run the command, release the lock.
 
         Raises:
@@ -169,7 +169,7 @@ class _Run:
                 wait = None if wait is None else max(0.0, self._begun + wait - time.monotonic())
         return self._while_locked(guard, wait)
 
-    def _while_locked(self, guard: Guard, wait: float | None) -> int:
+    def _while_locked(self, guard: RunGuard, wait: float | None) -> int:
         status: int | None = None
         lease_time = None if self._times.lease is None else meant(self._times.lease)
         try:
@@ -191,7 +191,7 @@ class _Run:
         assert status is not None
         return status
 
-    def _run(self, guard: Guard, lease: Lease[Any]) -> int:
+    def _run(self, guard: RunGuard, lease: Lease[Any]) -> int:
         self._lease_ends = time.monotonic() + lease.remaining()
         if _is_lost(lease):
             self._say_ended(guard, "before the command was started")
@@ -234,7 +234,7 @@ class _Run:
         token = "" if lease.token is None else f", token {lease.token} (PYREDISSON_TOKEN)"
         say(f"acquired after {waited}{token}")
 
-    def _say_ended(self, guard: Guard, when: str) -> None:
+    def _say_ended(self, guard: RunGuard, when: str) -> None:
         """Say that the lock is no longer held. The end of a lease that was asked for is no loss."""
         lease = self._times.lease
         if lease is not None and time.monotonic() >= self._lease_ends - 0.01:

@@ -47,7 +47,7 @@ class Mode:
 
 
 @final
-class Guard:
+class RunGuard:
     """What is held around the command.
 
     Attributes:
@@ -83,7 +83,7 @@ class Guard:
             pass  # Unreachable: it is free when its lease expires.
 
 
-def guard_of(client: Redisson, name: str, mode: Mode) -> Guard:
+def guard_of(client: Redisson, name: str, mode: Mode) -> RunGuard:
     """Return what is held around the command.
 
     Raises:
@@ -93,7 +93,7 @@ def guard_of(client: Redisson, name: str, mode: Mode) -> Guard:
     try:
         if mode.kind == "permits":
             semaphore = client.get_permit_expirable_semaphore(name, permits=mode.permits)
-            return Guard(subject, semaphore.hold, None)
+            return RunGuard(subject, semaphore.hold, None)
         lock: Lock
         if mode.kind == "shared":
             lock = client.get_read_write_lock(name).read_lock()
@@ -105,7 +105,7 @@ def guard_of(client: Redisson, name: str, mode: Mode) -> Guard:
             lock = client.get_lock(name)
     except (ValueError, TypeError) as error:
         raise BadUsage(str(error)) from None
-    return Guard(subject, lock.hold, lock)
+    return RunGuard(subject, lock.hold, lock)
 
 
 def fit_permits(client: Redisson, name: str, permits: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 from pyredisson import Config, Redisson
 from pyredisson.tools.inspection import Inspector
 from pyredisson.tools.inspection.servers import Servers
-from pyredisson.tools.top.rounds import Round
+from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
 from tests.command_line import PYREDISSON, Programs, programs
 from tests.servers import Server
@@ -48,7 +48,7 @@ def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
         waiter.start()
         sampler = sampler_at(server)
 
-        def contended() -> Round | None:
+        def contended() -> TopRound | None:
             with quick:
                 pass
             found = sampler.round()

@@ -23,7 +23,7 @@ from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.conversation import Conversation
 from pyredisson.net.node_subscribers import NodeSubscribers
 from pyredisson.net.resp import script
-from pyredisson.net.slots import Ask, Moved, read_redirection, slot_of
+from pyredisson.net.slots import AskRedirect, Moved, read_redirection, slot_of
 from tests.simulation.cluster_history import ClusterHistory
 from tests.simulation.history import quiet
 from tests.simulation.seeds import finding, first_of
@@ -244,7 +244,7 @@ def test_scene(scene: Callable[[int], None], seed: int) -> None:
 FOLLOW = ClusterMap.follow
 
 
-def _repeated_at_the_old(self: ClusterMap, redirection: Moved | Ask) -> Any:
+def _repeated_at_the_old(self: ClusterMap, redirection: Moved | AskRedirect) -> Any:
     return self.owners[redirection.slot] or FOLLOW(self, redirection)
 
 

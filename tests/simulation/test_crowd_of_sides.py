@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from pyredisson.core.attempt import Attempt
-from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.core.outcomes import Answer, Refused
+from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import Politely

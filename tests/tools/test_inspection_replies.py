@@ -14,7 +14,7 @@ from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who, as_
 from pyredisson.tools.inspection.people import People
 from pyredisson.tools.inspection.reading import Stored
 from pyredisson.tools.inspection.replies import (
-    Owner,
+    StoredOwner,
     decode_name,
     encode_name,
     glob_to_pattern,
@@ -35,11 +35,11 @@ NOW = 1_790_000_000.0
 @pytest.mark.parametrize(
     ("field", "owner"),
     [
-        (f"{CLIENT}:7", Owner(CLIENT, 7, False)),
-        (f"{CLIENT}:-7", Owner(CLIENT, -7, False)),
-        (f"{CLIENT}:7:write", Owner(CLIENT, 7, True)),
-        (f"{CLIENT}:7:{'0' * 32}", Owner(CLIENT, 7, False)),
-        (f"{CLIENT}:7:write:{'0' * 32}", Owner(CLIENT, 7, True)),
+        (f"{CLIENT}:7", StoredOwner(CLIENT, 7, False)),
+        (f"{CLIENT}:-7", StoredOwner(CLIENT, -7, False)),
+        (f"{CLIENT}:7:write", StoredOwner(CLIENT, 7, True)),
+        (f"{CLIENT}:7:{'0' * 32}", StoredOwner(CLIENT, 7, False)),
+        (f"{CLIENT}:7:write:{'0' * 32}", StoredOwner(CLIENT, 7, True)),
         ("mode", None),
         ("user:7", None),
         (CLIENT, None),
@@ -49,7 +49,7 @@ NOW = 1_790_000_000.0
         ("", None),
     ],
 )
-def test_an_owner(field: str, owner: Owner | None) -> None:
+def test_an_owner(field: str, owner: StoredOwner | None) -> None:
     assert read_owner(field.encode()) == owner
 
 

@@ -15,7 +15,7 @@ from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
-from pyredisson.net.slots import Call, Cluster, slot_of
+from pyredisson.net.slots import Cluster, SlotCall, slot_of
 from pyredisson.net.wire import Address
 from pyredisson.threads.cluster import ThreadMutex
 
@@ -104,7 +104,7 @@ class World:
         self.slept += seconds
 
     def eval(self, timeout: float = 5.0) -> Any:
-        return run(self.link.eval(Call("lock_acquire", (NAME,), ()), timeout))
+        return run(self.link.eval(SlotCall("lock_acquire", (NAME,), ()), timeout))
 
     def moves_to_b(self) -> Callable[[], str]:
         def moved() -> str:
@@ -152,7 +152,7 @@ def test_a_request_to_a_node_that_is_forgotten_meanwhile_goes_to_another(world: 
 def test_requests_to_a_node_that_is_forgotten_meanwhile_are_not_those_of_a_closed_client(world: World) -> None:
     world.eval()
     world.answers = [_forgotten_meanwhile(world)]
-    (answer,) = run(world.link.eval_all([Call("lock_acquire", (NAME,), ())], 5.0))
+    (answer,) = run(world.link.eval_all([SlotCall("lock_acquire", (NAME,), ())], 5.0))
     assert isinstance(answer, NotSent)
     assert str(answer.cause) == "a:1 has left the cluster"
 
@@ -172,7 +172,7 @@ def test_a_closed_client_says_so(world: World) -> None:
 def test_the_word_for_publishing(mode: str, shards: bool, sharded: bool) -> None:
     world = World(mode)
     world.shards = shards
-    call = Call("lock_release", (NAME,), (PUBLISH,))
+    call = SlotCall("lock_release", (NAME,), (PUBLISH,))
     run(world.link.eval(call, 5.0))
     assert world.link.map.sharded is sharded
     assert call.packed is not None
@@ -285,8 +285,8 @@ def test_no_server_there(world: World) -> None:
     assert sorted(world.log) == [("a", "map"), ("b", "map")]
 
 
-def calls(count: int) -> list[Call]:
-    return [Call("lock_renew", (NAME,), (each,)) for each in range(count)]
+def calls(count: int) -> list[SlotCall]:
+    return [SlotCall("lock_renew", (NAME,), (each,)) for each in range(count)]
 
 
 def test_many_at_once(world: World) -> None:

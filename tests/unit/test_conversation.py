@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import redis.exceptions as rx
+from pyredisson.core.subscriptions import Wakeups
+from pyredisson.core.waiters import Seat, lock_message
 
 from pyredisson.core.failures import Rejected
-from pyredisson.core.waiters import Seat, lock_message
-from pyredisson.core.subscriptions import Wakeups
 from pyredisson.net.conversation import Conversation
 from tests.unit.fake import FakeRuntime
 

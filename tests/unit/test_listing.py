@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-
 from pyredisson.core.listing import BACKUP, Listing, Look
-from pyredisson.core.waiters import Seat, lock_message
 from pyredisson.core.subscriptions import Wakeups
+from pyredisson.core.waiters import Seat, lock_message
+
 from tests.unit.fake import FakeRuntime
 
 CHANNEL = "redisson_lock__channel:{orders}"

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import pytest
+from pyredisson.core.subscriptions import Wakeups
+from pyredisson.core.waiters import ALL, Seat
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import LatchNames, SemaphoreNames
 from pyredisson.core.running import run
-from pyredisson.core.waiters import ALL, Seat
-from pyredisson.core.subscriptions import Wakeups
 from pyredisson.kinds.latch import latch_message
 from pyredisson.kinds.numbered import MAX_COUNT, count_of
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore

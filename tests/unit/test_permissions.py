@@ -156,7 +156,9 @@ def test_a_user_who_may_not_use_lists_of_waiters_waits_and_wakes_others(
                     with mine.hold():
                         waiting = pool.submit(hold_once, theirs)
                         until(
-                            lambda theirs=theirs: theirs._core.client.subscriptions.waiting(theirs._core.names.channel) == 1
+                            lambda theirs=theirs: (
+                                theirs._core.client.subscriptions.waiting(theirs._core.names.channel) == 1
+                            )
                         )  # type: ignore[misc]
                         began = monotonic()
                     waiting.result(5)

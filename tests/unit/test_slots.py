@@ -7,7 +7,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.net.resp import prepare
-from pyredisson.net.slots import Ask, Call, Moved, read_redirection, read_slots, slot_of
+from pyredisson.net.slots import AskRedirect, Moved, SlotCall, read_redirection, read_slots, slot_of
 
 ASKED = ("10.0.0.1", 7000)
 
@@ -21,7 +21,7 @@ def test_slots_are_those_of_the_cluster_specification() -> None:
 
 
 def test_a_call_goes_to_the_slot_of_its_first_key_and_is_packed_when_the_word_is_known() -> None:
-    call = Call("lock_release", ("{a}x", "channel:{a}x"), ("0", 5, PUBLISH))
+    call = SlotCall("lock_release", ("{a}x", "channel:{a}x"), ("0", 5, PUBLISH))
     assert call.slot == slot_of("a")
     assert call.packed is None
     packed = call.pack("SPUBLISH")
@@ -31,7 +31,7 @@ def test_a_call_goes_to_the_slot_of_its_first_key_and_is_packed_when_the_word_is
 
 
 def test_a_word_that_only_looks_like_the_one_for_publishing_is_left_alone() -> None:
-    call = Call("token_acquire", ("a",), (5, "PUBLISH"))
+    call = SlotCall("token_acquire", ("a",), (5, "PUBLISH"))
     assert b"SPUBLISH" not in call.pack("SPUBLISH").data
 
 
@@ -61,10 +61,10 @@ def test_addresses_are_made_reachable() -> None:
     ("text", "expected"),
     [
         ("MOVED 3999 127.0.0.1:6381", Moved(3999, ("127.0.0.1", 6381))),
-        ("ASK 3999 127.0.0.1:6381", Ask(3999, ("127.0.0.1", 6381))),
+        ("ASK 3999 127.0.0.1:6381", AskRedirect(3999, ("127.0.0.1", 6381))),
         ("MOVED 1 ::1:6381", Moved(1, ("::1", 6381))),
         ("MOVED 1 :6381", Moved(1, ("10.0.0.1", 6381))),
-        ("ASK 1 node-3.example.com:6381", Ask(1, ("node-3.example.com", 6381))),
+        ("ASK 1 node-3.example.com:6381", AskRedirect(1, ("node-3.example.com", 6381))),
         ("TRYAGAIN Multiple keys request during rehashing of slot", None),
         ("CLUSTERDOWN Hash slot not served", None),
         ("ERR MOVED is no command", None),

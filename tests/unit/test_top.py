@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who
-from pyredisson.tools.top.rounds import Round, percentile, round_of
+from pyredisson.tools.top.rounds import TopRound, percentile, round_of
 from pyredisson.tools.top.sampler import name_of
 from pyredisson.tools.top.show import screen_of, text_of
 
@@ -24,7 +24,7 @@ def view(
     return LockView(name, "lock", "n", holders, free_in=25.0, waiters=waiters, waiting_clients=clients, **more)  # type: ignore[arg-type]
 
 
-def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20, **more: object) -> Round:
+def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20, **more: object) -> TopRound:
     snapshot = Snapshot(NOW - 3, views, seconds=0.25)
     return round_of(snapshot, {}, rates, now=NOW, rows=rows, **more)  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def test_the_name_is_read_from_the_channel(channel: str, name: str | None) -> No
     assert name_of(channel) == name
 
 
-def drawn(found: Round, width: int, height: int = 24) -> list[str]:
+def drawn(found: TopRound, width: int, height: int = 24) -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     console.print(screen_of(found, console))
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]

@@ -10,14 +10,14 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from pyredisson.core.subscriptions import Wakeups
+from pyredisson.core.waiters import lock_message
 
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.running import run
-from pyredisson.core.waiters import lock_message
 from pyredisson.core.waiting import RETRY, HeardOn, _Place, until_taken
-from pyredisson.core.subscriptions import Wakeups
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"

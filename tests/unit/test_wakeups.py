@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-
 from pyredisson.core.listing import Listing
-from pyredisson.core.waiters import ALL, LINGER, LOOK_AFTER_RING, Line, Party, Seat, lock_message
 from pyredisson.core.subscriptions import LOOK_APART, Wakeups
+from pyredisson.core.waiters import ALL, LINGER, LOOK_AFTER_RING, Line, Party, Seat, lock_message
+
 from tests.unit.fake import FakeRuntime, FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"

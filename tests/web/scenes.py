@@ -21,7 +21,7 @@ from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Outcome, Site
 from pyredisson.tools.web.pages import Pages
 from pyredisson.tools.web.seen import see
-from pyredisson.tools.web.server import Server
+from pyredisson.tools.web.server import WebServer
 from pyredisson.tools.web.watcher import Watcher
 from tests import waiting
 from tests.servers import HOST
@@ -110,7 +110,7 @@ class RunningSite:
         site = Site(
             self.watcher, self.pages, self.access, free=scene.free if token else None, report=self.reports.append
         )
-        self._server = Server(site, self.watcher)
+        self._server = WebServer(site, self.watcher)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._listener])))
 
     def __enter__(self) -> RunningSite:

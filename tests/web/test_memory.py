@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyredisson.tools.web.graph import Wait, draw
-from pyredisson.tools.web.history import BUCKET_SECONDS, BUCKETS, Event, History, Waits
+from pyredisson.tools.web.graph import WaitEdge, draw
+from pyredisson.tools.web.history import BUCKET_SECONDS, BUCKETS, History, PageEvent, Waits
 from pyredisson.tools.web.plot import draw_waits
-from pyredisson.tools.web.seen import Row, see
+from pyredisson.tools.web.seen import SeenRow, see
 from tests.web.scenes import lock, snapshot, waiter, who
 
 
-def row(name: str, *, waiting: int = 0, since: float | None = None) -> Row:
+def row(name: str, *, waiting: int = 0, since: float | None = None) -> SeenRow:
     waiters = tuple(waiter(who(number, 2), since=since) for number in range(waiting))
     return next(iter(see(snapshot(lock(name, who(1), waiters=waiters)), None).rows.values()))
 
@@ -19,11 +19,11 @@ def test_the_locks_that_changed_last_are_kept_with_their_last_events() -> None:
     rows = [row(f"lock:{number}") for number in range(5)]
     for each in (*rows, rows[2]):
         for at in range(4):
-            history.add(each, Event(at, "acquired", "x", 0.0))
+            history.add(each, PageEvent(at, "acquired", "x", 0.0))
     assert [bool(history.of(each.id)) for each in rows] == [False, False, True, True, True]
     assert [event.at for event in history.of(rows[2].id)] == [3, 2]
     assert history.title_of(rows[0].id) is None
-    history.add(rows[0], Event(9, "acquired", "x", 0.0))
+    history.add(rows[0], PageEvent(9, "acquired", "x", 0.0))
     assert [bool(history.of(each.id)) for each in rows] == [True, False, True, False, True]
 
 
@@ -52,8 +52,8 @@ def test_gaps_are_not_drawn_over() -> None:
     assert draw_waits([], 1020).empty
 
 
-def waits(*pairs: tuple[str, str], deadlock: bool = False) -> list[Wait]:
-    return [Wait(one, f"lock of {other}", None, other, deadlock) for one, other in pairs]
+def waits(*pairs: tuple[str, str], deadlock: bool = False) -> list[WaitEdge]:
+    return [WaitEdge(one, f"lock of {other}", None, other, deadlock) for one, other in pairs]
 
 
 def test_waiters_are_left_of_those_they_wait_for() -> None:

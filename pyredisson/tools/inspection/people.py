@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import final
 
 from pyredisson.tools.inspection.model import MUTEX_KINDS, ClientView, PresenceEntry, RuntimeName, Who
-from pyredisson.tools.inspection.replies import Connection, Owner, Presence, read_count, token_id
+from pyredisson.tools.inspection.replies import Connection, StoredOwner, StoredPresence, read_count, token_id
 from pyredisson.tools.inspection.servers import TOOL_NAME
 
 #: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
@@ -46,11 +46,11 @@ class People:
             elif could_be_anyone(each):
                 self.strangers.append(each)
         self._complete = complete
-        self._presence: dict[str, Presence | None] = {}
-        self._holds: dict[str, list[tuple[Presence, PresenceEntry]]] = defaultdict(list)
-        self._waits: dict[str, list[tuple[Presence, PresenceEntry]]] = defaultdict(list)
+        self._presence: dict[str, StoredPresence | None] = {}
+        self._holds: dict[str, list[tuple[StoredPresence, PresenceEntry]]] = defaultdict(list)
+        self._waits: dict[str, list[tuple[StoredPresence, PresenceEntry]]] = defaultdict(list)
 
-    def add(self, client_id: str, presence: Presence | None) -> None:
+    def add(self, client_id: str, presence: StoredPresence | None) -> None:
         """Add the presence entry of a client; ``None``: it has none."""
         if client_id in self._presence:
             return
@@ -91,15 +91,15 @@ class People:
             return str(entry.kind)
         return None
 
-    def holds_of(self, name: str) -> list[tuple[Presence, PresenceEntry]]:
+    def holds_of(self, name: str) -> list[tuple[StoredPresence, PresenceEntry]]:
         """Return who reports to hold something."""
         return self._holds.get(name, [])
 
-    def waits_of(self, name: str) -> list[tuple[Presence, PresenceEntry]]:
+    def waits_of(self, name: str) -> list[tuple[StoredPresence, PresenceEntry]]:
         """Return who reports to wait for something: what a client reported that is gone has ended."""
         return [each for each in self._waits.get(name, ()) if not self.probably_gone(each[0].client_id)]
 
-    def holder(self, name: str, field: bytes, owner: Owner, count: bytes, remaining: float | None) -> Who:
+    def holder(self, name: str, field: bytes, owner: StoredOwner, count: bytes, remaining: float | None) -> Who:
         """Return who a field of a lock's hash names."""
         entry = self._entry(self.holds_of(name), owner)
         who = self.person(owner.client_id, owner.thread_id, entry, remaining)
@@ -116,7 +116,7 @@ class People:
                 return _with(who, owner=called)
         return Who(runtime=runtime, since=since, remaining=left, owner=called)
 
-    def waiter(self, name: str, owner: Owner) -> Who:
+    def waiter(self, name: str, owner: StoredOwner) -> Who:
         """Return who a member of a queue is."""
         entry = self._entry(self._waits.get(name, ()), owner)
         return _with(
@@ -187,7 +187,7 @@ class People:
         return "redisson" if all("redisson" in each.library.lower() for each in self.strangers) else "unknown"
 
     @staticmethod
-    def _entry(entries: Iterable[tuple[Presence, PresenceEntry]], owner: Owner) -> PresenceEntry | None:
+    def _entry(entries: Iterable[tuple[StoredPresence, PresenceEntry]], owner: StoredOwner) -> PresenceEntry | None:
         mine = [
             entry
             for presence, entry in entries

@@ -57,7 +57,7 @@ def read_count(value: object) -> int | None:
 # ---- owners and tokens -----------------------------------------------------------------------------------------------
 
 
-class Owner(NamedTuple):
+class StoredOwner(NamedTuple):
     """The owner that a hash field names.
 
     Attributes:
@@ -71,10 +71,10 @@ class Owner(NamedTuple):
     writes: bool
 
 
-def read_owner(field: bytes) -> Owner | None:
+def read_owner(field: bytes) -> StoredOwner | None:
     """Read a field of a lock's hash; ``None`` if it names no owner."""
     found = _OWNER.fullmatch(field)
-    return None if found is None else Owner(found[1].decode(), int(found[2]), found[3] is not None)
+    return None if found is None else StoredOwner(found[1].decode(), int(found[2]), found[3] is not None)
 
 
 class TokenView(NamedTuple):
@@ -130,7 +130,7 @@ def token_id(token: bytes) -> str:
 
 @final
 @dataclass(frozen=True)
-class Presence:
+class StoredPresence:
     """What a client says of itself.
 
     Attributes:
@@ -158,7 +158,7 @@ class Presence:
     overdue: bool = False
 
 
-def read_presence(client_id: str, value: object, time_to_live_ms: object, now: float) -> Presence | None:
+def read_presence(client_id: str, value: object, time_to_live_ms: object, now: float) -> StoredPresence | None:
     """Read the presence entry of a client; ``None`` if it is none.
 
     Args:
@@ -178,7 +178,7 @@ def read_presence(client_id: str, value: object, time_to_live_ms: object, now: f
     total, left = _number(said.get("ttl_ms")), read_count(time_to_live_ms)
     period = _number(said.get("period_ms"))
     written = now - max(0.0, total - left) / 1000 if total is not None and left is not None and left >= 0 else None
-    return Presence(
+    return StoredPresence(
         client_id=client_id,
         version=_text(said.get("version")),
         app=_text(said.get("app")),

@@ -12,7 +12,7 @@ from pyredisson.tools.inspection import LockView, Snapshot
 
 @final
 @dataclass(frozen=True)
-class Row:
+class TopRow:
     """One lock.
 
     Attributes:
@@ -40,7 +40,7 @@ class Row:
 
 @final
 @dataclass(frozen=True)
-class Round:
+class TopRound:
     """One round.
 
     Attributes:
@@ -71,7 +71,7 @@ class Round:
     search_seconds: float
     complete: bool
     cpu: float | None
-    rows: tuple[Row, ...]
+    rows: tuple[TopRow, ...]
     sampled: bool = False
     errors: tuple[str, ...] = ()
 
@@ -128,7 +128,7 @@ def round_of(
     rows: int,
     cpu: float | None = None,
     sampled: bool = False,
-) -> Round:
+) -> TopRound:
     """Return a round.
 
     Args:
@@ -145,13 +145,13 @@ def round_of(
     known = {row.name for row in found}
     # A lock that is released often may be free whenever it is looked at.
     found += [
-        Row(name, "lock", (), None, None, False, 0, None, rate)
+        TopRow(name, "lock", (), None, None, False, 0, None, rate)
         for name, rate in sorted((rates or {}).items(), key=lambda pair: -pair[1])[:rows]
         if name not in known and rate > 0
     ]
     waits = sorted(now - each.since for view in views for each in view.waiters if each.since is not None)
     found.sort(key=lambda row: (-row.waiting, -(row.rate or 0), -(row.held or 0), row.name))
-    return Round(
+    return TopRound(
         at=now,
         held=sum(view.held for view in views),
         contended=sum(view.waiting > 0 for view in views),
@@ -169,10 +169,10 @@ def round_of(
     )
 
 
-def _row(view: LockView, rates: Mapping[str, float] | None, now: float) -> Row:
+def _row(view: LockView, rates: Mapping[str, float] | None, now: float) -> TopRow:
     since = [who.since for who in view.holders if who.since is not None]
     waits = [now - each.since for each in view.waiters if each.since is not None]
-    return Row(
+    return TopRow(
         name=view.name,
         kind=view.kind,
         holders=tuple(who.label for who in view.holders),

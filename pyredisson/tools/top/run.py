@@ -19,7 +19,7 @@ from pyredisson.shared.process import is_posix
 from pyredisson.tools.common import ExitCode, say, signals, unavailable
 from pyredisson.tools.inspection import Inspector, describe
 from pyredisson.tools.output import is_without_reader, without_reader
-from pyredisson.tools.top.rounds import Round
+from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
 from pyredisson.tools.top.show import screen_of, text_of
 from pyredisson.tools.watch.news import servers_at
@@ -56,7 +56,7 @@ def _is_terminal() -> bool:
         return False
 
 
-def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool]) -> Iterator[Round]:
+def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool]) -> Iterator[TopRound]:
     """Yield the rounds, a second from one to the next; a server that is away for a while ends nothing."""
     count = 0
     failing = False

@@ -25,7 +25,7 @@ from pyredisson.tools.inspection import Inspector, LockView, Snapshot
 from pyredisson.tools.inspection.look import Look
 from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.tools.inspection.servers import Server, Servers
-from pyredisson.tools.top.rounds import Round, round_of
+from pyredisson.tools.top.rounds import TopRound, round_of
 from pyredisson.tools.watch.news import pubsub_of
 
 SHORT_SEARCH = 2.0  # seconds
@@ -149,7 +149,7 @@ class Sampler:
         self._cpu: tuple[float, float] | None = None
         self._read_cpu()
 
-    def round(self) -> Round:
+    def round(self) -> TopRound:
         """Look, and return what is seen.
 
         Raises:

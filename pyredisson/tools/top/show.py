@@ -10,14 +10,14 @@ from rich.text import Text
 
 from pyredisson.tools.common import plain
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.top.rounds import Round, Row
+from pyredisson.tools.top.rounds import TopRound, TopRow
 
 #: From how many columns on each column is shown.
 COLUMNS = {"LOCK": 0, "WAITING": 0, "REL/s": 50, "HELD BY": 0, "FOR": 62, "FREE IN": 76, "LONGEST WAIT": 92}
 RIGHT = {"WAITING", "REL/s", "FOR", "FREE IN", "LONGEST WAIT"}
 
 
-def summary_of(seen: Round) -> str:
+def summary_of(seen: TopRound) -> str:
     """Return the numbers of all locks."""
     rate = "?" if seen.rate is None else f"{'~' if seen.sampled else ''}{seen.rate:.0f}"
     parts = [f"{seen.held} held", f"{seen.contended} contended", f"{seen.waiting} waiting", f"{rate} releases/s"]
@@ -26,7 +26,7 @@ def summary_of(seen: Round) -> str:
     return " · ".join(parts)
 
 
-def honesty_of(seen: Round) -> str:
+def honesty_of(seen: TopRound) -> str:
     """Return where the numbers come from, and how old they are."""
     if seen.waits is None:
         waits = "no wait of more than a few seconds is reported"
@@ -37,7 +37,7 @@ def honesty_of(seen: Round) -> str:
     return f"{waits} · {search}{'' if seen.complete else ', not all keys'}"
 
 
-def cells_of(row: Row) -> dict[str, str]:
+def cells_of(row: TopRow) -> dict[str, str]:
     """Return what each column shows of a lock."""
     more = f" (+{len(row.holders) - 1})" if len(row.holders) > 1 else ""
     return {
@@ -51,7 +51,7 @@ def cells_of(row: Row) -> dict[str, str]:
     }
 
 
-def screen_of(seen: Round, console: Console) -> RenderableType:
+def screen_of(seen: TopRound, console: Console) -> RenderableType:
     """Return what fits on a terminal."""
     width = console.width
     table = Table(box=None, expand=False, pad_edge=False, show_edge=False)
@@ -74,13 +74,13 @@ def screen_of(seen: Round, console: Console) -> RenderableType:
     return Group(header, table, Text("q quits", style="dim"))
 
 
-def _style_of(column: str, row: Row) -> str:
+def _style_of(column: str, row: TopRow) -> str:
     if column == "FREE IN" and row.never_expires:
         return "red"
     return "yellow" if column == "WAITING" else ""
 
 
-def text_of(seen: Round) -> Iterator[str]:
+def text_of(seen: TopRound) -> Iterator[str]:
     """Yield the lines of a round for a pipe."""
     yield summary_of(seen)
     yield honesty_of(seen)

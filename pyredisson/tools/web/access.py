@@ -130,7 +130,7 @@ def _host_of(address: str) -> str | None:
 
 
 @final
-class Guard:
+class AccessGuard:
     """An ASGI application that asks another one only what ``Access`` allows, and adds headers to its answers."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:

@@ -18,8 +18,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pyredisson.tools.inspection import LockView
-from pyredisson.tools.web.access import Access, Guard, sign_in_page
-from pyredisson.tools.web.history import Event
+from pyredisson.tools.web.access import Access, AccessGuard, sign_in_page
+from pyredisson.tools.web.history import PageEvent
 from pyredisson.tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts
 from pyredisson.tools.web.seen import Query, shorten
 from pyredisson.tools.web.templates import static_file
@@ -107,7 +107,7 @@ class Site:
             Route("/sign-in", self._sign_in, methods=["POST"]),
             Route("/static/{name}", self._static),
         ]
-        self.asgi: ASGIApp = Guard(Starlette(routes=routes, lifespan=self._lifespan), access)
+        self.asgi: ASGIApp = AccessGuard(Starlette(routes=routes, lifespan=self._lifespan), access)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -204,7 +204,7 @@ class Site:
         holders = ", ".join(each.label for each in row.holders[:3])
         self._report(f"{address}: free {row.title}, held by {shorten(holders)}: {outcome.text}")
         if outcome.freed:
-            self._watcher.history.add(row, Event(time.time(), "freed", shorten(holders), 0.0))
+            self._watcher.history.add(row, PageEvent(time.time(), "freed", shorten(holders), 0.0))
         self._watcher.look_now()
         return self._say(outcome.status, outcome.title, outcome.text, link)
 

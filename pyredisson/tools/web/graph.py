@@ -19,7 +19,7 @@ LABEL, LOCK = 30, 20  # characters that fit in a box and on an arrow
 
 @final
 @dataclass(frozen=True)
-class Wait:
+class WaitEdge:
     """An owner waits for a lock that another one holds.
 
     Attributes:
@@ -81,7 +81,7 @@ class Drawing:
 
     boxes: Sequence[Box]
     arrows: Sequence[Arrow]
-    waits: Sequence[Wait]
+    waits: Sequence[WaitEdge]
     cycles: int
     left_out: int
     unlisted: int
@@ -90,7 +90,7 @@ class Drawing:
     box: tuple[int, int] = (WIDTH, HEIGHT)
 
 
-def draw(waits: Iterable[Wait], cycles: int) -> Drawing | None:
+def draw(waits: Iterable[WaitEdge], cycles: int) -> Drawing | None:
     """Draw a graph; ``None`` if it is empty."""
     ordered = sorted(waits, key=lambda each: (not each.deadlock, each.lock, each.holder, each.waiter))
     if not ordered:
@@ -106,7 +106,7 @@ def draw(waits: Iterable[Wait], cycles: int) -> Drawing | None:
     return Drawing(boxes, arrows, listed, cycles, left_out, len(ordered) - len(listed), int(width), int(height))
 
 
-def _without_crowds(waits: Sequence[Wait]) -> list[Wait]:
+def _without_crowds(waits: Sequence[WaitEdge]) -> list[WaitEdge]:
     """Leave out most of those that wait for the same, unless another owner waits for them in turn."""
     awaited = {each.holder for each in waits}
     seen: Counter[tuple[str, str]] = Counter()
@@ -127,7 +127,7 @@ def _cut(text: str, limit: int) -> str:
 # ---- where the boxes are ---------------------------------------------------------------------------------------------
 
 
-def _places(waits: Sequence[Wait]) -> tuple[dict[str, tuple[float, float]], float]:
+def _places(waits: Sequence[WaitEdge]) -> tuple[dict[str, tuple[float, float]], float]:
     """Return the middle of each owner's box, and the height of the whole drawing."""
     places: dict[str, tuple[float, float]] = {}
     top = float(MARGIN)
@@ -151,9 +151,9 @@ def _places(waits: Sequence[Wait]) -> tuple[dict[str, tuple[float, float]], floa
     return places, top
 
 
-def _groups(waits: Sequence[Wait]) -> list[list[Wait]]:
+def _groups(waits: Sequence[WaitEdge]) -> list[list[WaitEdge]]:
     """Return the waits of each part of the graph that is connected."""
-    groups: list[tuple[set[str], list[Wait]]] = []
+    groups: list[tuple[set[str], list[WaitEdge]]] = []
     for each in waits:
         owners = {each.waiter, each.holder}
         touched = [group for group in groups if group[0] & owners]
@@ -163,7 +163,7 @@ def _groups(waits: Sequence[Wait]) -> list[list[Wait]]:
     return [group[1] for group in groups]
 
 
-def _layers(waits: Sequence[Wait]) -> dict[str, int]:
+def _layers(waits: Sequence[WaitEdge]) -> dict[str, int]:
     """Return the column of each owner, counted from the right: one more than those it waits for, cycles cut open."""
     waits_for: dict[str, list[str]] = defaultdict(list)
     for each in waits:
@@ -184,7 +184,7 @@ def _layers(waits: Sequence[Wait]) -> dict[str, int]:
 # ---- arrows ----------------------------------------------------------------------------------------------------------
 
 
-def _arrow(wait: Wait, start: tuple[float, float], end: tuple[float, float]) -> Arrow:
+def _arrow(wait: WaitEdge, start: tuple[float, float], end: tuple[float, float]) -> Arrow:
     (x, y), (to_x, to_y) = start, end
     title = f"{wait.waiter} waits for {wait.lock}, held by {wait.holder}"
     if x < to_x:

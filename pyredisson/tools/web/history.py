@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from pyredisson.tools.web.seen import Row
+from pyredisson.tools.web.seen import SeenRow
 
 MAX_LOCKS = 1_000
 MAX_EVENTS = 100  # of each lock
@@ -18,7 +18,7 @@ BUCKETS = 180  # an hour
 
 @final
 @dataclass(frozen=True)
-class Event:
+class PageEvent:
     """A change of a lock's holders.
 
     Attributes:
@@ -41,10 +41,10 @@ class History:
 
     def __init__(self, max_locks: int = MAX_LOCKS, max_events: int = MAX_EVENTS) -> None:
         self._max_locks, self._max_events = max_locks, max_events
-        self._events: OrderedDict[str, deque[Event]] = OrderedDict()
+        self._events: OrderedDict[str, deque[PageEvent]] = OrderedDict()
         self._titles: dict[str, str] = {}
 
-    def of(self, lock_id: str) -> list[Event]:
+    def of(self, lock_id: str) -> list[PageEvent]:
         """Return the events of a lock, newest first."""
         return list(reversed(self._events.get(lock_id, ())))
 
@@ -52,7 +52,7 @@ class History:
         """Return the name of a lock that has events, shortened."""
         return self._titles.get(lock_id)
 
-    def add(self, row: Row, event: Event) -> None:
+    def add(self, row: SeenRow, event: PageEvent) -> None:
         """Add an event of a lock, and forget the lock that has not changed for longest if there are too many."""
         events = self._events.setdefault(row.id, deque(maxlen=self._max_events))
         events.append(event)
@@ -62,7 +62,9 @@ class History:
             forgotten, _ = self._events.popitem(last=False)
             del self._titles[forgotten]
 
-    def compare(self, before: Mapping[str, Row] | None, after: Mapping[str, Row], at: float, within: float) -> None:
+    def compare(
+        self, before: Mapping[str, SeenRow] | None, after: Mapping[str, SeenRow], at: float, within: float
+    ) -> None:
         """Add the differences between two snapshots.
 
         Args:
@@ -77,13 +79,13 @@ class History:
                 continue
             held_before, held_now = _holders(was), _holders(now)
             for owner in held_before.keys() - held_now.keys():
-                self.add(was, Event(at, "ended", held_before[owner], within))  # type: ignore[arg-type]
+                self.add(was, PageEvent(at, "ended", held_before[owner], within))  # type: ignore[arg-type]
             for owner in held_now.keys() - held_before.keys():
                 what = "held" if before is None else "acquired"
-                self.add(now, Event(at, what, held_now[owner], within))  # type: ignore[arg-type]
+                self.add(now, PageEvent(at, what, held_now[owner], within))  # type: ignore[arg-type]
 
 
-def _holders(row: Row | None) -> dict[str, str]:
+def _holders(row: SeenRow | None) -> dict[str, str]:
     return {} if row is None else {each.who.owner or each.label: each.label for each in row.holders}
 
 
@@ -110,7 +112,7 @@ class Waits:
     def __init__(self) -> None:
         self._buckets: deque[Bucket] = deque(maxlen=BUCKETS)
 
-    def add(self, rows: Iterable[Row], at: float) -> None:
+    def add(self, rows: Iterable[SeenRow], at: float) -> None:
         """Add a snapshot that was taken at a Unix time."""
         number = int(at // BUCKET_SECONDS)
         if not self._buckets or self._buckets[-1].number < number:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from pyredisson.tools.web.plot import draw_waits
-from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, Row, shorten
+from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, SeenRow, shorten
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
@@ -172,7 +172,7 @@ class Pages:
 
     def _lock_parts(self, lock_id: str, live: bool) -> Parts:
         watcher = self._watcher
-        row: Row | None = watcher.seen.rows.get(lock_id) if watcher.seen else None
+        row: SeenRow | None = watcher.seen.rows.get(lock_id) if watcher.seen else None
         events = watcher.history.of(lock_id)
         context: dict[str, object] = {"row": row, "live": live, "limit": MAX_PARTS, "watcher": watcher}
         context.update(seen=watcher.seen, trouble=watcher.trouble, graph=None)

@@ -10,7 +10,7 @@ from typing import final
 
 from pyredisson.tools.common import plain
 from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
-from pyredisson.tools.web.graph import Drawing, Wait, draw
+from pyredisson.tools.web.graph import Drawing, WaitEdge, draw
 
 PAGE = 100  # rows
 MAX_SEARCH = 200  # characters
@@ -65,7 +65,7 @@ def id_of(lock: LockView) -> str:
 
 @final
 @dataclass(frozen=True)
-class Holder:
+class SeenHolder:
     """A holder of a lock, with its times in Unix time."""
 
     who: Who
@@ -76,7 +76,7 @@ class Holder:
 
 @final
 @dataclass(frozen=True)
-class Waiter:
+class SeenWaiter:
     """An owner that waits for a lock, with its time in Unix time."""
 
     who: Who
@@ -89,7 +89,7 @@ class Waiter:
 
 @final
 @dataclass(frozen=True)
-class Row:
+class SeenRow:
     """A lock as it is shown.
 
     Attributes:
@@ -107,8 +107,8 @@ class Row:
     id: str
     lock: LockView
     title: str
-    holders: tuple[Holder, ...]
-    waiters: tuple[Waiter, ...]
+    holders: tuple[SeenHolder, ...]
+    waiters: tuple[SeenWaiter, ...]
     waiting: int
     until: float | None
     problems: tuple[str, ...]
@@ -143,7 +143,7 @@ class Row:
 
 @final
 @dataclass(frozen=True)
-class Seen:
+class SeenState:
     """A snapshot as it is shown.
 
     Attributes:
@@ -153,7 +153,7 @@ class Seen:
     """
 
     snapshot: Snapshot
-    rows: Mapping[str, Row]
+    rows: Mapping[str, SeenRow]
     drawing: Drawing | None
     held: int = field(init=False)
     contended: int = field(init=False)
@@ -175,7 +175,7 @@ class Seen:
         )
 
 
-def see(snapshot: Snapshot, before: Seen | None) -> Seen:
+def see(snapshot: Snapshot, before: SeenState | None) -> SeenState:
     """Return what is shown of a snapshot, given what was shown of the one before."""
     earlier = before.rows if before is not None else {}
     graph = wait_graph(snapshot)
@@ -184,15 +184,15 @@ def see(snapshot: Snapshot, before: Seen | None) -> Seen:
     for lock in snapshot.locks:
         lock_id = id_of(lock)
         rows[lock_id] = _row(lock_id, lock, snapshot.taken, earlier.get(lock_id), lock.name in deadlocked)
-    return Seen(snapshot, rows, _drawing(graph, rows))
+    return SeenState(snapshot, rows, _drawing(graph, rows))
 
 
-def _drawing(graph: WaitGraph, rows: Mapping[str, Row]) -> Drawing | None:
+def _drawing(graph: WaitGraph, rows: Mapping[str, SeenRow]) -> Drawing | None:
     ids = {row.lock.name: row.id for row in rows.values()}
     deadlocks = {id(edge) for cycle in graph.cycles for edge in cycle}
     edges = sorted(graph.edges, key=lambda edge: id(edge) not in deadlocks)[:MAX_EDGES]
     waits = [
-        Wait(
+        WaitEdge(
             waiter=shorten(edge.waiter.label),
             lock=shorten(edge.lock),
             lock_id=ids.get(edge.lock),
@@ -204,7 +204,7 @@ def _drawing(graph: WaitGraph, rows: Mapping[str, Row]) -> Drawing | None:
     return draw(waits, len(graph.cycles))
 
 
-def _row(lock_id: str, lock: LockView, taken: float, before: Row | None, deadlocked: bool) -> Row:
+def _row(lock_id: str, lock: LockView, taken: float, before: SeenRow | None, deadlocked: bool) -> SeenRow:
     held = {_key(each.who): each for each in before.holders} if before else {}
     waited = {_key(each.who): each for each in before.waiters} if before else {}
     holders = []
@@ -212,14 +212,14 @@ def _row(lock_id: str, lock: LockView, taken: float, before: Row | None, deadloc
         was = held.get(_key(who))
         until = None if who.remaining is None else taken + who.remaining
         since = _steady(was and was.since, who.since)
-        holders.append(Holder(who, shorten(who.label), since, _steady(was and was.until, until)))
+        holders.append(SeenHolder(who, shorten(who.label), since, _steady(was and was.until, until)))
     waiters = []
     for each in lock.waiters:
         earlier = waited.get(_key(each.who))
         since = _steady(earlier and earlier.since, each.since)
-        waiters.append(Waiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.dead))
+        waiters.append(SeenWaiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.dead))
     until = None if lock.free_in is None else taken + lock.free_in
-    row = Row(
+    row = SeenRow(
         id=lock_id,
         lock=lock,
         title=shorten(lock.name),
@@ -288,18 +288,18 @@ class Query:
             page=max(1, int(page)) if page.isdecimal() and len(page) < 6 else 1,
         )
 
-    def matching(self, rows: Iterable[Row]) -> list[Row]:
+    def matching(self, rows: Iterable[SeenRow]) -> list[SeenRow]:
         """Return the rows of all pages, in order."""
         text = self.text.lower()
         return sorted((row for row in rows if self._matches(row, text)), key=self._order)
 
-    def _matches(self, row: Row, text: str) -> bool:
+    def _matches(self, row: SeenRow, text: str) -> bool:
         if self.kind and row.lock.kind != self.kind:
             return False
         shown = {"held": row.lock.held, "waiting": row.waiting > 0, "problems": bool(row.problems)}
         return shown.get(self.show, True) and (not text or row.contains(text))
 
-    def _order(self, row: Row) -> tuple[float, str, str]:
+    def _order(self, row: SeenRow) -> tuple[float, str, str]:
         number = 0.0
         if self.sort == "waiting":
             number = -row.waiting

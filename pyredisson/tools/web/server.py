@@ -78,7 +78,7 @@ def show_address(host: str, port: int) -> str:
 
 
 @final
-class Server(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """Uvicorn's server, which ends the streams of open pages when it is asked to end, and says nothing of its own."""
 
     def __init__(self, site: Site, watcher: Watcher) -> None:
@@ -144,7 +144,7 @@ def run_web(
         # Uvicorn raises the signal that ended it once more when its own handlers are gone, and nothing is left to end.
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda *_: None)
-        asyncio.run(Server(site, watcher).serve([listener]))
+        asyncio.run(WebServer(site, watcher).serve([listener]))
     return 0
 
 

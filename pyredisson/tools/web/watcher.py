@@ -12,7 +12,7 @@ from typing import TypeVar, final
 
 from pyredisson.tools.inspection import Snapshot, describe
 from pyredisson.tools.web.history import History, Waits
-from pyredisson.tools.web.seen import Row, Seen, see, shorten
+from pyredisson.tools.web.seen import SeenRow, SeenState, see, shorten
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Watcher:
         self._take = take
         self.interval: float = interval
         self.always: bool = always
-        self.seen: Seen | None = None
+        self.seen: SeenState | None = None
         self.trouble: Trouble | None = None
         self.history: History = History()
         self.waits: Waits = Waits()
@@ -91,7 +91,7 @@ class Watcher:
         self.version: int = 0
         self.viewers: int = 0
         self.closing: bool = False
-        self._known: Mapping[str, Row] | None = None
+        self._known: Mapping[str, SeenRow] | None = None
         self._wanted_until, self._rests = 0.0, False
         self._looked_at = float("-inf")
         self._wanted, self._hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -162,7 +162,7 @@ class Watcher:
         self._looked_at = time.monotonic()
         self.publish()
 
-    def _accept(self, before: Seen | None, seen: Seen) -> None:
+    def _accept(self, before: SeenState | None, seen: SeenState) -> None:
         snapshot = seen.snapshot
         if snapshot.errors and not (snapshot.complete or snapshot.keys_seen):
             self._fail(snapshot.errors[0])  # No server replied: what was seen before is worth more.
@@ -174,7 +174,7 @@ class Watcher:
         since = self.trouble.since if self.trouble else time.time()
         self.trouble = Trouble(since, shorten(error))
 
-    def _remember(self, before: Seen | None, seen: Seen) -> None:
+    def _remember(self, before: SeenState | None, seen: SeenState) -> None:
         taken = seen.snapshot.taken
         within = taken - before.snapshot.taken if before else 0.0
         after = seen.rows
