@@ -324,14 +324,10 @@ class LockCore:
         if not ownership.watched():
             self.client.watchdog.unwatch(ownership)
 
-    def _is_of_client(self, held: object) -> bool:
-        """Return whether it is an ownership of this client, which is another one after a fork."""
-        return isinstance(held, Ownership) and held.owner.startswith(self.client.id)
-
     def _ownership_of_block(self, lease: Lease) -> Ownership | None:
-        """Return the ownership of a ``hold()``; ``None`` if the client is another one since."""
-        ownership = lease._held
-        return ownership if isinstance(ownership, Ownership) and self._is_of_client(ownership) else None
+        """Return the ownership of a ``hold()``; ``None`` if the client is another one since, as after a fork."""
+        held = lease._held
+        return held if isinstance(held, Ownership) and held.owner.startswith(self.client.id) else None
 
     def _ownership_of_closed_block(self) -> Ownership | None:
         """Return the ownership of the calling task, or of the task whose asynchronous generator it is closing."""

@@ -68,7 +68,7 @@ class News:
 
 
 @final
-class Subscription:
+class NewsSubscription:
     """One server's news of some locks, read by a thread into a queue.
 
     Args:

@@ -22,7 +22,7 @@ from pyredisson.tools.common import BadUsage, ExitCode, say, unavailable
 from pyredisson.tools.inspection import Inspector, Who, describe
 from pyredisson.tools.inspection.servers import Server, Servers
 from pyredisson.tools.output import is_without_reader, without_reader
-from pyredisson.tools.watch.news import News, Subscription, servers_at
+from pyredisson.tools.watch.news import News, NewsSubscription, servers_at
 from pyredisson.tools.watch.show import line_of, record_of
 from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
 
@@ -130,7 +130,7 @@ class Watch:
         self._sharded = self._servers.publishes_by(next(iter(by_server))) == "SPUBLISH"
         self._notified = all(_notifies(server) for server in by_server)
         self._subscriptions = [
-            Subscription(server, them, sharded=self._sharded, news=self._news) for server, them in by_server.items()
+            NewsSubscription(server, them, sharded=self._sharded, news=self._news) for server, them in by_server.items()
         ]
         for each in self._subscriptions:
             each.ready.wait(TIMEOUT)
