@@ -11,7 +11,7 @@ from tests.simulator.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME
 TAKEN: Final = b"{orders}:timeout"
-LIST: Final = b"pyredisson_waiting:{orders}"
+WAIT_QUEUE: Final = b"pyredisson_waiting:{orders}"
 GATE: Final = b"redisson_countdownlatch__channel__{orders}"
 PERMIT: Final = bytes(range(16))
 PERMIT_2: Final = b"\xff" * 16
@@ -42,7 +42,7 @@ def sends(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
 
 def set_counter(value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS) -> Call:
     said = value if message is None else message
-    waiting = (LIST,) if channel == PERMITS else ()
+    waiting = (WAIT_QUEUE,) if channel == PERMITS else ()
     return Call("counter_set", (LOCK, DONE, channel, *waiting), (number, value, "PUBLISH", said))
 
 
@@ -51,11 +51,11 @@ def take_permits(count: int = 1, *, number: int = 5) -> Call:
 
 
 def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -> Call:
-    return Call("semaphore_release", (LOCK, DONE, PERMITS, LIST), (number, count, publish))
+    return Call("semaphore_release", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, count, publish))
 
 
 def add_permits(count: int, *, number: int = 5) -> Call:
-    return Call("semaphore_add", (LOCK, DONE, PERMITS, LIST), (number, count, "PUBLISH"))
+    return Call("semaphore_add", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, count, "PUBLISH"))
 
 
 def drain(*, number: int = 5) -> Call:
@@ -63,7 +63,7 @@ def drain(*, number: int = 5) -> Call:
 
 
 def undo(undone: int = 5, *, number: int = 6) -> Call:
-    return Call("semaphore_undo", (LOCK, DONE, PERMITS, LIST), (number, undone, "PUBLISH"))
+    return Call("semaphore_undo", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, undone, "PUBLISH"))
 
 
 def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
@@ -71,11 +71,11 @@ def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> 
 
 
 def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
-    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN, LIST), (number, permit, "PUBLISH"))
+    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, permit, "PUBLISH"))
 
 
 def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
-    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN, LIST), (number, permit, "PUBLISH", lease))
+    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, permit, "PUBLISH", lease))
 
 
 def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
@@ -83,15 +83,15 @@ def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
 
 
 def count_permits() -> Call:
-    return Call("permit_count", (LOCK, TAKEN, PERMITS, LIST), ("PUBLISH",))
+    return Call("permit_count", (LOCK, TAKEN, PERMITS, WAIT_QUEUE), ("PUBLISH",))
 
 
 def set_permits(count: int, *, number: int = 5) -> Call:
-    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN, LIST), (number, count, "PUBLISH"))
+    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, count, "PUBLISH"))
 
 
 def add_expirable(count: int, *, number: int = 5) -> Call:
-    return Call("permit_add", (LOCK, DONE, PERMITS, LIST), (number, count, "PUBLISH"))
+    return Call("permit_add", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, count, "PUBLISH"))
 
 
 def count_down(*, number: int = 5) -> Call:
@@ -100,44 +100,46 @@ def count_down(*, number: int = 5) -> Call:
 
 # -- Clients that wait
 
-#: What is added to the time at which a client became an ear, or was notified that it is its turn.
-EAR_SINCE: Final = 1e15
+#: What is added to the time at which a client became an observer, or was notified that it is its turn.
+OBSERVER_SINCE: Final = 1e15
 NOTIFIED_AT: Final = 2e15
-#: For how long the list is kept.
+#: For how long the queue is kept.
 KEPT_MS: Final = 30_000
 
 
-def waits(*members: str, ears: str = "", notified: Sequence[str] = (), since: Mapping[str, int] | None = None) -> State:
-    """The list: the members, of which ``a:1:1`` waits for ten seconds, ``b:1:1`` for nine; the ears, a letter each."""
+def waits(
+    *members: str, observers: str = "", notified: Sequence[str] = (), since: Mapping[str, int] | None = None
+) -> State:
+    """The queue: members, of which ``a:1:1`` waits for ten seconds, ``b:1:1`` for nine; observers, a letter each."""
     waited = {member: 10_000 - 1000 * (ord(member[0]) - ord("a")) for member in members} | dict(since or {})
     scores = {member.encode(): In(-ms) for member, ms in waited.items()}
-    scores |= {f"ear:{client}".encode(): In(EAR_SINCE) for client in ears}
+    scores |= {f"observer:{client}".encode(): In(OBSERVER_SINCE) for client in observers}
     scores |= {f"notified:{member}".encode(): In(NOTIFIED_AT) for member in notified}
-    return {LIST: Entry("zset", dict(scores), KEPT_MS)}
+    return {WAIT_QUEUE: Entry("zset", dict(scores), KEPT_MS)}
 
 
 def says(client: str, payload: str) -> Message:
-    """What a client on the list hears on its own channel."""
-    return Message(LIST + b":" + client.encode(), payload.encode(), sharded=False)
+    """What a client in the queue hears on its own channel."""
+    return Message(WAIT_QUEUE + b":" + client.encode(), payload.encode(), sharded=False)
 
 
-def ears_hear(payload: str) -> Message:
-    return Message(LIST, payload.encode(), sharded=False)
+def observers_hear(payload: str) -> Message:
+    return Message(WAIT_QUEUE, payload.encode(), sharded=False)
 
 
 def wait_for_permits(
     count: int = 1, *, me: str = "a:1:1", waited: int = 10_000, rest: int = -1, chosen: bool = False, number: int = 5
 ) -> Call:
     args = number, count, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
-    return Call("semaphore_acquire_waiting", (LOCK, DONE, LIST), args)
+    return Call("semaphore_acquire_waiting", (LOCK, DONE, WAIT_QUEUE), args)
 
 
 def wait_for_permit(
     *, me: str = "a:1:1", waited: int = 10_000, rest: int = -1, chosen: bool = False, lease: int = -1
 ) -> Call:
     args = 5, PERMIT, "PUBLISH", lease, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
-    return Call("permit_acquire_waiting", (LOCK, DONE, PERMITS, TAKEN, LIST), args)
+    return Call("permit_acquire_waiting", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), args)
 
 
 def stop_waiting(me: str = "a:1:1", *, expirable: bool = False) -> Call:
-    return Call("semaphore_stop_waiting", (LOCK, LIST, *((TAKEN,) if expirable else ())), (me, "PUBLISH"))
+    return Call("semaphore_stop_waiting", (LOCK, WAIT_QUEUE, *((TAKEN,) if expirable else ())), (me, "PUBLISH"))

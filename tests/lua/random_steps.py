@@ -160,13 +160,13 @@ def waiting_of(lock: bytes) -> bytes:
     return b"pyredisson_waiting:" + (lock if b"{" in lock else b"{" + lock + b"}")
 
 
-def _list_of(random: Random, lock: bytes) -> Sequence[bytes]:
-    """The list of the clients that wait, for a script that can do without it: some users may not use it."""
+def _wait_queue(random: Random, lock: bytes) -> Sequence[bytes]:
+    """The wait queue, for a script that can do without it: some users may not use it."""
     return random.choice(([waiting_of(lock)], [waiting_of(lock)], [waiting_of(lock)], []))
 
 
 def _waits(random: Random) -> list[bytes]:
-    """The arguments of an attempt that concern the list of clients that wait."""
+    """The arguments of an attempt that concern the queue."""
     me, waited = random.choice(list(WAITERS.items()))
     rest = random.choice((b"-1", b"-1", waited))
     return [me, waited, rest, random.choice((b"0", b"1")), random.choice((b"30000", b"60000")), _publish(random)]
@@ -195,7 +195,7 @@ def _lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, epoch_of(lock, owner), channel_of(lock), *_list_of(random, lock)],
+        [lock, epoch_of(lock, owner), channel_of(lock), *_wait_queue(random, lock)],
         [owner, epoch, _repeat(random), random.choice(LEASES), counted, _announce(random), b"0"],
     )
 
@@ -205,7 +205,7 @@ def _lock_force_unlock(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(LOCKS), random.choice(OWNERS)
     epoch = _epoch(random, model, lock, owner)
     args = [owner, epoch, _repeat(random), _announce(random), b"0"]
-    return [lock, epoch_of(lock, owner), channel_of(lock), *_list_of(random, lock)], args
+    return [lock, epoch_of(lock, owner), channel_of(lock), *_wait_queue(random, lock)], args
 
 
 @generates("lock_renew")
@@ -316,7 +316,7 @@ def _read_lock_release(random: Random, model: SimulatedRedis) -> Call:
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     hold = read_hold_of(lock, owner, max(_number(counted), 1))
     return (
-        [lock, epoch_of(lock, owner), rw_channel_of(lock), hold, *_list_of(random, lock)],
+        [lock, epoch_of(lock, owner), rw_channel_of(lock), hold, *_wait_queue(random, lock)],
         [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"0"],
     )
 
@@ -346,7 +346,7 @@ def _write_lock_release(random: Random, model: SimulatedRedis) -> Call:
     lock, owner = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS) + b":write"
     counted, epoch = _counted(random, model, lock, owner), _epoch(random, model, lock, owner)
     return (
-        [lock, epoch_of(lock, owner), rw_channel_of(lock), *_list_of(random, lock)],
+        [lock, epoch_of(lock, owner), rw_channel_of(lock), *_wait_queue(random, lock)],
         [owner, epoch, _repeat(random), random.choice(LEASES), counted, _publish(random), b"1"],
     )
 
@@ -363,7 +363,7 @@ SIDES: Final = {
 
 
 def _waits_for(side: bytes, random: Random) -> list[bytes]:
-    """The arguments of an attempt that concern the list of clients that wait for a side."""
+    """The arguments of an attempt that concern the queue for a side."""
     me = random.choice([member for member in SIDES if side in member])
     behind = 10**14 if side == b".write:" else 0
     waited = b"%d" % (int(SIDES[me]) - behind)
@@ -394,7 +394,7 @@ def _read_write_lock_force_unlock(random: Random, model: SimulatedRedis) -> Call
     lock, owner, side = random.choice(READ_WRITE_LOCKS), random.choice(OWNERS), random.choice((b"read", b"write"))
     epoch = _epoch(random, model, lock, owner)
     args = [owner, epoch, _repeat(random), _publish(random), b"0", side]
-    return [lock, epoch_of(lock, owner), rw_channel_of(lock), *_list_of(random, lock)], args
+    return [lock, epoch_of(lock, owner), rw_channel_of(lock), *_wait_queue(random, lock)], args
 
 
 def _number(counted: bytes) -> int:
@@ -447,7 +447,7 @@ def done_of(name: bytes, owner: bytes) -> bytes:
     return b"pyredisson_done:" + (name if b"{" in name else b"{" + name + b"}") + b":" + owner
 
 
-#: What stands on lists, and for how many ms each waits: so far apart that their order does not depend on the clock.
+#: What stands in queues, and for how many ms each waits: so far apart that their order does not depend on the clock.
 CLIENTS: Final = {b"a:1:1": b"90000", b"b:1:2": b"70000", b"c:1:1": b"50000", b"d:3:3": b"30000"}
 
 SHARDED_CHANNELS = (
@@ -487,7 +487,12 @@ def _counter_set(random: Random, model: SimulatedRedis) -> Call:
     value = _few(random)
     if random.random() < 0.5:
         return [name, done, latch_channel(name)], [number, value, _publish(random), b"1"]
-    return [name, done, permits_channel(name), *_list_of(random, name)], [number, value, _publish(random), value]
+    return [name, done, permits_channel(name), *_wait_queue(random, name)], [
+        number,
+        value,
+        _publish(random),
+        value,
+    ]
 
 
 @generates("semaphore_acquire")
@@ -499,13 +504,21 @@ def _semaphore_acquire(random: Random, model: SimulatedRedis) -> Call:
 @generates("semaphore_release")
 def _semaphore_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name), *_list_of(random, name)], [number, _few(random), _publish(random)]
+    return [name, done, permits_channel(name), *_wait_queue(random, name)], [
+        number,
+        _few(random),
+        _publish(random),
+    ]
 
 
 @generates("semaphore_add")
 def _semaphore_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name), *_list_of(random, name)], [number, _signed(random), _publish(random)]
+    return [name, done, permits_channel(name), *_wait_queue(random, name)], [
+        number,
+        _signed(random),
+        _publish(random),
+    ]
 
 
 @generates("semaphore_drain")
@@ -518,7 +531,7 @@ def _semaphore_drain(random: Random, model: SimulatedRedis) -> Call:
 def _semaphore_undo(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     undone = b"%d" % (int(number) - random.choice((1, 1, 1, 2)))
-    return [name, done, permits_channel(name), *_list_of(random, name)], [number, undone, _publish(random)]
+    return [name, done, permits_channel(name), *_wait_queue(random, name)], [number, undone, _publish(random)]
 
 
 @generates("permit_acquire")
@@ -534,14 +547,14 @@ def _permit_acquire(random: Random, model: SimulatedRedis) -> Call:
 def _permit_release(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     args = [number, random.choice(PERMITS), _publish(random)]
-    return [name, done, permits_channel(name), taken_of(name), *_list_of(random, name)], args
+    return [name, done, permits_channel(name), taken_of(name), *_wait_queue(random, name)], args
 
 
 @generates("permit_lease")
 def _permit_lease(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     return (
-        [name, done, permits_channel(name), taken_of(name), *_list_of(random, name)],
+        [name, done, permits_channel(name), taken_of(name), *_wait_queue(random, name)],
         [number, random.choice(PERMITS), _publish(random), random.choice(PERMIT_LEASES)],
     )
 
@@ -556,24 +569,28 @@ def _permit_renew(random: Random, model: SimulatedRedis) -> Call:
 @generates("permit_count")
 def _permit_count(random: Random, model: SimulatedRedis) -> Call:
     name = random.choice(COUNTERS)
-    return [name, taken_of(name), permits_channel(name), *_list_of(random, name)], [_publish(random)]
+    return [name, taken_of(name), permits_channel(name), *_wait_queue(random, name)], [_publish(random)]
 
 
 @generates("permit_set")
 def _permit_set(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
     args = [number, _few(random), _publish(random)]
-    return [name, done, permits_channel(name), taken_of(name), *_list_of(random, name)], args
+    return [name, done, permits_channel(name), taken_of(name), *_wait_queue(random, name)], args
 
 
 @generates("permit_add")
 def _permit_add(random: Random, model: SimulatedRedis) -> Call:
     name, done, number = _numbered(random, model)
-    return [name, done, permits_channel(name), *_list_of(random, name)], [number, _signed(random), _publish(random)]
+    return [name, done, permits_channel(name), *_wait_queue(random, name)], [
+        number,
+        _signed(random),
+        _publish(random),
+    ]
 
 
 def _waits(random: Random) -> Sequence[bytes]:
-    """What an attempt says of the list."""
+    """What an attempt says of the queue."""
     member, waited = random.choice(list(CLIENTS.items()))
     return member, waited, random.choice((b"-1", waited)), _repeat(random), b"90000", _publish(random)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.lua.compared_servers import Message
 from tests.lua.harness import EPOCH, LOCK, ME, OTHER, RW_CHANNEL, Call, State
-from tests.lua.waiting_lists import LIST
+from tests.lua.wait_queue import WAIT_QUEUE
 from tests.simulator.redis import Entry
 
 WRITER: Final = ME + b":write"
@@ -54,7 +54,7 @@ def end_read(
     (hold,) = read_hold(ME, max(counts, 1))
     return Call(
         "read_lock_release",
-        (LOCK, EPOCH, RW_CHANNEL, hold, LIST),
+        (LOCK, EPOCH, RW_CHANNEL, hold, WAIT_QUEUE),
         (ME, epoch, int(repeat), lease, counts, publish, "0"),
     )
 
@@ -74,7 +74,7 @@ def end_write(
 ) -> Call:
     return Call(
         "write_lock_release",
-        (LOCK, WRITER_EPOCH, RW_CHANNEL, LIST),
+        (LOCK, WRITER_EPOCH, RW_CHANNEL, WAIT_QUEUE),
         (WRITER, epoch, int(repeat), lease, counts, publish, "1"),
     )
 

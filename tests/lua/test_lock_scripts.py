@@ -33,7 +33,7 @@ from tests.lua.harness import (
     text,
     tickets,
 )
-from tests.lua.waiting_lists import LIST
+from tests.lua.wait_queue import WAIT_QUEUE
 from tests.simulator.redis import Entry
 
 
@@ -51,7 +51,7 @@ def release(
     publish: str = "PUBLISH",
 ) -> Call:
     args = (owner, epoch, int(repeat), lease, counts, publish, "0")
-    return Call("lock_release", (LOCK, EPOCH, CHANNEL, LIST), args)
+    return Call("lock_release", (LOCK, EPOCH, CHANNEL, WAIT_QUEUE), args)
 
 
 def force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:

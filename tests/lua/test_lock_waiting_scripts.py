@@ -1,4 +1,4 @@
-"""The scripts of plain and fenced locks where clients are on the list of those who wait."""
+"""The scripts of plain and fenced locks where clients are in the queue of those who wait."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from tests.lua.harness import (
     text,
 )
 from tests.lua.test_lock_scripts import acquire, force_unlock, release
-from tests.lua.waiting_lists import LIST, listed, to, to_ears
+from tests.lua.wait_queue import WAIT_QUEUE, queued, to, to_observers
 
 TOKEN: Final = b"redisson_lock_token:{orders}"
 #: They have waited for 3, 2 and 1 seconds.
 FIRST: Final = {b"a:1": In(-3000)}
 SECOND: Final = {b"b:1": In(-2000)}
 THIRD: Final = {b"c:1": In(-1000)}
-EARS: Final = {b"ear:b": In(1e15), b"ear:c": In(1e15)}
+OBSERVERS: Final = {b"observer:b": In(1e15), b"observer:c": In(1e15)}
 
 
-def _with_list(call: Call) -> Call:
-    return Call(call.script, (*call.keys, LIST), call.args)
+def _with_queue(call: Call) -> Call:
+    return Call(call.script, (*call.keys, WAIT_QUEUE), call.args)
 
 
 def waiting(*, rest: int = -1, chosen: bool = False, turn: str | None = None, epoch: int = 0) -> Call:
@@ -45,7 +45,7 @@ def waiting(*, rest: int = -1, chosen: bool = False, turn: str | None = None, ep
     call = acquire(epoch=epoch)
     return Call(
         "lock_acquire_waiting",
-        (*call.keys, LIST),
+        (*call.keys, WAIT_QUEUE),
         (*call.args, "me:1", 5000, rest, turn or int(chosen), 30_000, "PUBLISH"),
     )
 
@@ -53,11 +53,11 @@ def waiting(*, rest: int = -1, chosen: bool = False, turn: str | None = None, ep
 def fenced_waiting(*, chosen: bool = False) -> Call:
     """The same for a fenced lock."""
     args = (ME, 0, 0, 30_000, 0, "", 0, "me:1", 5000, -1, int(chosen), 30_000, "PUBLISH")
-    return Call("fenced_acquire_waiting", (LOCK, EPOCH, TOKEN, LIST), args)
+    return Call("fenced_acquire_waiting", (LOCK, EPOCH, TOKEN, WAIT_QUEUE), args)
 
 
 def stop_waiting(member: str) -> Call:
-    return Call("lock_stop_waiting", (LOCK, LIST), (member, "PUBLISH"))
+    return Call("lock_stop_waiting", (LOCK, WAIT_QUEUE), (member, "PUBLISH"))
 
 
 def token(number: int) -> State:
@@ -70,218 +70,207 @@ NOTIFIED: Final = RELEASED + 1
 RELEASES: Final = [
     Case(
         "the one is notified that has waited longest",
-        lock(me=1) | listed(FIRST, SECOND, THIRD, EARS),
+        lock(me=1) | queued(FIRST, SECOND, THIRD, OBSERVERS),
         release(),
         NOTIFIED,
-        listed(SECOND, THIRD, EARS),
-        [to("a"), to_ears("2"), *FREED],
+        queued(SECOND, THIRD, OBSERVERS),
+        [to("a"), to_observers("2"), *FREED],
     ),
     Case(
-        "an ear that is notified is replaced",
-        lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
+        "an observer that is notified is replaced",
+        lock(me=1) | queued(FIRST, SECOND, THIRD, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
         release(),
         NOTIFIED,
-        listed(SECOND, THIRD, EARS),
-        [to("a"), to("c", "ear"), to_ears("2"), *FREED],
+        queued(SECOND, THIRD, OBSERVERS),
+        [to("a"), to("c", "observe"), to_observers("2"), *FREED],
     ),
     Case(
-        "an ear that became one since it came too late stays one when it is notified",
-        lock(me=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15 + 0.5), b"ear:b": In(1e15)}),
-        release(),
-        NOTIFIED,
-        listed(SECOND, THIRD, {b"ear:a": In(1e15 + 0.5), b"ear:b": In(1e15)}),
-        [to("a"), to_ears("2"), *FREED],
-    ),
-    Case(
-        "one that is alone on the list hears the usual message",
-        lock(me=1) | listed(FIRST, {b"ear:a": In(1e15)}),
+        "one that is alone in the queue hears the usual message",
+        lock(me=1) | queued(FIRST, {b"observer:a": In(1e15)}),
         release(),
         RELEASED,
-        listed(FIRST, {b"ear:a": In(1e15)}),
+        queued(FIRST, {b"observer:a": In(1e15)}),
         FREED,
     ),
     Case(
-        "one that is alone and no ear is notified, and leaves no list",
-        lock(me=1) | listed(FIRST),
+        "one that is alone and no observer is notified, and leaves no list",
+        lock(me=1) | queued(FIRST),
         release(),
         NOTIFIED,
         FREE,
         [to("a"), *FREED],
     ),
     Case(
-        "one of a quorum is notified although it is alone",
-        lock(me=1) | listed({b"a+q:1": In(-3000), b"ear:a+q": In(1e15)}),
+        "an observer that stays behind alone stays one",
+        lock(me=1) | queued(FIRST, SECOND, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
         release(),
         NOTIFIED,
-        FREE,
-        [to("a+q"), *FREED],
-    ),
-    Case(
-        "an ear that stays behind alone hears that it is the only one",
-        lock(me=1) | listed(FIRST, SECOND, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
-        release(),
-        NOTIFIED,
-        listed(SECOND, {b"ear:b": In(1e15)}),
-        [to("a"), to("b", "only"), to_ears("2"), *FREED],
+        queued(SECOND, {b"observer:b": In(1e15)}),
+        [to("a"), to_observers("2"), *FREED],
     ),
     Case(
         "nobody is notified while holds are left",
-        lock(me=2) | listed(FIRST),
-        _with_list(Call("lock_release", release().keys, (ME, 0, 0, 30_000, 2, "PUBLISH", "0"))),
+        lock(me=2) | queued(FIRST),
+        _with_queue(Call("lock_release", release().keys, (ME, 0, 0, 30_000, 2, "PUBLISH", "0"))),
         0,
-        lock(me=1) | listed(FIRST),
+        lock(me=1) | queued(FIRST),
     ),
     Case(
         "nobody is notified by a release that is not published",
-        lock(me=1) | listed(FIRST),
+        lock(me=1) | queued(FIRST),
         release(publish=""),
         1,
-        listed(FIRST),
+        queued(FIRST),
     ),
     Case(
-        "the lock is freed although the list is something else",
-        lock(me=1) | text(LIST),
+        "the lock is freed although the queue is something else",
+        lock(me=1) | text(WAIT_QUEUE),
         release(),
         RELEASED,
-        text(LIST),
+        text(WAIT_QUEUE),
         FREED,
     ),
     Case(
         "one is notified by a forced unlock",
-        lock(other=2) | listed(FIRST, SECOND, EARS),
-        _with_list(force_unlock()),
+        lock(other=2) | queued(FIRST, SECOND, OBSERVERS),
+        _with_queue(force_unlock()),
         [ME.replace(b":7", b":9")],
-        listed(SECOND, EARS),
-        [to("a"), to_ears("2"), *FREED],
+        queued(SECOND, OBSERVERS),
+        [to("a"), to_observers("2"), *FREED],
     ),
 ]
 
 ATTEMPTS: Final = [
     Case(
-        "one that is refused is on the list by the time since which it waits",
-        lock(other=1) | listed(SECOND, THIRD, EARS),
+        "one that is refused is in the queue by the time since which it waits",
+        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
         waiting(),
         Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+        lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
     ),
     Case(
-        "the first one on the list is an ear",
+        "the first one in the queue is an observer",
         lock(other=1),
         waiting(),
         Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000), b"ear:me": In(1e15)}),
-        [to("me", "only")],
+        lock(other=1) | queued({b"me:1": In(-5000), b"observer:me": In(1e15)}),
+        [to("me", "observe and attempt")],
     ),
     Case(
         "the second one, too",
-        lock(other=1) | listed(SECOND, {b"ear:b": In(1e15)}),
+        lock(other=1) | queued(SECOND, {b"observer:b": In(1e15)}),
         waiting(),
         Around(30_000),
-        lock(other=1) | listed(SECOND, {b"ear:b": In(1e15), b"me:1": In(-5000), b"ear:me": In(1e15)}),
-        [to("me", "ear")],
+        lock(other=1) | queued(SECOND, {b"observer:b": In(1e15), b"me:1": In(-5000), b"observer:me": In(1e15)}),
+        [to("me", "observe and attempt")],
     ),
     Case(
-        "the list lives longer with each one that is refused",
-        lock(other=1) | listed(SECOND, THIRD, EARS, ttl_ms=10_000),
+        "another one that is not refused just now only observes",
+        lock(other=1) | queued(SECOND),
         waiting(),
         Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+        lock(other=1) | queued(SECOND, {b"observer:b": In(1e15), b"me:1": In(-5000), b"observer:me": In(1e15)}),
+        [to("b", "observe"), to("me", "observe and attempt")],
     ),
     Case(
-        "one that is served is on the list no more, and no ear",
-        listed({b"me:1": In(-5000), b"ear:me": In(1e15)}, FIRST, {b"ear:a": In(1e15)}, SECOND),
+        "the queue lives longer with each one that is refused",
+        lock(other=1) | queued(SECOND, THIRD, OBSERVERS, ttl_ms=10_000),
+        waiting(),
+        Around(30_000),
+        lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
+    ),
+    Case(
+        "one that is served is in the queue no more, and no observer",
+        queued({b"me:1": In(-5000), b"observer:me": In(1e15)}, FIRST, {b"observer:a": In(1e15)}, SECOND),
         waiting(),
         None,
-        lock(me=1) | listed(FIRST, SECOND, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
-        [to("b", "ear")],
+        lock(me=1) | queued(FIRST, SECOND, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
+        [to("b", "observe")],
     ),
     Case(
         "one that is served stays with the time of the next one of its client",
-        listed(SECOND, THIRD, EARS),
+        queued(SECOND, THIRD, OBSERVERS),
         waiting(rest=1500),
         None,
-        lock(me=1) | listed({b"me:1": In(-1500)}, SECOND, THIRD, EARS),
+        lock(me=1) | queued({b"me:1": In(-1500)}, SECOND, THIRD, OBSERVERS),
     ),
     Case(
-        "one that uses its turn says so to the ears",
-        listed(SECOND, THIRD, EARS),
+        "one that uses its turn says so to the observers",
+        queued(SECOND, THIRD, OBSERVERS),
         waiting(chosen=True),
         None,
-        lock(me=1) | listed(SECOND, THIRD, EARS),
-        [to_ears("3")],
+        lock(me=1) | queued(SECOND, THIRD, OBSERVERS),
+        [to_observers("3")],
     ),
     Case(
-        "one that comes too late is back on the list, and replaces an ear",
-        lock(other=1) | listed(SECOND, THIRD, EARS),
+        "one that comes too late is back in the queue",
+        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
         waiting(chosen=True),
         Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, {b"ear:c": In(1e15), b"ear:me": In(1e15 + 0.5)}),
-        [to("me", "ear"), to("b", "off")],
-    ),
-    Case(
-        "one that comes too late replaces no ear if one was replaced so before",
-        lock(other=1) | listed(SECOND, THIRD, {b"ear:b": In(1e15), b"ear:c": In(1e15 + 0.5)}),
-        waiting(chosen=True),
-        Around(30_000),
-        lock(other=1) | listed({b"me:1": In(-5000)}, SECOND, THIRD, {b"ear:b": In(1e15), b"ear:c": In(1e15 + 0.5)}),
+        lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
     ),
     Case(
         "a request that is out of date changes nothing",
-        epoch(7) | listed(SECOND, THIRD, EARS),
+        epoch(7) | queued(SECOND, THIRD, OBSERVERS),
         waiting(),
         stale(7),
     ),
     Case(
-        "a free lock is acquired although the list is something else",
-        text(LIST),
+        "a free lock is acquired although the queue is something else",
+        text(WAIT_QUEUE),
         waiting(),
         None,
-        lock(me=1) | text(LIST),
+        lock(me=1) | text(WAIT_QUEUE),
     ),
-    Case("one that is refused hears that the list is something else", lock(other=1) | text(LIST), waiting(), WRONGTYPE),
+    Case(
+        "one that is refused hears that the queue is something else",
+        lock(other=1) | text(WAIT_QUEUE),
+        waiting(),
+        WRONGTYPE,
+    ),
     Case(
         "a fenced lock gives a token to one that was notified",
-        token(4) | listed(SECOND, THIRD, EARS),
+        token(4) | queued(SECOND, THIRD, OBSERVERS),
         fenced_waiting(chosen=True),
         [b"token", b"5"],
-        lock(me=1) | token(5) | listed(SECOND, THIRD, EARS),
-        [to_ears("3")],
+        lock(me=1) | token(5) | queued(SECOND, THIRD, OBSERVERS),
+        [to_observers("3")],
     ),
     Case(
-        "a fenced lock puts one that is refused on the list, without a token",
-        lock(other=1) | token(4) | listed(SECOND, THIRD, EARS),
+        "a fenced lock puts one that is refused in the queue, without a token",
+        lock(other=1) | token(4) | queued(SECOND, THIRD, OBSERVERS),
         fenced_waiting(),
         Around(30_000),
-        lock(other=1) | token(4) | listed({b"me:1": In(-5000)}, SECOND, THIRD, EARS),
+        lock(other=1) | token(4) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
     ),
 ]
 
 LEAVES: Final = [
     Case(
-        "one that leaves is on the list no more",
-        lock(other=1) | listed(FIRST, SECOND, THIRD, EARS),
+        "one that leaves is in the queue no more",
+        lock(other=1) | queued(FIRST, SECOND, THIRD, OBSERVERS),
         stop_waiting("a:1"),
         1,
-        lock(other=1) | listed(SECOND, THIRD, EARS),
+        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
     ),
     Case(
-        "an ear that leaves is replaced by the newest one",
-        lock(other=1) | listed(FIRST, SECOND, THIRD, {b"ear:a": In(1e15), b"ear:b": In(1e15)}),
+        "an observer that leaves is replaced by the newest one",
+        lock(other=1) | queued(FIRST, SECOND, THIRD, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
         stop_waiting("a:1"),
         1,
-        lock(other=1) | listed(SECOND, THIRD, EARS),
-        [to("c", "ear")],
+        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
+        [to("c", "observe")],
     ),
     Case(
         "one that leaves a free lock passes the turn on",
-        listed(FIRST, SECOND, THIRD, EARS),
+        queued(FIRST, SECOND, THIRD, OBSERVERS),
         stop_waiting("a:1"),
         1,
-        listed(THIRD, {b"ear:c": In(1e15)}),
-        [to("b"), to("c", "only"), to_ears("4")],
+        queued(THIRD, {b"observer:c": In(1e15)}),
+        [to("b"), to_observers("4")],
     ),
-    Case("the last one leaves nothing behind", listed(FIRST), stop_waiting("a:1"), 1, FREE),
-    Case("a later wait of the same client stays", lock(other=1) | listed({b"a:2": In(-1)}), stop_waiting("a:1"), 1),
+    Case("the last one leaves nothing behind", queued(FIRST), stop_waiting("a:1"), 1, FREE),
+    Case("a later wait of the same client stays", lock(other=1) | queued({b"a:2": In(-1)}), stop_waiting("a:1"), 1),
 ]
 
 CASES: Final = [*RELEASES, *ATTEMPTS, *LEAVES]

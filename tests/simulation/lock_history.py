@@ -29,14 +29,14 @@ class LockPlan(Plan):
         locks: How many locks there are.
         kind: Their kind.
         replicas: How many replicas the server has.
-        unlisted: The share of clients that wait as earlier versions do, without a place on the server's list.
+        outside_queue: The share of clients that wait as earlier versions do, without a place in the wait queue.
     """
 
     config: Config = CONFIG
     locks: int = 1
     kind: str = "lock"
     replicas: int = 0
-    unlisted: float = 0.0
+    outside_queue: float = 0.0
 
 
 class LockHistory(HandleHistory):
@@ -51,7 +51,7 @@ class LockHistory(HandleHistory):
 
     def clients_in(self, process: Process) -> list[Any]:
         client = SimulatedClient(process, config=self.plan.config)
-        if self.plan.unlisted and self.world.rng.random() < self.plan.unlisted:
+        if self.plan.outside_queue and self.world.rng.random() < self.plan.outside_queue:
             client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
         return [client]
 

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from pyredisson.core.attempt import Attempt
+from pyredisson.core.attempt import Attempt, FirstRequest
 from pyredisson.core.outcomes import Answer, Refused
-from pyredisson.core.waiting.wait_queue import QueuedGroup
+from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import Politely
-from tests.simulation.test_crowd import LIST, SOON, TURN, Crowd, first_finding
+from tests.simulation.test_crowd import SOON, TURN, WAIT_QUEUE, Crowd, first_finding
 from tests.simulation.test_planted_bugs import Bug, in_code, in_script
 from tests.simulator.runtime import SimulatedClient
 
@@ -44,9 +44,9 @@ class Sides(Crowd):
         return self._wait("write", client, **options)
 
     def _wait(
-        self, side: Side, client: SimulatedClient | None, *, listed: bool = True, **options: Any
+        self, side: Side, client: SimulatedClient | None, *, queued: bool = True, **options: Any
     ) -> SimulatedClient:
-        client = client or self.client(listed=listed)
+        client = client or self.client(queued=queued)
         self.sides[client] = side
         return self.wait(client, **options)
 
@@ -59,11 +59,11 @@ class Sides(Crowd):
         """The sides of those who were served, in order."""
         return "".join(self.sides[self.clients[number]][0] for number in self.served)
 
-    def listed(self) -> list[bytes]:
-        """Those on the list, without the ears: the readers, and behind them the writers."""
-        entry = self.world.node.redis.dump().get(LIST)
+    def queued(self) -> list[bytes]:
+        """Those in the queue, without the observers: the readers, and behind them the writers."""
+        entry = self.world.node.redis.dump().get(WAIT_QUEUE)
         scores = {} if entry is None else entry.value
-        return sorted((member for member in scores if not member.startswith(b"ear:")), key=scores.__getitem__)
+        return sorted((member for member in scores if not member.startswith(b"observer:")), key=scores.__getitem__)
 
     def foreign(self, mode: Side) -> None:
         """Let one of Redisson's have a side, whoever waits for it."""
@@ -99,9 +99,9 @@ class Sides(Crowd):
         self.world.run(seconds=SOON)
 
     def close(self) -> None:
-        """Nothing is left of it; of the list not even for a while."""
+        """Nothing is left of it; of the queue not even for a while."""
         self.world.run(seconds=1)
-        assert LIST not in self.world.node.redis.dump()
+        assert WAIT_QUEUE not in self.world.node.redis.dump()
         super().close()
 
 
@@ -166,23 +166,25 @@ def test_readers_that_are_woken_read_together(make: Make) -> None:
 
 def test_the_readers_of_one_client_are_woken_together(make: Make) -> None:
     crowd = make()
+    crowd.come("rr", keeps=0.5)  # The observers: of the release the next client hears only that it is its turn.
     client = crowd.reader(keeps=0.5)
     for _ in range(4):
         crowd.reader(client, keeps=0.5)
-    assert len(crowd.listed()) == 1
-    crowd.come("ww")  # The ears: of the release the readers' client hears only that it is its turn.
+    assert len(crowd.queued()) == 3
+    crowd.come("ww")
     released = crowd.release()
     crowd.finish()
-    assert crowd.times[4] - released < SOON
+    assert crowd.order() == "r" * 7 + "ww"
+    assert crowd.times[6] - released < SOON
     assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_readers_are_not_on_the_list_while_others_read(make: Make) -> None:
+def test_readers_are_not_in_the_queue_while_others_read(make: Make) -> None:
     crowd = make("read")
     crowd.come("rrr")
     assert crowd.served == [1, 2, 3]
-    assert crowd.listed() == []
+    assert crowd.queued() == []
     crowd.release()
     crowd.close()
 
@@ -206,12 +208,12 @@ def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make: Make) -> No
 def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make: Make, waiting: str) -> None:
     crowd = make()
     crowd.come(waiting)
-    before = crowd.listed()
+    before = crowd.queued()
     crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("write"))
     crowd.release()
     crowd.world.run(seconds=0.1)
     assert crowd.served == []
-    assert crowd.listed() == before
+    assert crowd.queued() == before
     crowd.foreign_release()
     crowd.finish()
     assert crowd.last_resorts() == 0
@@ -253,12 +255,12 @@ def test_a_release_of_redisson_is_heard(make: Make, held: Side, waiting: str) ->
 
 
 @pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_list_wait_beside_those_that_do(make: Make, order: str) -> None:
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make, order: str) -> None:
     crowd = make()
     sides = "wrrw"
     new = {"old first": [False, True], "new first": [True, False], "in turn": [True, False] * 2}[order]
-    for listed in new:
-        crowd.come(sides if order != "in turn" else sides[:2], listed=listed)
+    for queued in new:
+        crowd.come(sides if order != "in turn" else sides[:2], queued=queued)
     released = crowd.release()
     crowd.finish()
     assert sorted(crowd.served) == list(range(1, 9))
@@ -283,7 +285,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     assert crowd.last_resorts() == 0
     if fate == "crash":
         crowd.world.run(seconds=1)
-        assert LIST not in crowd.world.node.redis.dump()
+        assert WAIT_QUEUE not in crowd.world.node.redis.dump()
 
 
 @pytest.mark.parametrize("waiting", ["wrwr", "rwrw", "wwww"])
@@ -299,24 +301,24 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, wai
     crowd.close()
 
 
-def test_one_that_has_timed_out_is_on_the_list_no_more(make: Make) -> None:
+def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make) -> None:
     crowd = make()
     crowd.come("rw", seconds=0.1)
     crowd.come("rw")
     crowd.world.run(seconds=1)
-    assert len(crowd.listed()) == 2
+    assert len(crowd.queued()) == 2
     crowd.release()
     crowd.finish()
     assert crowd.served == [3, 4]
     crowd.close()
 
 
-def test_a_client_that_waits_for_both_sides_is_on_the_list_as_two(make: Make) -> None:
+def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make: Make) -> None:
     crowd = make()
     client = crowd.reader()
     crowd.writer(client)
     crowd.reader()
-    assert len(crowd.listed()) == 3
+    assert len(crowd.queued()) == 3
     crowd.release()
     crowd.finish()
     assert sorted(crowd.served) == [1, 1, 2]
@@ -353,7 +355,7 @@ def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make: Make) -
     crowd = make()
     client = crowd.reader()
     crowd.writer(client)
-    crowd.reader(client)  # It yields, and is not on the list.
+    crowd.reader(client)  # It yields, and is not in the queue.
     crowd.writer()
     released = crowd.release()
     crowd.finish()
@@ -363,13 +365,13 @@ def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make: Make) -
     crowd.close()
 
 
-def test_the_list_does_not_outlive_those_on_it(make: Make) -> None:
+def test_the_queue_does_not_outlive_those_in_it(make: Make) -> None:
     crowd = make()
     crowd.come("rwrw")
     for client in crowd.clients[1:]:
         client.runtime.process.crash()
     crowd.world.run(seconds=40)
-    assert LIST not in crowd.world.node.redis.dump()
+    assert WAIT_QUEUE not in crowd.world.node.redis.dump()
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
@@ -393,11 +395,13 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
     return _all_of(*(in_script(f"{side}_lock_acquire_waiting", *changes) for side in ("read", "write")))
 
 
-async def _polite_although_notified(self: read_write_waiting.PoliteAttempt) -> Answer:
+async def _polite_although_notified(
+    self: read_write_waiting.PoliteAttempt, update: QueueUpdate | None = None, first: FirstRequest | None = None
+) -> Answer:
     left = self.ownership.kind_state.until - self.client.runtime.now()
     if left > 0:
         return Refused(int(1000 * left))
-    return await Attempt.__call__(self)
+    return await Attempt.__call__(self, update, first)
 
 
 BUGS = {
@@ -433,11 +437,11 @@ BUGS = {
     "a turn is never passed on": in_script(
         "read_write_lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")
     ),
-    "one that leaves stays on the list": in_code(QueuedGroup, "acquired", lambda self, update: None),
-    "one that has timed out stays on the list": in_script(
+    "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
+    "one that has timed out stays in the queue": in_script(
         "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
     ),
-    "the list outlives those on it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
+    "the queue outlives those in it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     "one that comes too late is not put back": _in_attempts(("redis.call('zadd', waiting, since, me)", "local _ = me")),
     "one that was refused is put behind": _in_attempts(
         ("server_ms() - tonumber(since)", "server_ms() + (tonumber(since) < -1e13 and 1e14 or 0)")

@@ -55,8 +55,8 @@ def test_no_seed_breaks_a_rule_of_the_fair_lock(chunk: int, volume: Callable[[in
     assert sum(result.grants for result in runs(partial(LockHistory, plan=LockPlan(kind="fair_lock")), seeds)) > 0
 
 
-#: Versions without the list of waiting clients are still in use, and Redisson has none.
-MIXED = LockPlan(processes=5, owners=1, unlisted=0.5)
+#: Versions without the wait queue are still in use, and Redisson has none.
+MIXED = LockPlan(processes=5, owners=1, outside_queue=0.5)
 
 
 @pytest.mark.volume

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core import listing
+from pyredisson.core.waiting import wait_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
 from tests.simulator.checkers import leftovers
@@ -20,7 +20,7 @@ PLAIN = "semaphore"
 EXPIRABLE = "permit_expirable_semaphore"
 KINDS = pytest.mark.parametrize("kind", [PLAIN, EXPIRABLE])
 
-LIST = b"pyredisson_waiting:{seats}"
+WAIT_QUEUE = b"pyredisson_waiting:{seats}"
 CHANNEL = b"redisson_sc:{seats}"
 #: A few round trips.
 SOON = 0.02
@@ -56,9 +56,9 @@ class Crowd:
         """Call something as soon as a script has run, before its answer or its messages arrive."""
         self.plans[script] = call
 
-    def client(self, *, listed: bool = True) -> SimulatedClient:
+    def client(self, *, queued: bool = True) -> SimulatedClient:
         client = SimulatedClient(self.world.process(f"p{len(self.clients)}"), config=Config(max_wait_without_check=30))
-        if not listed:
+        if not queued:
             client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
         self.clients.append(client)
         return client
@@ -84,14 +84,14 @@ class Crowd:
         self,
         client: SimulatedClient | None = None,
         *,
-        listed: bool = True,
+        queued: bool = True,
         seconds: float | None = None,
         wanted: int = 1,
         keeps: float | None = 0.0,
         lease: float | None = None,
     ) -> SimulatedClient:
         """Let a client wait, take permits once, and give them back after a time (``None``: never)."""
-        client = client or self.client(listed=listed)
+        client = client or self.client(queued=queued)
         number = self.clients.index(client)
         semaphore = self.semaphore(client)
 
@@ -110,9 +110,9 @@ class Crowd:
         self.world.run(seconds=SOON)
         return client
 
-    def listed(self) -> int:
-        """How many clients are on the list, and were not notified."""
-        entry = self.world.node.redis.dump().get(LIST)
+    def queued(self) -> int:
+        """How many clients are in the queue, and were not notified."""
+        entry = self.world.node.redis.dump().get(WAIT_QUEUE)
         assert entry is None or isinstance(entry.value, dict)
         return 0 if entry is None else sum(float(score) < 1e15 for score in entry.value.values())
 
@@ -214,7 +214,7 @@ def test_those_who_wait_in_one_client_are_served_together(make: Callable[..., Cr
     one, two = crowd.wait(keeps=None), crowd.wait(keeps=None)
     for client in (one, one, two):
         crowd.wait(client, keeps=None)
-    assert crowd.listed() == 2
+    assert crowd.queued() == 2
     given = crowd.give(5)
     crowd.finish()
     assert sorted(crowd.served) == [1, 1, 1, 2, 2]
@@ -242,7 +242,7 @@ def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(
 ) -> None:
     crowd = make()
     waiting = [crowd.wait(keeps=None) for _ in range(12)]
-    crowd.give(2)  # To the ears.
+    crowd.give(2)  # To the observers.
     crowd.world.run(seconds=2 * TURN)
     for client in waiting[2 : 2 + victims]:
         getattr(client.runtime.process, fate)()
@@ -299,12 +299,12 @@ def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make: Callable[
 
 
 @KINDS
-def test_one_that_has_timed_out_is_on_the_list_no_more(make: Callable[..., Crowd], kind: str) -> None:
+def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Callable[..., Crowd], kind: str) -> None:
     crowd = make(kind)
     crowd.wait(seconds=0.1)
     crowd.wait()
     crowd.world.run(seconds=1)
-    assert crowd.listed() == 1
+    assert crowd.queued() == 1
     crowd.give(1)
     crowd.finish()
     assert crowd.served == [2]
@@ -326,7 +326,7 @@ def test_whatever_makes_permits_available_wakes_clients(make: Callable[..., Crow
     else:
         crowd.do(getattr(semaphore, change)(2))
     crowd.world.run(seconds=SOON)
-    assert crowd.served == [1, 2]
+    assert sorted(crowd.served) == [1, 2]  # Both are notified at once.
     crowd.give(4)
     crowd.finish()
     assert crowd.last_resorts() == 0
@@ -340,7 +340,7 @@ def test_permits_that_are_drained_wake_none(make: Callable[..., Crowd]) -> None:
     crowd.give(1)
     crowd.world.run(seconds=1)
     assert crowd.served == []
-    assert crowd.listed() == 1
+    assert crowd.queued() == 1
     crowd.give(1)
     crowd.finish()
     assert crowd.last_resorts() == 0
@@ -392,22 +392,22 @@ def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expir
     crowd.close()
 
 
-# ---- beside those that do not know the list --------------------------------------------------------------------------
+# ---- beside those that do not know the queue -------------------------------------------------------------------------
 
 
 @KINDS
 @pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_list_wait_beside_those_that_do(
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(
     make: Callable[..., Crowd], kind: str, order: str
 ) -> None:
     crowd = make(kind)
-    listed = {
+    queued = {
         "old first": [False] * 4 + [True] * 4,
         "new first": [True] * 4 + [False] * 4,
         "in turn": [True, False] * 4,
     }
-    for each in listed[order]:
-        crowd.wait(listed=each)
+    for each in queued[order]:
+        crowd.wait(queued=each)
     given = crowd.give(2)
     crowd.finish()
     assert sorted(crowd.served) == list(range(1, 9))
@@ -417,7 +417,7 @@ def test_clients_that_do_not_know_the_list_wait_beside_those_that_do(
 
 
 @pytest.mark.parametrize("permits", [1, 3])
-def test_a_release_by_one_that_does_not_know_the_list_is_heard(make: Callable[..., Crowd], permits: int) -> None:
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Callable[..., Crowd], permits: int) -> None:
     crowd = make()
     for _ in range(6):
         crowd.wait()
@@ -431,12 +431,12 @@ def test_a_release_by_one_that_does_not_know_the_list_is_heard(make: Callable[..
     crowd.close(available=permits)
 
 
-def test_the_list_does_not_outlive_those_on_it(make: Callable[..., Crowd]) -> None:
+def test_the_queue_does_not_outlive_those_in_it(make: Callable[..., Crowd]) -> None:
     crowd = make()
     for client in [crowd.wait() for _ in range(3)]:
         client.runtime.process.crash()
     crowd.world.run(seconds=100)
-    assert LIST not in crowd.world.node.redis.dump()
+    assert WAIT_QUEUE not in crowd.world.node.redis.dump()
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
@@ -490,16 +490,16 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
         test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on,
         in_script("semaphore_undo", ("if tonumber(given) > 0", "if false")),
     ),
-    "one that has timed out stays on the list": (
-        test_one_that_has_timed_out_is_on_the_list_no_more,
+    "one that has timed out stays in the queue": (
+        test_one_that_has_timed_out_is_in_the_queue_no_more,
         in_script("semaphore_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])", "")),
     ),
     "one that was notified is never taken off": (
         test_a_permit_wakes_one_client_and_the_one_that_has_waited_longest,
-        _in_waiting(("redis.call('zscore', list, member)", "false")),
+        _in_waiting(("redis.call('zscore', queue, member)", "false")),
     ),
-    "the list outlives those on it": (
-        test_the_list_does_not_outlive_those_on_it,
+    "the queue outlives those in it": (
+        test_the_queue_does_not_outlive_those_in_it,
         _in_waiting(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     ),
     "one that comes too late is not put back": (
@@ -518,19 +518,19 @@ BUGS: dict[str, tuple[Callable[..., None], Bug]] = {
         test_a_permit_that_expires_wakes_one_client,
         in_script("permit_acquire_waiting", ("redis.call(publish, waiting .. ':' .. client, 'in '", "tostring('in '")),
     ),
-    "all look when a permit expires": (
+    "all attempt when a permit expires": (
         test_a_permit_that_expires_wakes_one_client,
-        in_script("permit_acquire_waiting", ("reply[3] = ear and reply[3] + 200 or -1", "local _ = ear")),
+        in_script("permit_acquire_waiting", ("reply[3] = observes and reply[3] + 200 or -1", "local _ = observes")),
     ),
-    "only the first one looks when a permit expires": (
+    "only the first one attempts when a permit expires": (
         test_a_permit_that_expires_is_taken_although_the_first_one_is_gone,
-        in_script("permit_acquire_waiting", ("reply[3] = ear and reply[3] + 200 or -1", "reply[3] = -1")),
+        in_script("permit_acquire_waiting", ("reply[3] = observes and reply[3] + 200 or -1", "reply[3] = -1")),
     ),
-    "ears do not look": (
+    "observers do not attempt": (
         test_clients_that_are_woken_and_do_not_answer_cost_the_others_little,
-        in_code(listing, "BACKUP", 5.0),
+        in_code(wait_queue, "NOTIFIED_FOR", 5.0),
     ),
-    "ears look at each release": (
+    "observers attempt at each release": (
         test_a_permit_wakes_one_client_and_the_one_that_has_waited_longest,
         in_code(QueuedGroup, "_message", lambda self, message: 1),
     ),

@@ -13,8 +13,8 @@ from tests.simulator.checkers import Violation
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Cancelled, Task
 
-#: Seconds for which one may wait although there are permits: those who were told may be stopped, and then the ears as
-#: well that look in their place.
+#: Seconds for which one may wait although there are permits: those who were told may be stopped, and then the observers
+#: as well that attempt in their place.
 BOUND = 0.45
 
 
@@ -39,7 +39,7 @@ class RandomCrowd(Crowd):
         super().__init__(self.rng.choice((PLAIN, EXPIRABLE)))
         self.waiters: list[Waiter] = []
         self.paused: dict[SimulatedClient, float] = {}
-        self.users = [self.client(listed=self.rng.random() < 0.85) for _ in range(self.rng.randint(6, 16))]
+        self.users = [self.client(queued=self.rng.random() < 0.85) for _ in range(self.rng.randint(6, 16))]
 
     def run(self) -> None:
         given = 0

@@ -17,7 +17,7 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core import acquire, client, hold, ownership_state, release, settling, waiting
+from pyredisson.core import acquire, client, hold, ownership_state, release, settling
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.failures import Failure
 from pyredisson.core.hold import Hold
@@ -25,6 +25,7 @@ from pyredisson.core.outcomes import ACQUIRED, Acquired
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.settling import settle
+from pyredisson.core.waiting import wait_loop
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.kinds import fair_lock
 from pyredisson.kinds.fenced_lock import FencedKind
@@ -223,7 +224,7 @@ BUGS = {
     "an interrupted request is not settled": Bug(
         lambda patch: [patch.setattr(each, "settle_on_leaving", _no_settling_on_leaving) for each in (acquire, release)]
     ),
-    "nobody looks again after subscribing": in_code(Subscriptions, "confirmed", _confirmed_silently),
+    "nobody attempts again after subscribing": in_code(Subscriptions, "confirmed", _confirmed_silently),
     "a request goes on when its turn is over": in_code(Ownership, "epoch_of", _never_over),
     "an unknown outcome is reported as failed": in_code(client.ClientCore, "explain", _unknown_is_failed),
     "a failed unlock does not end the renewal": in_code(Ownership, "renewable", _renewable_whatever_was_asked),
@@ -320,7 +321,7 @@ BUGS = {
         "latch_count_down", ("if count and count <= 1 then", "if count and count <= 2 then")
     ),
     "a repeated count down counts twice": in_script("latch_count_down", ("if number == ARGV[1] then", "if false then")),
-    "a wait has no end": in_code(waiting, "_look_in", lambda refused: 1e9),
+    "a wait has no end": in_code(wait_loop, "_retry_in", lambda refused: 1e9),
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from pyredisson.asyncio.primitives import Lock, ReadWriteLock
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.simulation.history import quiet
-from tests.simulation.lock_history import LockHistory, LockPlan
+from tests.simulation.lock_history import CONFIG, LockHistory, LockPlan
 from tests.simulation.seeds import first_of, runs
 from tests.simulation.test_planted_bugs import Bug, in_script
 from tests.simulator.checkers import ReadWriteRules, Violation
@@ -106,8 +107,9 @@ class LongLeases(ReadWriteHistory):
 
 
 def test_without_faults_each_wait_is_ended_by_a_message() -> None:
+    config = replace(CONFIG, lock_watchdog_timeout=90.0, max_wait_without_check=30.0)
     for seed in range(60):
-        history = LongLeases(seed, quiet(LockPlan()))
+        history = LongLeases(seed, quiet(LockPlan(config=config)))
         history.run()
         assert sum(client.core.subscriptions.last_resorts for client in history.clients) == 0, f"seed {seed}"
 

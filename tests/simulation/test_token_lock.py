@@ -12,6 +12,7 @@ from pyredisson.config import Config
 from pyredisson.core.hold import Hold
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.runtime import Request
+from pyredisson.core.waiting.wait_queue import QueueUpdate
 from pyredisson.errors import LockError, LockNotOwnedError
 from pyredisson.kinds.token_lock import TokenKind
 from tests.simulation.history import quiet
@@ -184,8 +185,16 @@ def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acquire without an epoch: a late copy takes the lock for nobody."""
     original = TokenKind.acquire
 
-    def forgetful(self: TokenKind, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
-        return original(self, ownership, hold, count, 0, repeat)
+    def forgetful(
+        self: TokenKind,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
+        return original(self, ownership, hold, count, 0, repeat, update)
 
     monkeypatch.setattr(TokenKind, "acquire", forgetful)
 
@@ -194,9 +203,17 @@ def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeat with a token of its own, as if nothing had been asked before: it waits for itself."""
     original = TokenKind.acquire
 
-    def forgetful(self: TokenKind, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool) -> Request:
+    def forgetful(
+        self: TokenKind,
+        ownership: Ownership,
+        hold: Hold,
+        count: int,
+        epoch: int,
+        repeat: bool,
+        update: QueueUpdate | None = None,
+    ) -> Request:
         ownership.kind_state.current = ""
-        return original(self, ownership, hold, count, epoch, False)
+        return original(self, ownership, hold, count, epoch, False, update)
 
     monkeypatch.setattr(TokenKind, "acquire", forgetful)
 

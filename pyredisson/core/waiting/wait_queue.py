@@ -7,7 +7,8 @@ Rules kept here:
    out of the queue and sends it ``GO`` there; if it finds the lock taken, its attempt puts it back in its place.
 2. Two of the clients in the queue, the *observers*, receive the messages on the channel of the lock as well: releases
    by Redisson, and by earlier versions of this library, are announced only there. The server sends ``OBSERVE`` to the
-   newest clients. A release sends a client that is alone in the queue the usual message, and leaves it there.
+   newest clients, but ``OBSERVE_AND_ATTEMPT`` to one that was refused just now: it may have missed a release. A release
+   sends a client that is alone in the queue the usual message, and leaves it there.
 3. On a channel of their own the observers receive ``NOTIFIED`` before the usual message of a release if a client in the
    queue was notified; then the usual one does not concern them, nor the notified client. (``NOTIFIED_ALONE``: no other
    message follows.) Unless they receive ``ACQUIRED``, they attempt after ``NOTIFIED_FOR_MS``.
@@ -33,6 +34,7 @@ from pyredisson.core.waiting.protocol import (
     NOTIFIED_ALONE,
     NOTIFIED_FOR_MS,
     OBSERVE,
+    OBSERVE_AND_ATTEMPT,
     STOP,
 )
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
@@ -105,6 +107,7 @@ class QueuedGroup(WaitGroup[Waiter]):
         self._just_left = False  # The last attempt has taken the client out of the queue.
         self._is_served = False  # The next usual message is of a release that notified a client of the queue.
         self._among_others = False  # The last attempt was that of one of several clients.
+        self._may_have_missed = False  # A message on the channel of the lock, before it is confirmed.
         self._expires = math.inf  # When a permit does.
 
     # ---- messages ------------------------------------------------------------------------------------------------
@@ -129,7 +132,8 @@ class QueuedGroup(WaitGroup[Waiter]):
         elif message == ACQUIRED:
             self._is_served = False
             self._check_in(math.inf)
-        elif message == OBSERVE:
+        elif message in (OBSERVE, OBSERVE_AND_ATTEMPT):
+            self._may_have_missed = message == OBSERVE_AND_ATTEMPT
             channels = self._observers_channel, self.announced_on
             self.to_request = tuple([self.subscriptions.add(channel, self) for channel in channels])
         elif message == STOP:
@@ -143,8 +147,12 @@ class QueuedGroup(WaitGroup[Waiter]):
     def confirmed(self, channel: str) -> None:
         """See :meth:`WaitGroup.confirmed`."""
         self._is_served = False
-        if channel != self._observers_channel:  # That of the lock is confirmed later.
+        if channel == self._observers_channel:
+            return  # That of the lock is confirmed later.
+        if channel == self.channel or self._may_have_missed:
             self.notify(1)
+        else:
+            self._check_in(NOTIFIED_FOR)  # The other observer has received earlier messages, unless both are gone.
 
     def refused(self, channel: str, error: Exception) -> None:
         """See :meth:`WaitGroup.refused`; an observer can do without the other channels."""

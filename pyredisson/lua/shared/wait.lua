@@ -4,7 +4,7 @@
 --     less $WRITERS)  and the next one (-1: there is none)  '1': it was notified that it is its turn  for how long the
 --     queue is kept, ms  PUBLISH or SPUBLISH
 -- Nothing may fail once something has been acquired.
--- Expects  attempt(): the reply; server_ms(); keep_observers(waiting, publish, trusted)
+-- Expects  attempt(): the reply; server_ms(); keep_observers(waiting, publish, trusted, refused)
 -- Defines  waiting: key; me, waited, rest: arguments; chosen, kept, publish: arguments; reply; granted;
 --          outcome; refused; note()
 local waiting = KEYS[#KEYS]
@@ -27,7 +27,7 @@ local function note()
         if redis.call('pttl', waiting) < tonumber(kept) then
             redis.call('pexpire', waiting, kept)
         end
-        keep_observers(waiting, publish, 1000)
+        keep_observers(waiting, publish, 1000, refused and string.match(me, '^[^:]+'))
     end
     if chosen == '1' and granted and redis.call('exists', waiting) == 1 and redis.call('zcount', waiting, '$PROMISED', '+inf') == 0 then
         redis.call(publish, waiting, '$ACQUIRED') -- The observers need not attempt: those who were notified have.
