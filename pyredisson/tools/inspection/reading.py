@@ -114,7 +114,12 @@ def _questions(stored: Stored) -> Iterator[Command]:
             yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
         case "read_write":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
-            yield "ZCOUNT", _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting), "-inf", f"({OBSERVERS}"
+            yield (
+                "ZCOUNT",
+                _bytes(ReadWriteNames(key.decode("utf-8", "surrogateescape")).waiting),
+                "-inf",
+                f"({OBSERVERS}",
+            )
         case "semaphore" | "permits":
             semaphore = SemaphoreNames(key.decode("utf-8", "surrogateescape"))
             yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
