@@ -183,13 +183,7 @@ class LockKind(ABC):
 
     @abstractmethod
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """Make the request to acquire the lock, for an owner who holds it ``count`` times already.
 

@@ -191,7 +191,7 @@ class Runtime(Protocol):
         ...
 
     def subscribe(self, channel: str) -> None:
-        """Ask for a channel's messages; ``Wakeups.confirmed`` is called once they come, and after each reconnect."""
+        """Ask for a channel's messages; ``Subscriptions.confirmed`` is called when they arrive, also anew."""
         ...
 
     def unsubscribe(self, channel: str) -> None:

@@ -152,7 +152,7 @@ class FairWaiter(Waiter):
 
     Attributes:
         ownership: Its owner's.
-        retry_at: When to repeat an attempt of its own that got no answer.
+        retry_at: When to repeat an attempt of its own that had no answer.
     """
 
     __slots__ = ("ownership", "retry_at")
@@ -202,7 +202,7 @@ class FairGroup(WaitGroup[FairWaiter]):
 
     def sleep_until(self, waiter: FairWaiter, deadline: float, now: float) -> float:
         """See :meth:`WaitGroup.sleep_until`."""
-        if waiter.retry_at <= now:
+        if waiter.notified or waiter.retry_at <= now:
             waiter.retry_at = math.inf
             waiter.notified = True
         return super().sleep_until(waiter, min(deadline, waiter.retry_at), now)
@@ -250,20 +250,20 @@ class FairGroup(WaitGroup[FairWaiter]):
 
     def pass_on(self, waiter: FairWaiter, following: FairWaiter, retry_in: float | None, *, notify: bool) -> None:
         """See :meth:`WaitGroup.pass_on`; no notification is passed on, but the duty to send heartbeats."""
-        if retry_in is not None:
-            if retry_in < math.inf:
-                self.expect_sooner(retry_in)
-            if notify:
-                self.soon = -math.inf  # It may have been sending them.
-            self.wake_before(following)
+        if retry_in is not None and retry_in < math.inf:
+            self.expect_sooner(retry_in)
+        if notify:
+            self.soon = -math.inf  # It may have been sending them: also if it is the first one no longer.
+        self.wake_before(following)
 
     def stop_listening(self, waiter: FairWaiter) -> Subscription | None:
         """See :meth:`WaitGroup.stop_listening`; its channel is its own."""
         self._newcomers.pop(waiter, None)
         if self._by_channel.get(waiter.channel) is waiter:
             del self._by_channel[waiter.channel]
-            return self.subscriptions.remove(waiter.channel, self, self.now())
-        return None
+        # Also if it was interrupted before its channel was noted, or in here.
+        taken = waiter.channel in self._by_channel
+        return None if taken else self.subscriptions.remove(waiter.channel, self, self.now())
 
     # ---- for messages --------------------------------------------------------------------------------------------
 
@@ -302,13 +302,7 @@ class FairKind(PlainKind):
         return self._queue.least_ms if wait is None else _whole_ms(wait)
 
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """See :meth:`LockKind.acquire`; an owner that waits joins the queue with it."""
         wait_ms, least_ms = self.wait_ms(ownership), self._queue.least_ms

@@ -31,13 +31,7 @@ class FencedKind(PlainKind):
     token_per_hold = True
 
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """See :meth:`LockKind.acquire`."""
         joins = next((each.token for each in ownership.holds if each.token is not None), None)

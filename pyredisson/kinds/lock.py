@@ -64,13 +64,7 @@ class PlainKind(LockKind):
     wait_queue = True
 
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """See :meth:`LockKind.acquire`."""
         args = hold.lease_ms, count

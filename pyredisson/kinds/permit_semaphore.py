@@ -75,8 +75,8 @@ class PermitSemaphoreCore(PermitsCore):
         """Return the call of a script that may make permits available."""
         return Script(name, args, (self.names.channel, self.names.taken, *self.wait_queue_keys()))
 
-    def waiting_keys(self) -> tuple[str, ...]:
-        """See :meth:`PermitsCore.waiting_keys`."""
+    def leave_keys(self) -> tuple[str, ...]:
+        """See :meth:`PermitsCore.leave_keys`."""
         return self.names.waiting, self.names.taken
 
     # ---- acquiring and releasing ---------------------------------------------------------------------------------

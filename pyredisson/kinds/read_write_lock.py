@@ -155,13 +155,7 @@ class ReadKind(SideKind):
         return self.of_side()
 
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """See :meth:`LockKind.acquire`."""
         args, keys = (hold.lease_ms, count), (self.names.read_hold(ownership.owner, count + 1),)
@@ -237,13 +231,7 @@ class WriteKind(SideKind):
         return writer_field(self.client.id, number)
 
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """See :meth:`LockKind.acquire`. A re-entry adds its lease to the time left, up to the leases of all holds."""
         reader = owner_field(self.client.id, ownership.who.number)

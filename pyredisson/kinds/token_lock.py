@@ -127,13 +127,7 @@ class TokenKind(LockKind):
         return token_id(self.stored_as(ownership).encode())
 
     def acquire(
-        self,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
+        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
     ) -> Request:
         """See :meth:`LockKind.acquire`; with a new token. A repeat carries the same one."""
         tokens: TokenPair = ownership.kind_state

@@ -554,7 +554,7 @@ def interrupted(url: str, name: str, how: str, rounds: str) -> None:
         until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
     except AssertionError as error:
         ours = [
-            {each: getattr(channel, each) for each in ("asked_for", "confirmed", "idle_since", "benches", "rings")}
+            {each: getattr(channel, each) for each in ("requested", "confirmed", "idle_since", "groups", "messages")}
             for channel in client._core.subscriptions._channels.values()
         ]
         raise AssertionError(f"at {time.monotonic()}: {ours}") from error

@@ -380,7 +380,7 @@ def test_a_fair_hand_over_takes_three_scripts(
     valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
-    monkeypatch.setattr("pyredisson.core.subscriptions.LINGER", 60.0)
+    monkeypatch.setattr("pyredisson.core.waiting.subscriptions.LINGER", 60.0)
     sent: list[bytes] = []
     exchange = Connection.exchange
 

@@ -121,7 +121,7 @@ def test_a_waiter_acquires_after_an_outage(
     waiting = actor.start(getattr(handle, kind.acquire))
     await_waiting(direct, handle)
     proxy.cut()
-    until(lambda: client._core.subscriptions.line.down is not None, what="the client notices the outage")
+    until(lambda: client._core.subscriptions.connection.down is not None, what="the client notices the outage")
     release_it()  # The message reaches no subscriber.
     assert not waiting.done()
     proxy.heal()

@@ -185,7 +185,7 @@ def test_a_waiter_lives_through_it(
     await_waiter(direct, client, unique_name)
     with changed(client, timeout=0.6):
         getattr(proxy, outage)()
-        until(lambda: client._core.subscriptions.line.down is not None, what="the outage is seen")
+        until(lambda: client._core.subscriptions.connection.down is not None, what="the outage is seen")
         holder.do(theirs.unlock)  # Nobody hears it.
         assert not taken.done()
         proxy.heal()
@@ -210,7 +210,7 @@ def test_waiters_live_through_a_restart(
     calls = [call for waiter in waiters for call in (waiter.start(lock.lock), waiter.start(lock.unlock))]
     until(lambda: waiting(client, unique_name) == 3, what="three wait")
     server.kill()
-    until(lambda: client._core.subscriptions.line.down is not None, what="the outage is seen")
+    until(lambda: client._core.subscriptions.connection.down is not None, what="the outage is seen")
     server.restart()
     for call in calls:
         call.result(20)

@@ -199,10 +199,8 @@ def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_w
     for _ in range(2):
         bob.do(theirs.lock)
         waiting = alice.start(lambda: over(clients, unique_name).lock())  # A new handle, as `with RedLock(...)` makes.
-        client = clients[1]
-        until(
-            lambda client=client: client._core.subscriptions.waiting(LockNames(unique_name).channel), what="she waits"
-        )
+        subscriptions = clients[1]._core.subscriptions
+        until(lambda which=subscriptions: which.waiting(LockNames(unique_name).channel), what="she waits")
         assert not waiting.done()
         bob.do(theirs.unlock)
         waiting.result(20)

@@ -24,7 +24,7 @@ few = st.integers(0, 4)
 signed = st.integers(-3, 4)
 
 
-class PartyMachine(Machine):
+class HandlesMachine(Machine):
     """A machine of some owners of two clients, with handles of one kind on one name."""
 
     kind: ClassVar[str]
@@ -39,7 +39,7 @@ class PartyMachine(Machine):
         return self.handles[owner]
 
 
-class SemaphoreMachine(PartyMachine):
+class SemaphoreMachine(HandlesMachine):
     """A number, or none."""
 
     kind = "semaphore"
@@ -128,7 +128,7 @@ class SemaphoreMachine(PartyMachine):
 NEAR = 0.03
 
 
-class PermitMachine(PartyMachine):
+class PermitMachine(HandlesMachine):
     """A number, or none; and the permits taken, each with the time at which it expires, or none."""
 
     kind = "permit_expirable_semaphore"
@@ -244,7 +244,7 @@ class PermitMachine(PartyMachine):
         assert {permit.hex() for permit in permits} == set(self.taken)
 
 
-class LatchMachine(PartyMachine):
+class LatchMachine(HandlesMachine):
     """A number, or none."""
 
     kind = "count_down_latch"
@@ -296,13 +296,13 @@ class LatchMachine(PartyMachine):
         assert stored == (None if self.count is None else b"%d" % self.count)
 
 
-MACHINES: list[type[PartyMachine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
+MACHINES: list[type[HandlesMachine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_simulated(machine: type[PartyMachine], volume: Callable[[int], int]) -> None:
+def test_simulated(machine: type[HandlesMachine], volume: Callable[[int], int]) -> None:
     run_simulated(machine, volume)
 
 
@@ -311,6 +311,6 @@ def test_simulated(machine: type[PartyMachine], volume: Callable[[int], int]) ->
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_on_a_server(
-    machine: type[PartyMachine], runtime: Any, volume: Callable[[int], int], shared_servers: SharedServers
+    machine: type[HandlesMachine], runtime: Any, volume: Callable[[int], int], shared_servers: SharedServers
 ) -> None:
     run_on_server(machine, volume, shared_servers, runtime)

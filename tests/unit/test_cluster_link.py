@@ -317,10 +317,10 @@ def test_what_is_about_no_key_is_asked_of_any_master(world: World) -> None:
         run(world.link.ask(("INFO",), 5.0))
 
 
-def test_the_client_hears_that_a_node_refused_a_list() -> None:
+def test_the_client_learns_that_a_node_refused_a_wait_queue() -> None:
     world = World()
     world.eval()
     refused: list[str] = []
-    world.link.on_queue_refused = lambda: refused.append("list")
+    world.link.on_queue_refused = lambda: refused.append("queue")
     world.nodes[A].on_queue_refused()
-    assert refused == ["list"]
+    assert refused == ["queue"]

@@ -76,7 +76,7 @@ PUBLIC = [
 
 #: Modules whose internal docstrings and comments are read as well.
 INSIDE = [
-    "pyredisson/core/listing.py",
+    "pyredisson/core/waiting/*.py",
     "pyredisson/embedded.py",
     "pyredisson/testing/*.py",
     "pyredisson/tools/**/*.py",

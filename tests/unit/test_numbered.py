@@ -1,4 +1,4 @@
-"""What semaphores and latches are called in Redis, how many waiters a message wakes, and which numbers there may be."""
+"""What semaphores and latches are called in Redis, whom a message notifies, and which numbers there may be."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import math
 from typing import Any
 
 import pytest
-from pyredisson.core.subscriptions import Wakeups
-from pyredisson.core.waiters import ALL, Seat
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import LatchNames, SemaphoreNames
 from pyredisson.core.running import run
+from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.core.waiting.wait_groups import ALL, Waiter
 from pyredisson.kinds.latch import latch_message
 from pyredisson.kinds.numbered import MAX_COUNT, count_of
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.permits import permits_message
-from tests.unit.fake import FakeRuntime, FakeTicket
+from pyredisson.kinds.permits import PermitAttempt, PermitsCore, permits_message
+from pyredisson.kinds.semaphore import SemaphoreCore
+from tests.unit.fake import FakeRuntime
+from tests.unit.waiters import join, woken
 
 OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
@@ -50,7 +53,7 @@ def test_names(name: str, channel: str, taken: str, gate: str, done: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("payload", "each", "woken"),
+    ("payload", "each", "notified"),
     [
         (b"1", 1, 1),
         (b"5", 1, 5),
@@ -65,11 +68,11 @@ def test_names(name: str, channel: str, taken: str, gate: str, done: str) -> Non
         (b"9" * 30, 1, int("9" * 30)),
     ],
 )
-def test_how_many_waiters_a_message_of_permits_wakes(payload: bytes, each: int, woken: int) -> None:
-    assert permits_message(payload, each) == woken
+def test_how_many_waiters_a_message_of_permits_notifies(payload: bytes, each: int, notified: int) -> None:
+    assert permits_message(payload, each) == notified
 
 
-def test_a_latch_that_opened_wakes_the_one_who_looks_for_all() -> None:
+def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all() -> None:
     assert latch_message(b"0") == 1
     for payload in (b"1", b"7", b"", b"00"):
         assert latch_message(payload) == 0
@@ -96,55 +99,68 @@ def test_what_is_no_number(value: Any) -> None:
 # ---- hints -------------------------------------------------------------------------------------------------------
 
 
-def seated(wakeups: Wakeups, kind: str, count: int) -> list[Seat]:
-    seats = []
-    for _ in range(count):
-        seat = wakeups.seat("channel", kind, lambda payload: 0)
-        wakeups.sit(seat, seen=None, look_in=math.inf)
-        seats.append(seat)
-    return seats
+def joined(subscriptions: Subscriptions, label: str, count: int) -> list[Waiter]:
+    return [join(subscriptions, label, channel="channel", notifies=lambda payload: 0) for _ in range(count)]
 
 
-def rings(seats: list[Seat]) -> list[int]:
-    found = []
-    for seat in seats:
-        assert isinstance(seat.ticket, FakeTicket)
-        found.append(seat.ticket.rings)
-    return found
+def alarm(waiter: Waiter, now: float) -> float:
+    return waiter.group.sleep_until(waiter, math.inf, now)
 
 
-@pytest.mark.parametrize(("how_many", "rung"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (ALL, [1, 1, 1])])
-def test_a_hint_for_now_rings_the_first_of_that_kind(how_many: int, rung: list[int]) -> None:
+@pytest.mark.parametrize(("how_many", "notified"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (ALL, [1, 1, 1])])
+def test_a_hint_for_now_notifies_the_first_of_that_label(how_many: int, notified: list[int]) -> None:
     runtime = FakeRuntime()
-    wakeups = Wakeups(runtime, 10.0)
-    ours, theirs = seated(wakeups, "ours", 3), seated(wakeups, "theirs", 1)
-    wakeups.hint("channel", "ours", 0, how_many)
-    assert rings(ours) == rung
-    assert rings(theirs) == [0]
-    assert wakeups.sleep_until(ours[0], math.inf, runtime.now()) == -math.inf
+    subscriptions = Subscriptions(runtime, 10.0)
+    ours, theirs = joined(subscriptions, "ours", 3), joined(subscriptions, "theirs", 1)
+    subscriptions.hint("channel", "ours", 0, how_many)
+    assert [*map(woken, ours)] == notified
+    assert [*map(woken, theirs)] == [0]
+    assert alarm(ours[0], runtime.now()) == -math.inf
 
 
 def test_a_hint_for_later_sets_the_alarm_of_the_first() -> None:
     runtime = FakeRuntime()
-    wakeups = Wakeups(runtime, 10.0)
-    seats = seated(wakeups, "ours", 2)
+    subscriptions = Subscriptions(runtime, 10.0)
+    waiters = joined(subscriptions, "ours", 2)
     now = runtime.now()
-    assert wakeups.sleep_until(seats[0], math.inf, now) == now + 10
-    wakeups.hint("channel", "ours", 3.0)
-    assert rings(seats) == [1, 0]
-    assert wakeups.sleep_until(seats[0], math.inf, now) == now + 3
-    wakeups.hint("channel", "ours", 5.0)  # It looks before that in any case.
-    assert rings(seats) == [1, 0]
-    assert wakeups.sleep_until(seats[0], math.inf, now) == now + 3
+    assert alarm(waiters[0], now) == now + 10
+    subscriptions.hint("channel", "ours", 3.0)
+    assert [*map(woken, waiters)] == [1, 0]
+    assert alarm(waiters[0], now) == now + 3
+    subscriptions.hint("channel", "ours", 5.0)  # It attempts before that in any case.
+    assert [*map(woken, waiters)] == [1, 0]
+    assert alarm(waiters[0], now) == now + 3
 
 
 def test_a_hint_without_a_waiter_is_forgotten() -> None:
-    wakeups = Wakeups(FakeRuntime(), 10.0)
-    wakeups.hint("channel", "ours", 0)
-    seats = seated(wakeups, "ours", 1)
-    wakeups.hint("channel", "theirs", 0)
-    wakeups.hint("another", "ours", 0)
-    assert rings(seats) == [0]
+    subscriptions = Subscriptions(FakeRuntime(), 10.0)
+    subscriptions.hint("channel", "ours", 0)
+    waiters = joined(subscriptions, "ours", 1)
+    subscriptions.hint("channel", "theirs", 0)
+    subscriptions.hint("another", "ours", 0)
+    assert [*map(woken, waiters)] == [0]
+
+
+# ---- the wait queue --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("core_type", "keys"),
+    [
+        (SemaphoreCore, ("orders", "pyredisson_waiting:{orders}")),
+        (PermitSemaphoreCore, ("orders", "pyredisson_waiting:{orders}", "{orders}:timeout")),
+    ],
+)
+def test_a_client_that_leaves_the_queue_has_the_next_one_notified_of_when_a_permit_expires(
+    core_type: type[PermitsCore], keys: tuple[str, ...]
+) -> None:
+    core = core_type(ClientCore(FakeRuntime(), Config()), "orders")
+    call: Any = None
+    request = PermitAttempt(core, call, "label", None, math.inf).leave_queue("me:1:1")
+    assert request == ("semaphore_stop_waiting", keys, ("me:1:1", PUBLISH))
+
+
+# ---- interruptions ---------------------------------------------------------------------------------------------------
 
 
 class TimeLimitExceeded(Exception):

@@ -13,7 +13,7 @@ NEVER = -math.inf
 SLICE = 0.08
 
 #: For how long an owner yields after a release, in seconds: this long and two round trips, so that those who wait can
-#: hear of the release and ask.
+#: be notified of the release and attempt.
 YIELD_MIN = 0.001
 YIELD_MAX = 0.02
 

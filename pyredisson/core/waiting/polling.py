@@ -35,7 +35,7 @@ class Polling(Waiting):
 
     Args:
         delays: The pauses.
-        until_free: Whether a pause ends early when the lock's lease is over.
+        until_free: Whether a pause ends early when the lock's lease has ended.
     """
 
     announced = False
@@ -75,4 +75,4 @@ class Polling(Waiting):
     def _pause(self, delay: float, refused: Refused) -> float:
         if not self._until_free or refused.retry_in_ms is None:
             return delay
-        return min(delay, (refused.retry_in_ms + 1) / 1000)  # The lock's lease is over by then.
+        return min(delay, (refused.retry_in_ms + 1) / 1000)  # The lock's lease has ended by then.

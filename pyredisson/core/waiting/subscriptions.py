@@ -55,7 +55,7 @@ class Subscription:
         self.idle_since: float = math.inf
 
     def settled(self) -> bool:
-        """Return whether no confirmation is due: it came, or the first waiter was interrupted before it subscribed."""
+        """Return whether no confirmation is due: it has arrived, or the first waiter was interrupted before that."""
         return self.confirmed or not self.requested
 
 
@@ -99,7 +99,7 @@ class Subscriptions:
         mutex: Protects all of this, and the groups.
         groups: The wait groups, by the channel and the label of each.
         connection: The only connection; on a cluster, that of the channels that have not been given one yet.
-        closed: Why no call can wait any more.
+        closed: Why no waiter can wait any more.
         queue_numbers: Numbers for the groups with a place in a wait queue.
         may_queue: Whether the server lets this client use wait queues, as far as is known.
         last_resorts: How many waits were ended by an attempt that only the lack of a message had caused.
@@ -129,8 +129,8 @@ class Subscriptions:
         if subscription is None:
             subscription = self._channels[channel] = Subscription(channel, self.connection)
         subscription.groups[group] = None
-        subscription.idle_since = math.inf
         subscription.connection.idle.pop(channel, None)
+        subscription.idle_since = math.inf
         return subscription
 
     def remove(self, channel: str, group: WaitGroup[Any], idle_since: float) -> Subscription | None:
@@ -174,7 +174,7 @@ class Subscriptions:
         return subscription.messages if subscription is not None and subscription.confirmed else None
 
     def has_waiters(self, channel: str, label: str) -> bool:
-        """Return whether anybody waits here with that label. Does not block."""
+        """Return whether any waiter has that label here. Does not block."""
         return (channel, label) in self.groups
 
     def lingers(self, channel: str, label: str) -> bool:

@@ -99,7 +99,7 @@ class WaitGroup(Generic[WaiterT]):
         next_check: When the first one attempts by itself.
         without_message: Then only because a message may have been lost.
         soon: When another attempt is due, whatever the last answer was.
-        trouble: Why the last attempt got no answer.
+        trouble: Why the last attempt had no answer.
         error: Why its subscription was refused.
     """
 
@@ -196,7 +196,7 @@ class WaitGroup(Generic[WaiterT]):
             self.expect(retry_in)
 
     def failed(self, waiter: WaiterT, error: Exception, retry_in: float) -> None:
-        """Note that an attempt got no answer."""
+        """Note that an attempt had no answer."""
         with self.subscriptions.mutex:
             self.trouble = error
             self.expect(retry_in)

@@ -1,6 +1,6 @@
 """The one loop that waits.
 
-Attempt; if refused, listen; attempt again unless a waiter has listened all along; then sleep until notified, or until
+Attempt; if refused, listen; attempt again unless the client has listened all along; then sleep until notified, or until
 the refusal has run its time; again. A primitive supplies an attempt and a group of waiters, nothing else.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime
     from pyredisson.core.waiting.wait_groups import Waiter
 
-#: After an attempt that got no answer.
+#: After an attempt without an answer.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
@@ -47,7 +47,7 @@ async def wait_loop(
         Whether it was acquired.
 
     Raises:
-        Failure: No attempt got an answer by the deadline.
+        Failure: No attempt had an answer by the deadline.
     """
     if deadline.passed(runtime.now()):
         return False
@@ -154,7 +154,7 @@ class _Wait:
             waiter.group.failed(waiter, failure, retry_in)
 
     def leave(self, retry_in: float, *, pass_on: bool) -> None:
-        """Leave all groups. A waiter that is interrupted in here, or on its way, calls it again."""
+        """Leave all groups. A waiter that is interrupted in here, or before, calls it again."""
         for waiter in self._waiters:
             waiter.group.leave(waiter, retry_in=retry_in, pass_on=pass_on)
 

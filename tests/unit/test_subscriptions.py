@@ -1,0 +1,277 @@
+"""Which channels a client subscribes to, for how long, and on which connection."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pyredisson.core.waiting.subscriptions import (
+    CHECK_AFTER_MESSAGE,
+    LINGER,
+    SubscriberConnection,
+    Subscriptions,
+)
+from pyredisson.errors import LockError
+from tests.unit.fake import FakeRuntime
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, new_waiter, settle, woken
+
+
+@pytest.fixture
+def world() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def subscriptions(world: FakeRuntime) -> Subscriptions:
+    return Subscriptions(world, MAX_WAIT)
+
+
+# ---- what is subscribed to -------------------------------------------------------------------------------------------
+
+
+def test_a_confirmation_of_an_unwanted_channel_does_no_harm(subscriptions: Subscriptions) -> None:
+    subscriptions.confirmed("another channel")
+    assert subscriptions.wanted() == []
+
+
+def test_a_channel_is_subscribed_to_once(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    for _ in range(3):
+        join(subscriptions)
+    assert world.subscriptions == [CHANNEL]
+    assert subscriptions.wanted() == [CHANNEL]
+
+
+def test_messages_are_counted_from_the_confirmation_on(subscriptions: Subscriptions) -> None:
+    assert subscriptions.messages_of(CHANNEL) is None
+    join(subscriptions)
+    assert subscriptions.messages_of(CHANNEL) is None, "subscribed to, not yet confirmed"
+    subscriptions.confirmed(CHANNEL)
+    assert subscriptions.messages_of(CHANNEL) == 1
+    subscriptions.received(CHANNEL, b"?")
+    assert subscriptions.messages_of(CHANNEL) == 2
+
+
+def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
+    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeRuntime, "inside", lambda self, mutex: True)
+    with pytest.raises(LockError):
+        join(subscriptions)
+    assert subscriptions.waiting(CHANNEL) == 0
+    assert world.subscriptions == []
+
+
+def test_a_waiter_that_was_interrupted_before_it_subscribed_leaves_that_to_the_next_one(
+    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: FakeRuntime, channel: str) -> None:
+        raise KeyboardInterrupt
+
+    first = new_waiter(subscriptions)
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeRuntime, "subscribe", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            first.group.join(first, seen=None, retry_in=math.inf)
+    join(subscriptions)
+    assert world.subscriptions == [CHANNEL]
+
+
+# ---- idle channels ---------------------------------------------------------------------------------------------------
+
+
+def idle_and_confirmed(subscriptions: Subscriptions) -> None:
+    """The channel is still subscribed to, and has no waiter."""
+    waiter = join(subscriptions)
+    subscriptions.confirmed(CHANNEL)
+    leave(waiter)
+
+
+def test_an_idle_channel_lingers_and_goes(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    idle_and_confirmed(subscriptions)
+    assert world.unsubscriptions == [CHANNEL]
+    left = world.now()
+    assert subscriptions.idle_due() == pytest.approx(left + LINGER)
+    assert subscriptions.take_idle(left + LINGER / 2) == []
+    assert subscriptions.take_idle(left + LINGER * 1.01) == [CHANNEL]
+    assert subscriptions.wanted() == []
+    assert subscriptions.idle_due() == math.inf
+    assert subscriptions.take_idle(2000.0) == []
+
+
+def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leaves(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    waiter = join(subscriptions)
+    settle(subscriptions, waiter)
+    notified = world.now()
+    subscriptions.received(CHANNEL, b"0")
+    assert subscriptions.idle_due() == pytest.approx(notified + CHECK_AFTER_MESSAGE)
+    world.time += 0.01
+    left = world.now()
+    leave(waiter)
+    assert world.unsubscriptions == []
+    assert subscriptions.take_idle(notified + CHECK_AFTER_MESSAGE) == [CHANNEL]
+    assert notified + CHECK_AFTER_MESSAGE > left + LINGER
+    world.time = notified + CHECK_AFTER_MESSAGE
+    assert subscriptions.idle_due() == math.inf
+
+
+def test_a_waiter_that_leaves_long_after_a_message_wakes_the_subscriber(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    waiter = join(subscriptions)
+    settle(subscriptions, waiter)
+    subscriptions.received(CHANNEL, b"0")
+    subscriptions.idle_due()
+    world.time += 2 * CHECK_AFTER_MESSAGE
+    leave(waiter)
+    assert world.unsubscriptions == [CHANNEL]
+
+
+def test_a_waiter_that_returns_in_time_saves_a_round_trip(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    idle_and_confirmed(subscriptions)
+    waiter = join(subscriptions)
+    assert world.subscriptions == [CHANNEL]
+    assert subscriptions.take_idle(2000.0) == []
+    assert subscriptions.waiting(CHANNEL) == 1
+    leave(waiter)
+    assert subscriptions.take_idle(world.now() + 1) == [CHANNEL]
+
+
+def test_an_unconfirmed_channel_stays(subscriptions: Subscriptions) -> None:
+    """Its confirmation could be taken for that of a later subscription."""
+    leave(join(subscriptions))
+    assert subscriptions.idle_due() == math.inf
+    assert subscriptions.take_idle(2000.0) == []
+    subscriptions.confirmed(CHANNEL)
+    assert subscriptions.take_idle(2000.0) == [CHANNEL]
+
+
+def test_a_channel_stays_while_another_group_waits(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    writer, reader = join(subscriptions, "write"), join(subscriptions, "read")
+    subscriptions.confirmed(CHANNEL)
+    leave(writer)
+    assert world.unsubscriptions == []
+    assert subscriptions.take_idle(2000.0) == []
+    leave(reader)
+    assert world.unsubscriptions == [CHANNEL]
+
+
+def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscriptions) -> None:
+    assert not subscriptions.lingers(CHANNEL, "lock")
+    waiter = join(subscriptions)
+    assert not subscriptions.lingers(CHANNEL, "lock")
+    subscriptions.confirmed(CHANNEL)
+    assert not subscriptions.lingers(CHANNEL, "lock")
+    assert subscriptions.lingers(CHANNEL, "another label")
+    leave(waiter)
+    assert subscriptions.lingers(CHANNEL, "lock")
+    subscriptions.take_idle(2000.0)
+    assert not subscriptions.lingers(CHANNEL, "lock")
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_wakes_all_waiters_for_good(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions), join(subscriptions, "read")]
+    error = RuntimeError("closed")
+    subscriptions.close(error)
+    assert subscriptions.closed is error
+    assert [woken(waiter) for waiter in waiters] == [1, 1]
+
+
+# ---- how many wait ---------------------------------------------------------------------------------------------------
+
+
+def test_how_many_wait(subscriptions: Subscriptions) -> None:
+    assert subscriptions.waiting(CHANNEL) == 0
+    first, _, _ = join(subscriptions), join(subscriptions), join(subscriptions, "read")
+    assert subscriptions.waiting(CHANNEL) == 3
+    assert subscriptions.waiting(CHANNEL, "lock") == 2
+    leave(first)
+    assert subscriptions.waiting(CHANNEL) == 2
+    assert subscriptions.waiting("another channel") == 0
+
+
+def test_whether_a_label_has_waiters(subscriptions: Subscriptions) -> None:
+    assert not subscriptions.has_waiters(CHANNEL, "lock")
+    waiter = join(subscriptions)
+    assert subscriptions.has_waiters(CHANNEL, "lock")
+    assert not subscriptions.has_waiters(CHANNEL, "read")
+    assert not subscriptions.has_waiters("another channel", "lock")
+    leave(waiter)
+    assert not subscriptions.has_waiters(CHANNEL, "lock")
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_a_channel_moves_to_another_connection_and_is_confirmed_anew(subscriptions: Subscriptions) -> None:
+    here, there = SubscriberConnection(), SubscriberConnection()
+    waiter = join(subscriptions)
+    assert subscriptions.connection_of(CHANNEL) is subscriptions.connection
+    assert subscriptions.move(CHANNEL, here) is subscriptions.connection
+    subscriptions.confirmed(CHANNEL, here)
+    assert has_to_attempt(waiter)
+    assert subscriptions.move(CHANNEL, there) is here
+    assert subscriptions.move(CHANNEL, there) is None
+    assert subscriptions.connection_of(CHANNEL) is there
+    assert (subscriptions.wanted(here), subscriptions.wanted(there)) == ([], [CHANNEL])
+    assert subscriptions.wanted() == [CHANNEL]
+    assert subscriptions.unconfirmed(there) == [CHANNEL]
+    assert subscriptions.messages_of(CHANNEL) is None
+    subscriptions.confirmed(CHANNEL, here)  # Late.
+    subscriptions.received(CHANNEL, b"0", here)
+    assert not has_to_attempt(waiter)
+    subscriptions.confirmed(CHANNEL, there)
+    assert has_to_attempt(waiter)
+    subscriptions.received(CHANNEL, b"0", there)
+    assert has_to_attempt(waiter)
+
+
+def test_a_connection_that_breaks_concerns_its_own_channels(subscriptions: Subscriptions) -> None:
+    here, there = SubscriberConnection(), SubscriberConnection()
+    waiter = join(subscriptions)
+    other = join(subscriptions, channel="another channel")
+    for channel, connection in ((CHANNEL, here), ("another channel", there)):
+        subscriptions.move(channel, connection)
+        subscriptions.confirmed(channel, connection)
+    error = ConnectionError("lost")
+    subscriptions.lost_connection(error, here)
+    assert (here.down, there.down) == (error, None)
+    assert (waiter.is_deaf(), other.is_deaf()) == (True, False)
+    assert subscriptions.messages_of(CHANNEL) is None
+    assert subscriptions.messages_of("another channel") is not None
+    subscriptions.confirmed("another channel", there)
+    assert here.down is error
+    subscriptions.confirmed(CHANNEL, here)
+    assert here.down is None
+    subscriptions.refuse(error, here)
+    assert subscriptions.wanted() == ["another channel"]
+    assert (waiter.group.error, other.group.error) == (error, None)
+
+
+def test_an_idle_channel_stays_idle_where_it_moves(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    here, there = SubscriberConnection(), SubscriberConnection()
+    waiter = join(subscriptions)
+    subscriptions.move(CHANNEL, here)
+    leave(waiter)
+    subscriptions.move(CHANNEL, there)
+    subscriptions.confirmed(CHANNEL, there)
+    assert subscriptions.take_idle(world.now() + 1, here) == []
+    assert subscriptions.take_idle(world.now() + 1, there) == [CHANNEL]
+    assert subscriptions.wanted() == subscriptions.wanted(there) == []
+
+
+def test_a_channel_that_the_server_dropped(subscriptions: Subscriptions) -> None:
+    connection = SubscriberConnection()
+    join(subscriptions)
+    subscriptions.move(CHANNEL, connection)
+    assert not subscriptions.dropped(CHANNEL, connection), "its messages did not arrive yet"
+    subscriptions.confirmed(CHANNEL, connection)
+    assert subscriptions.dropped(CHANNEL, connection)
+    assert not subscriptions.dropped(CHANNEL, connection)
+    assert subscriptions.unconfirmed(connection) == [CHANNEL]
+    assert not subscriptions.dropped("another channel", connection)

@@ -1,0 +1,323 @@
+"""Which waiters attempt, and when: the rules at the top of ``wait_groups.py``, one by one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.core.waiting.wait_groups import ALL
+from tests.unit.fake import FakeRuntime
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle, woken
+
+
+@pytest.fixture
+def world() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def subscriptions(world: FakeRuntime) -> Subscriptions:
+    return Subscriptions(world, MAX_WAIT)
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "how_many"),
+    [(b"0", 1), (b"1", ALL), (b"", 0), (b"2", 0), (b"00", 0), (b"-1", 0), (b"\xff", 0), (b" 0", 0)],
+)
+def test_how_many_waiters_a_message_of_a_lock_notifies(payload: bytes, how_many: int) -> None:
+    assert lock_message(payload) == how_many
+
+
+# ---- rule 1: messages may be lost ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("retry_in", "sleep"), [(3.0, 3.0), (MAX_WAIT + 1, MAX_WAIT), (math.inf, MAX_WAIT), (0.001, 0.001)]
+)
+def test_the_first_attempts_by_itself_after_the_given_time_or_the_longest(
+    subscriptions: Subscriptions, retry_in: float, sleep: float
+) -> None:
+    waiter = join(subscriptions, retry_in=retry_in)
+    assert waiter.group.sleep_until(waiter, math.inf, 1000.0) == pytest.approx(1000 + sleep)
+
+
+@pytest.mark.parametrize(("retry_in", "without"), [(3.0, False), (MAX_WAIT, False), (MAX_WAIT + 1, True)])
+def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(
+    subscriptions: Subscriptions, retry_in: float, without: bool
+) -> None:
+    waiter = join(subscriptions, retry_in=retry_in)
+    assert has_to_attempt(waiter, 1000 + MAX_WAIT)
+    assert waiter.without_message == without
+
+
+def test_no_waiter_sleeps_past_its_deadline(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    assert first.group.sleep_until(first, 1002.0, 1000.0) == 1002.0
+    assert second.group.sleep_until(second, 1001.0, 1000.0) == 1001.0
+
+
+def test_an_answer_sets_the_next_check(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    waiter = join(subscriptions, retry_in=1.0)
+    world.pass_time(1.0)
+    assert has_to_attempt(waiter, world.now())
+    waiter.group.answered(waiter, 2.0)
+    assert waiter.group.sleep_until(waiter, math.inf, world.now()) == world.now() + 2.0
+
+
+def test_without_an_answer_the_next_check_is_soon(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    waiter = join(subscriptions)
+    error = ConnectionError("down")
+    waiter.group.failed(waiter, error, 0.05)
+    assert waiter.group.trouble is error
+    assert waiter.group.sleep_until(waiter, math.inf, world.now()) == pytest.approx(world.now() + 0.05)
+    waiter.group.answered(waiter, 1.0)
+    assert waiter.group.trouble is None
+
+
+# ---- rule 2: one attempts for all ------------------------------------------------------------------------------------
+
+
+def test_waiters_of_one_label_share_a_group(subscriptions: Subscriptions) -> None:
+    first, second, other = join(subscriptions), join(subscriptions), join(subscriptions, "read")
+    assert first.group is second.group
+    assert other.group is not first.group
+
+
+def test_only_the_first_has_to_attempt(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    first, second, third = (join(subscriptions, retry_in=1.0) for _ in range(3))
+    world.pass_time(1.5)
+    now = world.now()
+    assert has_to_attempt(first, now)
+    assert not has_to_attempt(second, now)
+    assert not has_to_attempt(third, now)
+    first.group.answered(first, 4.0)
+    assert first.group.sleep_until(first, math.inf, now) == now + 4.0
+
+
+def test_a_message_notifies_the_first(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    settle(subscriptions, first, second)
+    subscriptions.received(CHANNEL, b"0")
+    assert (woken(first), woken(second)) == (1, 0)
+    assert has_to_attempt(first)
+    assert first.was_notified
+    assert not has_to_attempt(first), "a notification is used up"
+    assert not has_to_attempt(second)
+
+
+def test_a_message_for_all_notifies_all(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions) for _ in range(4)]
+    settle(subscriptions, *waiters)
+    subscriptions.received(CHANNEL, b"1")
+    assert [woken(waiter) for waiter in waiters] == [1, 1, 1, 1]
+    assert all(has_to_attempt(waiter) for waiter in waiters)
+
+
+def test_a_message_for_some_notifies_the_first_ones(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions, notifies=int) for _ in range(3)]
+    settle(subscriptions, *waiters)
+    subscriptions.received(CHANNEL, b"2")
+    assert [woken(waiter) for waiter in waiters] == [1, 1, 0]
+
+
+def test_messages_that_say_nothing_notify_no_waiter(subscriptions: Subscriptions) -> None:
+    waiter = join(subscriptions)
+    settle(subscriptions, waiter)
+    subscriptions.received(CHANNEL, b"?")
+    subscriptions.received("another channel", b"0")
+    assert woken(waiter) == 0
+
+
+def test_a_message_notifies_the_first_of_each_group(subscriptions: Subscriptions) -> None:
+    writers = [join(subscriptions, "write") for _ in range(2)]
+    readers = [join(subscriptions, "read") for _ in range(2)]
+    settle(subscriptions, *writers, *readers)
+    subscriptions.received(CHANNEL, b"0")
+    assert [woken(waiter) for waiter in writers + readers] == [1, 0, 1, 0]
+
+
+# ---- rule 3: what a waiter passes on that leaves ---------------------------------------------------------------------
+
+
+def test_a_notification_that_was_not_used_is_passed_on(subscriptions: Subscriptions) -> None:
+    first, second, third = (join(subscriptions) for _ in range(3))
+    settle(subscriptions, first, second, third)
+    subscriptions.received(CHANNEL, b"0")
+    leave(first)
+    assert (woken(second), woken(third)) == (1, 0)
+    assert has_to_attempt(second)
+
+
+def test_a_waiter_may_pass_on_a_notification_that_it_has_taken(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    settle(subscriptions, first, second)
+    leave(first, pass_on=True)
+    assert woken(second) == 1
+    assert has_to_attempt(second)
+
+
+def test_a_waiter_that_leaves_without_a_notification_wakes_none_in_vain(subscriptions: Subscriptions) -> None:
+    first, second, third = (join(subscriptions) for _ in range(3))
+    settle(subscriptions, first, second, third)
+    leave(second)
+    assert (woken(first), woken(third)) == (0, 0)
+
+
+def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions, retry_in=2.0), join(subscriptions, retry_in=2.0)
+    settle(subscriptions, first, second)
+    assert second.sleeps_until == pytest.approx(1000 + MAX_WAIT)
+    leave(first)
+    assert woken(second) == 1, "its alarm was set for later than the check that is its own now"
+    assert second.group.sleep_until(second, math.inf, 1000.0) == 1002.0
+
+
+def test_a_waiter_that_wakes_in_time_is_not_woken(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    settle(subscriptions, first, second)
+    second.group.sleep_until(second, 1001.0, 1000.0)
+    leave(first)
+    assert woken(second) == 0
+
+
+def test_a_waiter_that_has_acquired_knows_when_the_next_one_can(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    first, second = join(subscriptions, retry_in=1.0), join(subscriptions, retry_in=1.0)
+    settle(subscriptions, first, second)
+    leave(first, retry_in=5.0)
+    assert second.group.sleep_until(second, math.inf, world.now()) == pytest.approx(world.now() + 5.0)
+
+
+def test_only_the_first_changes_the_next_check_as_it_leaves(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+    first, second = join(subscriptions, retry_in=1.0), join(subscriptions, retry_in=1.0)
+    settle(subscriptions, first, second)
+    leave(second, retry_in=5.0)
+    assert first.group.sleep_until(first, math.inf, world.now()) == pytest.approx(world.now() + 1.0)
+
+
+def test_waiters_are_notified_in_the_order_of_their_arrival(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions) for _ in range(5)]
+    settle(subscriptions, *waiters)
+    arrived, served = list(waiters), []
+    while waiters:
+        subscriptions.received(CHANNEL, b"0")
+        (notified,) = (waiter for waiter in waiters if woken(waiter))
+        served.append(notified)
+        notified.group.sleep_until(notified, math.inf, 1000.0)
+        leave(notified)
+        waiters.remove(notified)
+        for waiter in waiters:
+            waiter.ticket.rings = 0  # type: ignore[attr-defined]
+    assert served == arrived
+
+
+def test_a_waiter_that_was_interrupted_as_it_left_leaves_again(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    leave(first)
+    before = woken(second)
+    leave(first)
+    assert woken(second) == before
+    leave(first, pass_on=True)
+    assert woken(second) == before + 1, "what the first time may have omitted is done now"
+
+
+# ---- rule 4: confirmations -------------------------------------------------------------------------------------------
+
+
+def test_a_confirmation_notifies_the_first_of_each_group(subscriptions: Subscriptions) -> None:
+    writers = [join(subscriptions, "write") for _ in range(2)]
+    readers = [join(subscriptions, "read") for _ in range(2)]
+    subscriptions.confirmed(CHANNEL)
+    assert [woken(waiter) for waiter in writers + readers] == [1, 0, 1, 0]
+
+
+def test_a_confirmation_after_a_reconnect_does_so_again(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    settle(subscriptions, first, second)
+    error = ConnectionError("lost")
+    assert not first.is_deaf()
+    subscriptions.lost_connection(error)
+    assert subscriptions.connection.down is error
+    assert first.is_deaf()
+    assert subscriptions.messages_of(CHANNEL) is None
+    subscriptions.confirmed(CHANNEL)
+    assert subscriptions.connection.down is None
+    assert not first.is_deaf()
+    assert (woken(first), woken(second)) == (1, 0)
+
+
+# ---- the gap between an attempt and joining --------------------------------------------------------------------------
+
+
+def idle_and_confirmed(subscriptions: Subscriptions) -> int:
+    """The channel is still subscribed to, and has no waiter."""
+    waiter = join(subscriptions)
+    subscriptions.confirmed(CHANNEL)
+    leave(waiter)
+    seen = subscriptions.messages_of(CHANNEL)
+    assert seen is not None
+    return seen
+
+
+def test_a_newcomer_to_a_channel_that_was_received_all_along_need_not_attempt_again(
+    subscriptions: Subscriptions,
+) -> None:
+    seen = idle_and_confirmed(subscriptions)
+    assert not has_to_attempt(join(subscriptions, seen=seen))
+
+
+def test_a_release_between_the_attempt_and_joining_is_not_missed(subscriptions: Subscriptions) -> None:
+    seen = idle_and_confirmed(subscriptions)
+    subscriptions.received(CHANNEL, b"0")
+    assert has_to_attempt(join(subscriptions, seen=seen))
+
+
+def test_nor_is_one_before_messages_arrived(subscriptions: Subscriptions) -> None:
+    idle_and_confirmed(subscriptions)
+    assert has_to_attempt(join(subscriptions, seen=None))
+
+
+def test_with_other_waiters_a_release_has_notified_one(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    settle(subscriptions, first)
+    seen = subscriptions.messages_of(CHANNEL)
+    subscriptions.received(CHANNEL, b"0")
+    second = join(subscriptions, seen=seen)
+    assert not has_to_attempt(second)
+    assert has_to_attempt(first)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_subscription_wakes_all_and_the_next_one_may_try_again(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    waiters = [join(subscriptions) for _ in range(3)]
+    error = PermissionError("NOPERM")
+    subscriptions.refuse(error)
+    assert [woken(waiter) for waiter in waiters] == [1, 1, 1]
+    assert all(waiter.group.error is error for waiter in waiters)
+    assert subscriptions.wanted() == []
+    newcomer = join(subscriptions)
+    assert newcomer.group.error is None
+    assert world.subscriptions == [CHANNEL, CHANNEL]
+    for waiter in waiters:
+        leave(waiter, pass_on=True)
+    assert subscriptions.waiting(CHANNEL) == 1
+    assert subscriptions.wanted() == [CHANNEL]
+    assert subscriptions.idle_due() == math.inf
+    assert woken(newcomer) == 0
+
+
+def test_the_representation_of_a_group_tells_who_waits(subscriptions: Subscriptions) -> None:
+    assert repr(join(subscriptions, retry_in=1.0).group) == (
+        "<WaitGroup 'redisson_lock__channel:{orders}' 'lock' {'waiters': 1, 'next_check': 1001.0, 'soon': inf}>"
+    )

@@ -1,0 +1,417 @@
+"""The one loop that waits: how often it attempts, when, and what it leaves behind."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.failures import NotSent, Rejected, Unanswered
+from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
+from pyredisson.core.running import run
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson.core.waiting.wait_loop import RETRY, _Wait, wait_loop
+from tests.unit.fake import FakeRuntime
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, new_waiter, woken
+
+
+@dataclass
+class Attempts:
+    """Attempts that are answered one after another, and noted with their times."""
+
+    world: FakeRuntime
+    answers: list[Answer | BaseException]
+    at: list[float] = field(default_factory=list)
+
+    async def __call__(self) -> Answer:
+        self.at.append(self.world.now() - 1000)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class Call:
+    """One call that waits, whose first attempt was refused, in a world of its own."""
+
+    def __init__(
+        self, *answers: Answer | BaseException, wait: float | None = None, refused: Refused = WITHOUT_END
+    ) -> None:
+        self.world = FakeRuntime()
+        self.subscriptions = Subscriptions(self.world, MAX_WAIT)
+        self.attempts = Attempts(self.world, list(answers))
+        self.wait = wait
+        self.refused = refused
+        self.confirm_after: float | None = 0.001
+
+    def work(self) -> Coroutine[Any, Any, bool]:
+        waiter, seen = new_waiter(self.subscriptions), self.subscriptions.messages_of(CHANNEL)
+        deadline = Deadline.after(self.wait, self.world.now())
+        return wait_loop(self.attempts, self.refused, [(waiter, seen)], self.world, deadline, free_after=30.0)
+
+    def run(self) -> bool:
+        if self.confirm_after is not None:
+            self.world.at(self.confirm_after, lambda: self.subscriptions.confirmed(CHANNEL))
+        try:
+            return run(self.work())
+        finally:
+            assert self.subscriptions.waiting(CHANNEL) == 0, "no waiter is left behind"
+
+    def notify(self, after: float, payload: bytes = b"0") -> None:
+        self.world.at(after, lambda: self.subscriptions.received(CHANNEL, payload))
+
+    @property
+    def passed(self) -> float:
+        return self.world.now() - 1000
+
+
+def down() -> NotSent:
+    return NotSent(ConnectionError("no server"))
+
+
+def test_no_time_means_no_waiting() -> None:
+    call = Call(wait=0)
+    assert not call.run()
+    assert call.attempts.at == []
+    assert call.world.subscriptions == []
+
+
+def test_it_attempts_again_when_the_subscription_stands() -> None:
+    """A release between the first attempt and then has notified no waiter."""
+    call = Call(ACQUIRED)
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001])
+    assert call.world.subscriptions == [CHANNEL]
+
+
+def test_then_it_sleeps_until_it_is_notified() -> None:
+    call = Call(WITHOUT_END, ACQUIRED)
+    call.notify(3.0)
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001, 3.0])
+
+
+def test_or_until_the_refusal_has_run_its_time() -> None:
+    call = Call(Refused(2000), ACQUIRED)
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001, 0.001 + 2.001]), "past the end, not at it"
+
+
+def test_or_until_the_longest_time_without_a_check() -> None:
+    call = Call(WITHOUT_END, WITHOUT_END, Refused(60_000), ACQUIRED)
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001, 10.001, 20.001, 30.001])
+
+
+def test_it_does_not_poll() -> None:
+    """An hour on a lock that is held costs one attempt in each such time; messages that say nothing cost nothing."""
+    call = Call(*[WITHOUT_END] * 1000, wait=3600)
+    for second in range(1, 3600):
+        call.notify(second + 0.5, b"?")
+    assert not call.run()
+    assert len(call.attempts.at) <= 3600 / MAX_WAIT + 1
+    assert call.passed == pytest.approx(3600)
+
+
+def test_a_notification_in_vain_is_one_attempt() -> None:
+    call = Call(WITHOUT_END, Refused(5000), ACQUIRED)
+    call.notify(1.0)
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001, 1.0, 1.0 + 5.001])
+
+
+def test_notifications_while_it_attempts_are_not_lost() -> None:
+    call = Call(WITHOUT_END, ACQUIRED)
+    call.notify(0.0)
+    call.confirm_after = 0.0
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.0, 0.0])
+
+
+def test_out_of_time() -> None:
+    call = Call(WITHOUT_END, wait=4)
+    assert not call.run()
+    assert call.passed == pytest.approx(4)
+    assert call.attempts.at == pytest.approx([0.001])
+
+
+def test_it_never_outlives_its_wait() -> None:
+    for wait in (0.0005, 0.01, 9.999, 10.0, 10.001, 25.0):
+        call = Call(*[WITHOUT_END] * 10, wait=wait)
+        assert not call.run()
+        assert call.passed == pytest.approx(wait)
+
+
+def test_without_a_subscription_it_attempts_by_itself() -> None:
+    """A server that never confirms one does not keep a waiter from the lock."""
+    call = Call(Refused(60_000), ACQUIRED, refused=Refused(1000))
+    call.confirm_after = None
+    assert call.run()
+    assert call.attempts.at == pytest.approx([1.001, 11.001])
+
+
+# ---- the server goes away --------------------------------------------------------------------------------------------
+
+
+def test_a_waiter_lives_through_an_outage() -> None:
+    call = Call(down(), Unanswered(TimeoutError()), down(), ACQUIRED)
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001, 0.051, 0.151, 0.351])
+
+
+def test_pauses_grow_up_to_a_second() -> None:
+    call = Call(*(down() for _ in range(12)), ACQUIRED)
+    assert call.run()
+    pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, *[RETRY.maximum] * 7])
+
+
+def test_and_start_afresh_after_an_answer() -> None:
+    call = Call(down(), down(), Refused(100), down(), ACQUIRED)
+    assert call.run()
+    pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
+    assert pauses == pytest.approx([0.05, 0.1, 0.101, 0.05])
+
+
+def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
+    """Not ``False``: that would say that another owner has the lock."""
+    failure = down()
+    call = Call(down(), failure, wait=0.1)
+    with pytest.raises(NotSent) as caught:
+        call.run()
+    assert repr(caught.value.cause) == repr(failure.cause)
+    assert call.passed == pytest.approx(0.1)
+
+
+def test_an_answer_after_an_outage_is_an_answer() -> None:
+    call = Call(down(), WITHOUT_END, wait=1)
+    assert not call.run()
+
+
+def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt() -> None:
+    call = Call(WITHOUT_END, ACQUIRED, wait=5)
+    call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
+    assert call.run()
+    assert call.attempts.at == pytest.approx([0.001, 5.0])
+
+
+@pytest.mark.parametrize("answer", [-1, 1000])
+def test_which_may_be_in_vain(answer: int) -> None:
+    call = Call(WITHOUT_END, answer, wait=5)
+    call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
+    assert not call.run()
+
+
+def test_or_get_no_answer() -> None:
+    call = Call(WITHOUT_END, down(), wait=5)
+    call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
+    with pytest.raises(NotSent):
+        call.run()
+
+
+def test_a_refusal_of_the_server_ends_it_at_once() -> None:
+    call = Call(Rejected(TypeError("WRONGTYPE")))
+    with pytest.raises(Rejected):
+        call.run()
+    assert call.passed == pytest.approx(0.001)
+
+
+def test_so_does_one_of_the_subscription() -> None:
+    call = Call()
+    call.confirm_after = None
+    call.world.at(1.0, lambda: call.subscriptions.refuse(Rejected(PermissionError("NOPERM"))))
+    with pytest.raises(Rejected, match="NOPERM"):
+        call.run()
+    assert call.passed == pytest.approx(1.0)
+
+
+def test_and_the_end_of_the_client() -> None:
+    call = Call(WITHOUT_END)
+    call.world.at(1.0, lambda: call.subscriptions.close(RuntimeError("closed")))
+    with pytest.raises(RuntimeError, match="closed"):
+        call.run()
+    assert call.passed == pytest.approx(1.0)
+
+
+def test_a_client_that_was_closed_meanwhile_lets_no_waiter_wait() -> None:
+    call = Call()
+    call.subscriptions.close(RuntimeError("closed"))
+    with pytest.raises(RuntimeError, match="closed"):
+        call.run()
+    assert call.attempts.at == []
+
+
+# ---- what it leaves behind -------------------------------------------------------------------------------------------
+
+
+def follower_of(call: Call) -> list[Waiter]:
+    """Let another waiter join the group, once that one waits."""
+    found: list[Waiter] = []
+    call.world.at(0.0005, lambda: found.append(join(call.subscriptions)))
+    return found
+
+
+def run_before(follower: list[Waiter], call: Call) -> tuple[bool, Waiter]:
+    """Make the call, with a waiter behind it. Returns what became of it, and the other one."""
+    call.world.at(0.001, lambda: call.subscriptions.confirmed(CHANNEL))
+    acquired = run(call.work())
+    return acquired, follower[0]
+
+
+def test_a_waiter_that_acquires_notifies_no_other() -> None:
+    """Its own unlock will."""
+    call = Call(WITHOUT_END, ACQUIRED)
+    call.notify(2.0)
+    acquired, follower = run_before(follower_of(call), call)
+    assert acquired
+    assert woken(follower) == 0
+    assert call.subscriptions.waiting(CHANNEL) == 1
+    assert follower.group.next_check == pytest.approx(call.world.now() + MAX_WAIT)
+
+
+def test_a_waiter_that_is_out_of_time_passes_on_the_duty_to_attempt() -> None:
+    call = Call(Refused(3000), wait=1)
+    acquired, follower = run_before(follower_of(call), call)
+    assert not acquired
+    assert follower.group.sleep_until(follower, math.inf, call.world.now()) == pytest.approx(1000.001 + 3.001)
+
+
+def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
+    call = Call(WITHOUT_END, wait=1)
+    call.notify(1.0)
+    acquired, follower = run_before(follower_of(call), call)
+    assert not acquired
+    assert woken(follower) == 1
+    assert has_to_attempt(follower, call.world.now())
+
+
+@pytest.mark.parametrize("leaving", [KeyboardInterrupt, GeneratorExit, SystemExit])
+def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had(leaving: Callable[[], BaseException]) -> None:
+    call = Call(WITHOUT_END, leaving())
+    followers = follower_of(call)
+    call.notify(2.0)
+    with pytest.raises(leaving):  # type: ignore[call-overload]
+        run_before(followers, call)
+    assert woken(followers[0]) == 1
+
+
+def test_one_attempt_serves_all_who_wait() -> None:
+    call = Call(Refused(4000), wait=1)
+    _, follower = run_before(follower_of(call), call)
+    assert len(call.attempts.at) == 1
+    assert follower.group.next_check == pytest.approx(1000.001 + 4.001)
+
+
+@pytest.mark.parametrize("outcome", [ACQUIRED, Rejected(PermissionError("NOPERM"))], ids=["acquired", "refused"])
+@pytest.mark.parametrize("where", [_Wait.leave, WaitGroup.leave], ids=["call", "group"])
+def test_an_interruption_as_it_begins_to_leave_keeps_it_from_nothing(
+    where: Callable[..., None], outcome: Answer | BaseException
+) -> None:
+    call = Call(outcome)
+    call.notify(1.0)
+
+    def interrupt(frame: FrameType, event: str, arg: object) -> None:
+        if frame.f_code is where.__code__:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call.run()
+    finally:
+        sys.settrace(before)
+
+
+# ---- attempts without a message --------------------------------------------------------------------------------------
+
+
+def test_a_wait_is_counted_that_only_an_attempt_without_a_message_ended() -> None:
+    call = Call(WITHOUT_END, ACQUIRED)
+    assert call.run()
+    assert call.subscriptions.last_resorts == 1
+
+
+@pytest.mark.parametrize("answer", [WITHOUT_END, Refused(2000)])
+def test_one_that_a_message_or_the_end_of_a_lease_ended_is_not(answer: Refused) -> None:
+    call = Call(answer, ACQUIRED)
+    if answer is WITHOUT_END:
+        call.notify(1.0)
+    assert call.run()
+    assert call.subscriptions.last_resorts == 0
+
+
+# ---- several channels ------------------------------------------------------------------------------------------------
+
+CHANNELS = ("first channel", "second channel")
+
+
+class CallOnSeveral(Call):
+    """A call that is notified by several servers, as one that waits for a quorum."""
+
+    def __init__(self, *answers: Answer | BaseException, wait: float | None = None) -> None:
+        super().__init__(*answers, wait=wait)
+        self.several = [Subscriptions(self.world, MAX_WAIT) for _ in CHANNELS]
+
+    def work(self) -> Coroutine[Any, Any, bool]:
+        ticket, deadline = self.world.ticket(), Deadline.after(self.wait, self.world.now())
+        groups = [WaitGroup[Waiter](*each, "multi", lock_message) for each in zip(self.several, CHANNELS, strict=True)]
+        waiters = [(Waiter(group, ticket), None) for group in groups]
+        return wait_loop(self.attempts, self.refused, waiters, self.world, deadline, free_after=30.0)
+
+    def run(self) -> bool:
+        try:
+            return run(self.work())
+        finally:
+            assert [not each.groups for each in self.several] == [True, True]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_message_of_any_server_is_enough(number: int) -> None:
+    call = CallOnSeveral(WITHOUT_END, ACQUIRED)
+    subscriptions, channel = call.several[number], CHANNELS[number]
+    call.world.at(1.0, lambda: subscriptions.confirmed(channel))
+    call.world.at(3.0, lambda: subscriptions.received(channel, b"0"))
+    assert call.run()
+    assert call.attempts.at == pytest.approx([1.0, 3.0])
+
+
+def test_a_subscription_that_one_server_refuses_is_not_needed() -> None:
+    call = CallOnSeveral(WITHOUT_END, ACQUIRED)
+    call.world.at(1.0, lambda: call.several[0].refuse(Rejected(PermissionError("NOPERM"))))
+    call.world.at(3.0, lambda: call.several[1].confirmed(CHANNELS[1]))
+    assert call.run()
+
+
+def test_those_that_all_refuse_end_it() -> None:
+    call = CallOnSeveral(WITHOUT_END)
+    for seconds, subscriptions in enumerate(call.several, 1):
+        call.world.at(seconds, lambda each=subscriptions: each.refuse(Rejected(PermissionError("NOPERM"))))  # type: ignore[misc]
+    with pytest.raises(Rejected, match="NOPERM"):
+        call.run()
+    assert call.passed == pytest.approx(2.0)
+
+
+def test_the_end_of_any_client_ends_it() -> None:
+    call = CallOnSeveral(WITHOUT_END)
+    call.world.at(1.0, lambda: call.several[1].close(RuntimeError("closed")))
+    with pytest.raises(RuntimeError, match="closed"):
+        call.run()
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_only_without_any_connection_the_last_moment_is_worth_an_attempt(lost: int) -> None:
+    call = CallOnSeveral(ACQUIRED, wait=5)
+    for subscriptions in call.several[:lost]:
+        call.world.at(1.0, lambda each=subscriptions: each.lost_connection(ConnectionError("lost")))  # type: ignore[misc]
+    assert call.run() == (lost == 2)
+    assert call.attempts.at == ([5.0] if lost == 2 else [])

@@ -1,0 +1,409 @@
+"""The place of a client in the wait queue: the rules at the top of ``wait_queue.py``."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pyredisson.core.names import LockNames
+from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer
+from pyredisson.core.running import run
+from pyredisson.core.waiting.protocol import ACQUIRED as ACQUIRED_WORD
+from pyredisson.core.waiting.protocol import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, STOP
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.core.waiting.wait_groups import Notifies, Waiter
+from pyredisson.core.waiting.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
+from tests.unit.fake import FakeRuntime
+from tests.unit.waiters import MAX_WAIT, has_to_attempt, leave, woken
+
+NAMES = LockNames("orders")
+CHANNEL, OBSERVERS = NAMES.channel, NAMES.waiting
+OWN = NAMES.own_channel("me")
+
+
+@pytest.fixture
+def world() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def subscriptions(world: FakeRuntime) -> Subscriptions:
+    return Subscriptions(world, MAX_WAIT)
+
+
+def join(
+    subscriptions: Subscriptions,
+    label: str = "lock",
+    *,
+    notifies: Notifies = lock_message,
+    turn: int = 1,
+    retry_in: float = math.inf,
+) -> Waiter:
+    group = QueuedGroup(subscriptions, NAMES, "me", label, notifies, turn=turn)
+    waiter = Waiter(group, subscriptions.runtime.ticket())
+    group.join(waiter, seen=None, retry_in=retry_in)
+    return waiter
+
+
+def group_of(waiter: Waiter) -> QueuedGroup:
+    assert isinstance(waiter.group, QueuedGroup)
+    return waiter.group
+
+
+def begin_update(waiter: Waiter) -> QueueUpdate:
+    return group_of(waiter).begin_update(waiter)
+
+
+def confirmed(subscriptions: Subscriptions, *waiters: Waiter) -> None:
+    """The client's own channel is confirmed, and all have attempted."""
+    subscriptions.confirmed(OWN)
+    for waiter in waiters:
+        has_to_attempt(waiter)
+
+
+def send(subscriptions: Subscriptions, channel: str, *messages: str) -> None:
+    for message in messages:
+        subscriptions.received(channel, message.encode())
+
+
+def alarm(waiter: Waiter, now: float = 1000.0) -> float:
+    return waiter.group.sleep_until(waiter, math.inf, now)
+
+
+# ---- waiters ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_attempts_when_its_channel_is_confirmed(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    subscriptions.confirmed(OWN)
+    assert has_to_attempt(first)
+    assert not has_to_attempt(second)
+
+
+def test_the_first_one_of_a_group_attempts_although_its_channel_is_confirmed(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    leave(first)
+    assert has_to_attempt(join(subscriptions))
+
+
+def test_one_that_joins_does_not_put_off_the_check_of_the_others(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    """The client may be in the queue no more: the message that it was its turn was lost."""
+    first = join(subscriptions, retry_in=4.0)
+    world.time += 2.0
+    join(subscriptions, retry_in=30.0)
+    assert alarm(first, world.now()) == pytest.approx(1004.0)
+    join(subscriptions, retry_in=1.0)
+    assert alarm(first, world.now()) == pytest.approx(1003.0)
+
+
+def test_an_attempt_says_for_how_long_its_client_waits_and_for_how_long_when_it_succeeds(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    first = join(subscriptions)
+    world.time += 2
+    second = join(subscriptions)
+    world.time += 1
+    assert first.group is second.group
+    assert begin_update(first) == QueueUpdate(1, "me:1", 3000, 1000, notified=False)
+    assert begin_update(second) == QueueUpdate(2, "me:1", 3000, 3000, notified=False)
+    leave(first)
+    assert begin_update(second) == QueueUpdate(3, "me:1", 1000, -1, notified=False)
+
+
+def test_each_group_has_another_number(subscriptions: Subscriptions) -> None:
+    """A late request concerns no later group."""
+    first = join(subscriptions)
+    leave(first)
+    assert (group_of(first).member, group_of(join(subscriptions)).member) == ("me:1", "me:2")
+
+
+def test_of_permits_a_member_says_how_many(subscriptions: Subscriptions) -> None:
+    assert QueuedGroup(subscriptions, NAMES, "me", "semaphore", int, permits=":3").member == "me:1:3"
+
+
+def test_the_next_attempt_says_that_it_was_notified(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    send(subscriptions, OWN, GO)
+    assert has_to_attempt(first)
+    assert begin_update(first).notified
+    assert not begin_update(first).notified
+
+
+def test_as_many_attempt_as_the_turn_of_their_client_is_for(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions, turn=2) for _ in range(3)]
+    confirmed(subscriptions, *waiters)
+    send(subscriptions, OWN, GO)
+    assert [has_to_attempt(waiter) for waiter in waiters] == [True, True, False]
+
+
+def test_one_that_came_during_the_last_attempt_of_its_client_attempts(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    update = begin_update(first)
+    second = join(subscriptions)
+    assert not has_to_attempt(second)
+    group_of(first).acquired(update)
+    leave(first)
+    assert first.leaves_queue is None
+    assert has_to_attempt(second)
+
+
+@pytest.mark.parametrize(("answer", "left"), [(ACQUIRED, None), (WITHOUT_END, "me:1")])
+def test_the_last_one_has_its_client_taken_out_unless_its_attempt_has(
+    subscriptions: Subscriptions, answer: Answer, left: str | None
+) -> None:
+    updates: list[QueueUpdate] = []
+
+    async def attempt(update: QueueUpdate) -> Answer:
+        updates.append(update)
+        return answer
+
+    first = join(subscriptions)
+    assert run(group_of(first).check(first, attempt)) is answer
+    leave(first)
+    assert updates == [QueueUpdate(1, "me:1", 0, -1, notified=False)]
+    assert first.leaves_queue == left
+
+
+def test_an_earlier_attempt_does_not_say_that_the_client_has_left(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    update = begin_update(first)
+    begin_update(first)
+    group_of(first).acquired(update)
+    leave(first)
+    assert first.leaves_queue == "me:1"
+
+
+def test_one_of_several_takes_its_client_out_of_no_queue(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    begin_update(first)
+    join(subscriptions)
+    leave(first)
+    assert first.leaves_queue is None
+
+
+def test_one_that_never_attempted_is_in_no_queue(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    leave(first)
+    assert first.leaves_queue is None
+
+
+def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    assert not first.without_message
+    assert has_to_attempt(first, 1010.0)
+    assert first.without_message
+    first.group.answered(first, math.inf)
+    assert not first.without_message
+
+
+def test_one_after_a_hint_is_not(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    subscriptions.hint(OWN, "lock", 5.0)
+    assert has_to_attempt(first, 1005.0)
+    assert not first.without_message
+
+
+def test_a_message_of_the_queue_on_a_shared_channel_is_for_all_groups_of_the_client(
+    subscriptions: Subscriptions,
+) -> None:
+    """Of permits, each number of them has a group."""
+    one, two = join(subscriptions, "semaphore:1"), join(subscriptions, "semaphore:2")
+    confirmed(subscriptions, one, two)
+    send(subscriptions, OWN, GO)
+    assert [begin_update(one).notified, begin_update(two).notified] == [True, True]
+    leave(one)
+    assert one.leaves_queue == "me:1"
+    assert subscriptions.take_idle(2000.0) == []
+    leave(two)
+    assert subscriptions.take_idle(2000.0) == [OWN]
+
+
+# ---- observers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_observer_attempts_when_it_receives_the_messages_of_the_lock(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    send(subscriptions, OWN, OBSERVE, OBSERVE)
+    assert world.subscriptions == [OWN, OBSERVERS, CHANNEL]
+    subscriptions.confirmed(OBSERVERS)
+    assert not has_to_attempt(first)
+    subscriptions.confirmed(CHANNEL)
+    assert has_to_attempt(first)
+    assert subscriptions.waiting(CHANNEL) == 1
+    leave(first)
+    world.time += 1
+    assert {*subscriptions.take_idle(world.time)} == {OWN, OBSERVERS, CHANNEL}
+
+
+def as_observer(subscriptions: Subscriptions, *, notifies: Notifies = lock_message) -> Waiter:
+    first = join(subscriptions, notifies=notifies)
+    confirmed(subscriptions, first)
+    send(subscriptions, OWN, OBSERVE)
+    subscriptions.confirmed(OBSERVERS)
+    subscriptions.confirmed(CHANNEL)
+    assert has_to_attempt(first)
+    return first
+
+
+def test_an_observer_attempts_when_one_releases_that_does_not_know_the_queue(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+
+
+def test_an_observer_leaves_a_release_to_the_client_that_was_notified(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OBSERVERS, NOTIFIED)
+    send(subscriptions, CHANNEL, "0")
+    assert alarm(first) == 1000 + NOTIFIED_FOR
+    send(subscriptions, OBSERVERS, ACQUIRED_WORD)
+    assert alarm(first) == 1010.0
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+
+
+@pytest.mark.parametrize("message", [NOTIFIED, NOTIFIED_ALONE])
+def test_an_observer_attempts_if_the_client_that_was_notified_does_not(
+    subscriptions: Subscriptions, message: str
+) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OBSERVERS, message)
+    assert not has_to_attempt(first)
+    assert has_to_attempt(first, 1000 + NOTIFIED_FOR)
+
+
+def test_after_a_notification_alone_the_usual_message_is_of_another_release(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OBSERVERS, NOTIFIED_ALONE)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+
+
+def test_one_that_was_notified_takes_the_usual_message_of_that_release_for_no_other(
+    subscriptions: Subscriptions,
+) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OWN, GO)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+    assert not has_to_attempt(first)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first), "that of another release"
+
+
+def test_one_that_was_notified_and_has_attempted_takes_the_next_usual_message(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OWN, GO)
+    assert has_to_attempt(first)
+    begin_update(first)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+
+
+def test_after_a_reconnect_the_usual_message_is_of_another_release(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OBSERVERS, NOTIFIED)
+    subscriptions.lost_connection(ConnectionError("lost"))
+    subscriptions.confirmed(CHANNEL)
+    assert has_to_attempt(first)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+
+
+def test_one_that_is_to_observe_no_longer_leaves_these_channels_immediately(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    """The messages there are many."""
+    first = as_observer(subscriptions)
+    send(subscriptions, OBSERVERS, NOTIFIED)
+    send(subscriptions, OWN, STOP)
+    assert alarm(first) == 1010.0, "others attempt if the notified client does not"
+    assert {*subscriptions.take_idle(world.now())} == {OBSERVERS, CHANNEL}
+    assert subscriptions.wanted() == [OWN]
+    send(subscriptions, OWN, OBSERVE)
+    assert world.subscriptions == [OWN, OBSERVERS, CHANNEL, OBSERVERS, CHANNEL]
+
+
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_client_that_has_acquired_among_others_leaves_them_immediately(
+    subscriptions: Subscriptions, world: FakeRuntime, notified: bool
+) -> None:
+    """It receives its own releases there, each time."""
+    first = as_observer(subscriptions)
+    if notified:
+        send(subscriptions, OWN, GO)
+    group_of(first).acquired(begin_update(first))
+    leave(first)
+    assert {*subscriptions.take_idle(world.now())} == ({OBSERVERS, CHANNEL} if notified else set())
+
+
+def test_an_observer_can_do_without_channels_that_the_server_refuses(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    subscriptions.refuse(PermissionError("NOPERM"), channels=[CHANNEL])
+    assert first.group.error is None
+    assert has_to_attempt(first)
+    assert {*subscriptions.wanted()} == {OWN, OBSERVERS}
+    send(subscriptions, OWN, GO)
+    assert has_to_attempt(first)
+
+
+def test_without_its_own_channel_a_client_cannot_wait_in_the_queue(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    error = PermissionError("NOPERM")
+    subscriptions.refuse(error, channels=[OWN])
+    assert first.group.error is error
+    assert (woken(first), woken(second)) == (1, 1)
+
+
+# ---- permits ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("payload", [NOTIFIED, ACQUIRED_WORD, NOTIFIED_ALONE, GO, OBSERVE, STOP, "in 5"])
+def test_a_message_on_the_channel_of_a_semaphore_is_none_of_the_queue(
+    subscriptions: Subscriptions, payload: str
+) -> None:
+    """A number there is a number of permits."""
+    received: list[bytes] = []
+
+    def notifies(payload: bytes) -> int:
+        received.append(payload)
+        return 1
+
+    first = as_observer(subscriptions, notifies=notifies)
+    send(subscriptions, CHANNEL, payload)
+    assert received == [payload.encode()]
+    assert has_to_attempt(first)
+
+
+def test_the_first_client_attempts_when_a_permit_expires(subscriptions: Subscriptions) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OWN, "in 1500")
+    send(subscriptions, OBSERVERS, NOTIFIED)
+    assert alarm(first) == 1000 + NOTIFIED_FOR
+    send(subscriptions, OBSERVERS, ACQUIRED_WORD)
+    assert alarm(first) == 1001.501
+    assert has_to_attempt(first, 1001.501)
+    assert not first.without_message
+    begin_update(first)
+    send(subscriptions, OBSERVERS, ACQUIRED_WORD)
+    assert alarm(first) == 1010.0
+
+
+@pytest.mark.parametrize("payload", ["in ", "in x", "in 1.5", "in -5", "\N{SUPERSCRIPT TWO}"])
+def test_a_message_that_cannot_be_read_is_no_error(subscriptions: Subscriptions, payload: str) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OWN, payload)
+    subscriptions.received(OWN, b"\xff")
+    assert not has_to_attempt(first)

@@ -1,0 +1,62 @@
+"""Waiters of one client, in a world of virtual time, for the tests of groups, subscriptions and the wait queue."""
+
+from __future__ import annotations
+
+import math
+
+from pyredisson.core.waiting.pubsub_wait import lock_message
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.core.waiting.wait_groups import Notifies, Waiter, WaitGroup
+from tests.unit.fake import FakeTicket
+
+__all__ = ["CHANNEL", "MAX_WAIT", "has_to_attempt", "join", "leave", "new_waiter", "settle", "woken"]
+
+CHANNEL = "redisson_lock__channel:{orders}"
+#: The longest time without a check.
+MAX_WAIT = 10.0
+
+
+def new_waiter(
+    subscriptions: Subscriptions, label: str = "lock", *, channel: str = CHANNEL, notifies: Notifies = lock_message
+) -> Waiter:
+    """Make a waiter, which has not joined its group yet."""
+    return Waiter(WaitGroup(subscriptions, channel, label, notifies), subscriptions.runtime.ticket())
+
+
+def join(
+    subscriptions: Subscriptions,
+    label: str = "lock",
+    *,
+    channel: str = CHANNEL,
+    notifies: Notifies = lock_message,
+    retry_in: float = math.inf,
+    seen: int | None = None,
+) -> Waiter:
+    """Let a waiter join those of its kind."""
+    waiter = new_waiter(subscriptions, label, channel=channel, notifies=notifies)
+    waiter.group.join(waiter, seen=seen, retry_in=retry_in)
+    return waiter
+
+
+def leave(waiter: Waiter, *, retry_in: float = math.inf, pass_on: bool = False) -> None:
+    """Let a waiter leave, as a rule one that knows nothing of use to the others."""
+    waiter.group.leave(waiter, retry_in=retry_in, pass_on=pass_on)
+
+
+def woken(waiter: Waiter) -> int:
+    """Return how often a waiter was woken since it last slept."""
+    assert isinstance(waiter.ticket, FakeTicket)
+    return waiter.ticket.rings
+
+
+def has_to_attempt(waiter: Waiter, now: float = 1000.0) -> bool:
+    """Return whether a waiter that wakes now has to attempt."""
+    return waiter.group.sleep_until(waiter, math.inf, now) <= now
+
+
+def settle(subscriptions: Subscriptions, *waiters: Waiter) -> None:
+    """Let the channel be confirmed, and all have attempted."""
+    subscriptions.confirmed(CHANNEL)
+    for waiter in waiters:
+        waiter.group.sleep_until(waiter, math.inf, 1000.0)
+        waiter.ticket.rings = 0  # type: ignore[attr-defined]
