@@ -1,5 +1,5 @@
--- Takes a client that waits no longer out of the wait queue. If the lock is free, or read, the clients that can acquire it are
--- notified: this one may have been notified, and have left since.
+-- Takes a client that waits no more out of the wait queue. If the lock is free, or read, the clients that can acquire
+-- it are notified: this one may have been notified, and have left since.
 -- KEYS  1 lock (hash)  2 wait queue (sorted set)
 -- ARGV  1 the client, as it stands there  2 PUBLISH or SPUBLISH
 -- Reply 1: done

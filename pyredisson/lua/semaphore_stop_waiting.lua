@@ -1,5 +1,5 @@
--- Takes a client that waits for permits no longer out of the wait queue. If there are permits, others are notified: the client may
--- have been notified, and have left since. The first of them is notified of when the next permit expires.
+-- Takes a client that waits for permits no more out of the wait queue. If there are permits, others are notified: the
+-- client may have been notified, and have left since. The first of them is notified of when the next permit expires.
 -- KEYS  1 semaphore (string)  2 wait queue (sorted set)
 --       3 of one whose permits expire: permits taken (sorted set)
 -- ARGV  1 the client, as it stands there  2 PUBLISH or SPUBLISH
@@ -7,7 +7,7 @@
 -- include: now
 -- include: observers
 -- include: hand_out
-redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])
+redis.call('zrem', KEYS[2], ARGV[1], '$PROMISE' .. ARGV[1])
 if redis.call('zrem', KEYS[2], '$OBSERVER' .. string.match(ARGV[1], '^[^:]+')) == 1 then
     keep_observers(KEYS[2], ARGV[2], 1000)
 end
@@ -16,6 +16,6 @@ local first = redis.call('zrangebyscore', KEYS[2], '-inf', '($OBSERVERS', 'limit
 local expires = KEYS[3] and redis.call('zrangebyscore', KEYS[3], '-inf', '(1e14', 'withscores', 'limit', 0, 1)[2]
 if first and expires then
     local wait = string.format('%.0f', math.max(tonumber(expires) - now, 0))
-    redis.call(ARGV[2], KEYS[2] .. ':' .. string.match(first, '^[^:]*'), 'in ' .. wait)
+    redis.call(ARGV[2], KEYS[2] .. ':' .. string.match(first, '^[^:]*'), '$EXPIRES' .. wait)
 end
 return 1

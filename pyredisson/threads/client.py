@@ -462,7 +462,7 @@ class Redisson(NotPortable):
         return synchronized_function(self.get_lock, key, wait_time, lease_time)
 
     def holder_of(self, name: str) -> Holder | None:
-        """Return who holds the lock of this name, as far as the server can tell within a moment.
+        """Return who holds the lock of this name, as far as the server knows within a moment.
 
         Example::
 

@@ -269,7 +269,7 @@ def changed_script(patch: pytest.MonkeyPatch, name: str, old: str, new: str) -> 
 
 
 def _channels_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Conversation, "_go_astray", _nothing)
+    patch.setattr(Conversation, "_displaced", _nothing)
     patch.setattr(NodeSubscribers, "_relocate", _nothing)
 
 

@@ -380,6 +380,22 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: 
     crowd.close()
 
 
+def test_one_that_joins_learns_of_a_release_before_it_listens(make: Callable[..., Crowd]) -> None:
+    crowd = make()
+
+    def release_as_redisson_does() -> None:
+        crowd.world.node.redis.command("DEL", "orders")
+        crowd.world.node.redis.command("PUBLISH", CHANNEL, "0")
+
+    crowd.when("lock_acquire_waiting", release_as_redisson_does)
+    joined = crowd.world.now
+    crowd.wait()
+    crowd.finish()
+    assert crowd.times[0] - joined < 2 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
 def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Callable[..., Crowd]) -> None:
     crowd = make()
     client = crowd.wait(keeps=0.5)

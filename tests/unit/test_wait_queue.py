@@ -10,7 +10,7 @@ from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer
 from pyredisson.core.running import run
 from pyredisson.core.waiting.protocol import ACQUIRED as ACQUIRED_WORD
-from pyredisson.core.waiting.protocol import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, STOP
+from pyredisson.core.waiting.protocol import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Notifies, Waiter
@@ -230,12 +230,12 @@ def test_a_message_of_the_queue_on_a_shared_channel_is_for_all_groups_of_the_cli
 # ---- observers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_observer_attempts_when_it_receives_the_messages_of_the_lock(
+def test_a_new_observer_that_was_refused_just_now_attempts_when_it_receives_the_messages_of_the_lock(
     subscriptions: Subscriptions, world: FakeRuntime
 ) -> None:
     first = join(subscriptions)
     confirmed(subscriptions, first)
-    send(subscriptions, OWN, OBSERVE, OBSERVE)
+    send(subscriptions, OWN, OBSERVE_AND_ATTEMPT, OBSERVE_AND_ATTEMPT)
     assert world.subscriptions == [OWN, OBSERVERS, CHANNEL]
     subscriptions.confirmed(OBSERVERS)
     assert not has_to_attempt(first)
@@ -247,10 +247,20 @@ def test_a_new_observer_attempts_when_it_receives_the_messages_of_the_lock(
     assert {*subscriptions.take_idle(world.time)} == {OWN, OBSERVERS, CHANNEL}
 
 
+def test_a_new_observer_that_has_waited_leaves_what_was_before_to_the_other_one(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    send(subscriptions, OWN, OBSERVE)
+    subscriptions.confirmed(OBSERVERS)
+    subscriptions.confirmed(CHANNEL)
+    assert not has_to_attempt(first)
+    assert alarm(first) == pytest.approx(1000.2), "unless both observers are gone"
+
+
 def as_observer(subscriptions: Subscriptions, *, notifies: Notifies = lock_message) -> Waiter:
     first = join(subscriptions, notifies=notifies)
     confirmed(subscriptions, first)
-    send(subscriptions, OWN, OBSERVE)
+    send(subscriptions, OWN, OBSERVE_AND_ATTEMPT)
     subscriptions.confirmed(OBSERVERS)
     subscriptions.confirmed(CHANNEL)
     assert has_to_attempt(first)
@@ -303,15 +313,6 @@ def test_one_that_was_notified_takes_the_usual_message_of_that_release_for_no_ot
     assert has_to_attempt(first), "that of another release"
 
 
-def test_one_that_was_notified_and_has_attempted_takes_the_next_usual_message(subscriptions: Subscriptions) -> None:
-    first = as_observer(subscriptions)
-    send(subscriptions, OWN, GO)
-    assert has_to_attempt(first)
-    begin_update(first)
-    send(subscriptions, CHANNEL, "0")
-    assert has_to_attempt(first)
-
-
 def test_after_a_reconnect_the_usual_message_is_of_another_release(subscriptions: Subscriptions) -> None:
     first = as_observer(subscriptions)
     send(subscriptions, OBSERVERS, NOTIFIED)
@@ -322,18 +323,32 @@ def test_after_a_reconnect_the_usual_message_is_of_another_release(subscriptions
     assert has_to_attempt(first)
 
 
-def test_one_that_is_to_observe_no_longer_leaves_these_channels_immediately(
-    subscriptions: Subscriptions, world: FakeRuntime
-) -> None:
-    """The messages there are many."""
+def test_one_that_is_notified_is_an_observer_no_longer(subscriptions: Subscriptions, world: FakeRuntime) -> None:
     first = as_observer(subscriptions)
-    send(subscriptions, OBSERVERS, NOTIFIED)
-    send(subscriptions, OWN, STOP)
-    assert alarm(first) == 1010.0, "others attempt if the notified client does not"
+    send(subscriptions, OWN, GO)
+    begin_update(first)
+    world.time += 1
     assert {*subscriptions.take_idle(world.now())} == {OBSERVERS, CHANNEL}
     assert subscriptions.wanted() == [OWN]
     send(subscriptions, OWN, OBSERVE)
     assert world.subscriptions == [OWN, OBSERVERS, CHANNEL, OBSERVERS, CHANNEL]
+
+
+@pytest.mark.parametrize("word", [OBSERVE, OBSERVE_AND_ATTEMPT])
+def test_one_that_is_appointed_again_soon_is_still_subscribed(
+    subscriptions: Subscriptions, world: FakeRuntime, word: str
+) -> None:
+    first = as_observer(subscriptions)
+    send(subscriptions, OWN, GO)
+    assert has_to_attempt(first)
+    begin_update(first)
+    send(subscriptions, OWN, word)
+    assert world.subscriptions == [OWN, OBSERVERS, CHANNEL]
+    assert has_to_attempt(first) == (word == OBSERVE_AND_ATTEMPT)
+    if word == OBSERVE:
+        assert alarm(first) == pytest.approx(1000.2)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first), "that is of another release"
 
 
 @pytest.mark.parametrize("notified", [True, False])
@@ -370,7 +385,7 @@ def test_without_its_own_channel_a_client_cannot_wait_in_the_queue(subscriptions
 # ---- permits ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("payload", [NOTIFIED, ACQUIRED_WORD, NOTIFIED_ALONE, GO, OBSERVE, STOP, "in 5"])
+@pytest.mark.parametrize("payload", [NOTIFIED, ACQUIRED_WORD, NOTIFIED_ALONE, GO, OBSERVE, OBSERVE_AND_ATTEMPT, "in 5"])
 def test_a_message_on_the_channel_of_a_semaphore_is_none_of_the_queue(
     subscriptions: Subscriptions, payload: str
 ) -> None:

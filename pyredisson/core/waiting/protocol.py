@@ -17,8 +17,6 @@ GO: Final = "go"
 OBSERVE: Final = "observe"
 #: The same, since its own attempt was refused just now: it attempts once more as soon as it receives messages there.
 OBSERVE_AND_ATTEMPT: Final = "observe and attempt"
-#: On a client's own channel: it is an observer no longer.
-STOP: Final = "stop"
 #: On a client's own channel, before a number of milliseconds: taken permits expire then.
 EXPIRES: Final = "in "
 

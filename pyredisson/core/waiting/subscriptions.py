@@ -141,10 +141,8 @@ class Subscriptions:
         subscription.groups.pop(group, None)
         if subscription.groups:
             return None
-        idle = subscription.connection.idle
-        if channel not in idle:
-            subscription.idle_since = idle_since
-            idle[channel] = subscription
+        subscription.connection.idle[channel] = subscription
+        subscription.idle_since = min(subscription.idle_since, idle_since)
         return subscription
 
     # ---- for the groups, without the mutex -----------------------------------------------------------------------

@@ -7,8 +7,9 @@ Rules kept here:
    out of the queue and sends it ``GO`` there; if it finds the lock taken, its attempt puts it back in its place.
 2. Two of the clients in the queue, the *observers*, receive the messages on the channel of the lock as well: releases
    by Redisson, and by earlier versions of this library, are announced only there. The server sends ``OBSERVE`` to the
-   newest clients, but ``OBSERVE_AND_ATTEMPT`` to one that was refused just now: it may have missed a release. A release
-   sends a client that is alone in the queue the usual message, and leaves it there.
+   newest clients, but ``OBSERVE_AND_ATTEMPT`` to one that was refused just now: it may have missed a release. One
+   that is notified that it is its turn is an observer no longer. A release sends a client that is alone in the queue
+   the usual message, and leaves it there.
 3. On a channel of their own the observers receive ``NOTIFIED`` before the usual message of a release if a client in the
    queue was notified; then the usual one does not concern them, nor the notified client. (``NOTIFIED_ALONE``: no other
    message follows.) Unless they receive ``ACQUIRED``, they attempt after ``NOTIFIED_FOR_MS``.
@@ -35,7 +36,6 @@ from pyredisson.core.waiting.protocol import (
     NOTIFIED_FOR_MS,
     OBSERVE,
     OBSERVE_AND_ATTEMPT,
-    STOP,
 )
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 
@@ -134,12 +134,7 @@ class QueuedGroup(WaitGroup[Waiter]):
             self._check_in(math.inf)
         elif message in (OBSERVE, OBSERVE_AND_ATTEMPT):
             self._may_have_missed = message == OBSERVE_AND_ATTEMPT
-            channels = self._observers_channel, self.announced_on
-            self.to_request = tuple([self.subscriptions.add(channel, self) for channel in channels])
-        elif message == STOP:
-            self._is_served = False
-            self._check_in(math.inf)
-            self._stop_observing(-math.inf)  # At once: the messages there are many.
+            self._observe()
         elif message.startswith(EXPIRES):
             self._expires_in(message[len(EXPIRES) :])
         return 0
@@ -149,7 +144,14 @@ class QueuedGroup(WaitGroup[Waiter]):
         self._is_served = False
         if channel == self._observers_channel:
             return  # That of the lock is confirmed later.
-        if channel == self.channel or self._may_have_missed:
+        if channel == self.channel:
+            self.notify(1)
+        else:
+            self._check_first()
+
+    def _check_first(self) -> None:
+        """Attempt for what was announced before the messages on the channel of the lock arrived."""
+        if self._may_have_missed:
             self.notify(1)
         else:
             self._check_in(NOTIFIED_FOR)  # The other observer has received earlier messages, unless both are gone.
@@ -168,6 +170,14 @@ class QueuedGroup(WaitGroup[Waiter]):
         if ms.isdecimal():
             self._expires = self.now() + (int(ms) + 1) / 1000  # The server's clock has to be past the end, not at it.
             self.check_at(min(self.soon, self._expires))
+
+    def _observe(self) -> None:
+        began = not self.to_request
+        channels = self._observers_channel, self.announced_on
+        self.to_request = tuple([self.subscriptions.add(channel, self) for channel in channels])
+        if began and self.to_request[1].confirmed:  # It was left so recently that it is still subscribed to.
+            self._is_served = False
+            self._check_first()
 
     def _stop_observing(self, idle_since: float) -> None:
         self.to_request = ()
@@ -202,6 +212,8 @@ class QueuedGroup(WaitGroup[Waiter]):
         self._just_left = False
         is_turn, self._is_turn = self._is_turn, False
         self._among_others = is_turn
+        if is_turn and self.to_request:
+            self._stop_observing(self.now())  # Another client has replaced it. It may be appointed again.
         self._is_served = self._is_served and not is_turn  # It may have been no observer.
         now = self.now()
         rest = next((each for each in self.waiters if each is not waiter), None)
