@@ -84,8 +84,11 @@ def async_growth_kb(url: str, block: Callable[[Any], Any]) -> float:
 
 
 def heap_bytes(number: int) -> int:
-    """The traced heap without garbage, after each 500th repetition; else 0."""
-    if number % 500:
+    """The traced heap without garbage, after each 100th repetition; else 0.
+
+    So often that one is shortly before the table of names is swept, which it is at each 1,000th new one or so.
+    """
+    if number % 100:
         return 0
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
