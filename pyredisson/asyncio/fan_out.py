@@ -189,7 +189,7 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
             except Failure as failure:
                 answer = failure
             received += 1
-            ask.answered(answer)
+            ask.answer = answer
     except BaseException:
         for each in begun[received:]:
             each.drop()

@@ -14,6 +14,7 @@ from pyredisson.core.settling import settle
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
+    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
     from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
@@ -42,14 +43,16 @@ def check_layout(kind: LockKind, own: Ownership) -> None:
         )
 
 
-async def make_ready(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-    """Bring an ownership that has a past into a state from which it can acquire."""
-    if must_settle(client, kind, ownership):
-        await settle(client, ownership)
-    check_reentrant(kind, ownership)
+async def make_ready(
+    client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None
+) -> None:
+    """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for :func:`ask`."""
+    if _must_settle(client, kind, ownership):
+        await settle(client, ownership, exchange=exchange)
+    _check_reentrant(kind, ownership)
 
 
-def must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
     """Whether an acquire has to be preceded by :func:`settle`. Raises ``LockLostError`` if the outer holds are lost."""
     expire(client, ownership)
     if ownership.loss is not None:
@@ -64,7 +67,7 @@ def must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> boo
     )
 
 
-def check_reentrant(kind: LockKind, ownership: Ownership) -> None:
+def _check_reentrant(kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if the owner holds a lock already that can be acquired only once."""
     if ownership.holds and not kind.reentrant:
         raise LockError(
@@ -120,12 +123,19 @@ class Attempt:
             Failure: It is not known what became of it (``Unanswered``), or it had no effect.
             LockLostError: The owner's outer holds are gone.
         """
-        kind, ownership = self.kind, self.ownership
+        client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
         queued_ms = ownership.queued_ms
         if kind.queues and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
-            return await self._attempt(first or self._begin(update), update)
+            call, outcome, sent = await ask(client, kind, ownership, hold, update=update, first=first)
+            if type(outcome) is Acquired:
+                deadline = sent + hold.certain
+                over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
+                if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
+                    await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it
+                    return AT_ONCE  # back, and attempt again.
+            return end_attempt(client, call, outcome, sent)
         except Unanswered:
             raise
         except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
@@ -136,26 +146,6 @@ class Attempt:
     def leave_queue(self, member: str) -> Request:
         """Make the request that takes the client out of the wait queue."""
         return self.kind.leave_queue(member)
-
-    def _begin(self, update: QueueUpdate | None) -> FirstRequest:
-        return FirstRequest(*begin_attempt(self.client, self.kind, self.ownership, self.hold, update), None)
-
-    async def _attempt(self, first: FirstRequest, update: QueueUpdate | None) -> Answer:
-        client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
-        call, epoch, begun = first
-        outcome, sent = await _ask(client, call, epoch, begun)
-        if type(outcome) is SelfBlocked and kind.own_rival is not None:
-            ownership.refused(call.request_id)
-            await kind.own_rival.give_up(client, kind, ownership)
-            call, epoch, _ = self._begin(update)
-            outcome, sent = await _ask(client, call, epoch)
-        if type(outcome) is Acquired:
-            deadline = sent + hold.certain
-            over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
-            if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
-                await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it
-                return AT_ONCE  # back, and attempt again.
-        return end_attempt(client, call, outcome, sent)
 
 
 def begin_attempt(
@@ -170,24 +160,56 @@ def begin_attempt(
     return AcquireCall(kind, ownership, request_id, hold, count, repeat, update), epoch
 
 
-async def _ask(
-    client: ClientCore, call: AcquireCall, epoch: int, begun: tuple[Any, float] | None = None
-) -> tuple[Outcome, float]:
-    """Ask until there is an answer. Returns it, and when the copy was sent that it answers."""
-    ownership = call.ownership
-    try:
-        reply, sent, _ = await client.exchange(call, epoch, call.repeat, begun=begun)
-        return call.kind.reads(reply), sent
-    except NotAcknowledged as short:
-        raise await _give_back_unacknowledged(client, ownership, call.hold, short) from short.cause
-    except Unusable:
-        ownership.doubt(call.request_id)
-        raise
-    except Unanswered:
-        raise  # It stays pending: the next call repeats it or gives it back.
-    except Failure:
+async def ask(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold,
+    exchange: Exchange | None = None,
+    *,
+    update: QueueUpdate | None = None,
+    first: FirstRequest | None = None,
+) -> tuple[AcquireCall, Outcome, float]:
+    """Ask for the lock until there is an answer.
+
+    Args:
+        client: The client.
+        kind: The kind of lock.
+        ownership: What its owner holds of it.
+        hold: What is to be held.
+        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        update: What to tell the wait queue.
+        first: The request, if it has been noted already.
+
+    Returns:
+        The request, the outcome, and when the copy was sent that was answered. :func:`end_attempt` notes it.
+    """
+    begun = None
+    if first is None:
+        call, epoch = begin_attempt(client, kind, ownership, hold, update)
+    else:
+        call, epoch, begun = first
+    rival = kind.own_rival
+    while True:
+        try:
+            reply, sent, _ = await (exchange or client.exchange)(call, epoch, call.repeat, begun=begun)
+            outcome = kind.reads(reply)
+        except NotAcknowledged as short:
+            raise await _give_back_unacknowledged(client, ownership, hold, short, exchange) from short.cause
+        except Unusable:
+            ownership.doubt(call.request_id)
+            raise
+        except Unanswered:
+            raise  # It stays pending: the next call repeats it or gives it back.
+        except Failure:
+            ownership.refused(call.request_id)
+            raise
+        if type(outcome) is not SelfBlocked or rival is None:
+            return call, outcome, sent
         ownership.refused(call.request_id)
-        raise
+        await rival.give_up(client, kind, ownership, exchange)
+        rival = begun = None
+        call, epoch = begin_attempt(client, kind, ownership, hold, update)
 
 
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:
@@ -217,13 +239,13 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
 
 
 async def _give_back_unacknowledged(
-    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged
+    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: Exchange | None
 ) -> Exception:
     """The lock was acquired, and too few replicas know of it: give it back. Returns the error that says so."""
     ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
     given_back = True
     try:
-        await settle(client, ownership)
+        await settle(client, ownership, exchange=exchange)
     except Failure:
         client.watchdog.settle(ownership)
         given_back = False

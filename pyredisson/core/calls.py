@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Ownership
@@ -96,6 +98,22 @@ class AcquireCall(Call):
         if ready is not None and ready[:2] == (epoch, self.lease_ms) and not (repeat or self.count or update):
             return ready.acquire
         return self.kind.acquire(self.ownership, self.hold, self.count, epoch, repeat, update)
+
+
+class Exchange(Protocol):
+    """Asks a server until it answers: :meth:`ClientCore.exchange`, or what stands for that in a multi-lock."""
+
+    def __call__(
+        self,
+        call: Call,
+        epoch: int,
+        repeat: bool = False,
+        budget: float | None = None,
+        *,
+        begun: tuple[Any, float] | None = None,
+    ) -> Awaitable[tuple[Reply, float, bool]]:
+        """See :meth:`ClientCore.exchange`."""
+        ...
 
 
 class ReleaseCall(Call):

@@ -144,6 +144,8 @@ class ClientCore:
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
         """
+        if self.runtime.suspends:
+            return  # A signal handler cannot await.
         for each in held:
             if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
                 raise LockError(

@@ -13,6 +13,7 @@ from pyredisson.core.waiting.fairness import Fairness
 
 if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt
+    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.hold import Hold
@@ -62,8 +63,13 @@ class OwnRival(Protocol):
         """Raise ``LockError`` if the owner has that hold, as far as this client knows."""
         ...
 
-    async def give_up(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-        """Release that hold, of which the server knows; raise ``LockError`` if this client knows of it as well."""
+    async def give_up(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None
+    ) -> None:
+        """Release that hold, of which the server knows; raise ``LockError`` if this client knows of it as well.
+
+        ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        """
         ...
 
 

@@ -20,6 +20,7 @@ from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
+    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
     from pyredisson.core.ownership import Ownership
@@ -117,19 +118,39 @@ async def leave_release(client: ClientCore, ownership: Ownership, before: int, e
 async def finish_release(
     client: ClientCore, call: ReleaseCall, epoch: int, begun: tuple[Any, float] | None = None
 ) -> None:
-    """Ask until there is an answer, and note it. ``begun``: as for :meth:`ClientCore.exchange`."""
-    ownership = call.ownership
+    """Ask until there is an answer, and note it. Raises the error to show if there is none.
+
+    ``begun``: as for :meth:`ClientCore.exchange`.
+    """
     try:
-        reply, sent, repeated = await client.exchange(call, epoch, begun=begun)
+        await ask_for_release(client, call, epoch, begun=begun)
+    except Failure as failure:
+        error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
+        raise await explain_type(client, error, call.ownership.name, call.kind.layout) from failure.cause
+
+
+async def ask_for_release(
+    client: ClientCore,
+    call: ReleaseCall,
+    epoch: int,
+    exchange: Exchange | None = None,
+    *,
+    begun: tuple[Any, float] | None = None,
+) -> None:
+    """Ask until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
+
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
+    """
+    try:
+        reply, sent, repeated = await (exchange or client.exchange)(call, epoch, begun=begun)
         if type(reply) is list:
             raise unusable(reply)
     except Failure as failure:
         if isinstance(failure, Unusable):
-            ownership.doubt(call.request_id)
-        end_failed_release(client, call, failure)
-        error = client.explain(failure, ownership, "an unlock", call.lease_ms)
-        raise await explain_type(client, error, ownership.name, call.kind.layout) from failure.cause
-    end_release(client, call, reply, sent, repeated=repeated)
+            call.ownership.doubt(call.request_id)
+        _end_failed_release(client, call, failure)
+        raise
+    _end_release(client, call, reply, sent, repeated=repeated)
 
 
 def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, block: bool) -> tuple[ReleaseCall, int]:
@@ -155,7 +176,7 @@ def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, b
     return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
 
 
-def end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
+def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
     """Note that a release got no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
     ownership = call.ownership
     if call.lost is not None:
@@ -165,7 +186,7 @@ def end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) 
         client.watchdog.settle(ownership)
 
 
-def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
+def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
     """Note what the server said to a request that was ``sent`` then: it took one hold away, or raise ``LockLostError``.
 
     ``repeated``: an earlier copy may have run.

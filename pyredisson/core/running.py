@@ -1,14 +1,21 @@
-"""Running the coroutines of the core where nothing suspends: under threads."""
+"""Running the coroutines of the core: where nothing suspends, under threads; and several at once, in any form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from pyredisson.core.failures import OUR_ERRORS, is_interruption
+from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
+from pyredisson.errors import RedissonError
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Ask, Runtime
 
 T = TypeVar("T")
+
+Asking: TypeAlias = Coroutine["Ask", None, T]
+"""A coroutine that asks servers by yielding each :class:`Ask`, whose answer is there when it is resumed."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -22,6 +29,44 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return done.value  # type: ignore[no-any-return]
     coroutine.close()
     raise RuntimeError("a coroutine of the core suspended under threads: an await of something foreign")
+
+
+async def together(runtime: Runtime, coroutines: Iterable[Asking[T]]) -> list[T | Failure | RedissonError]:
+    """Run coroutines side by side: each up to its next request, and these requests are sent together.
+
+    Args:
+        runtime: What sends them.
+        coroutines: Each is begun when the request of the one before was sent. None waits for anything but a server.
+
+    Returns:
+        The results, in order; the error in place of the result of one that failed.
+    """
+    results: dict[int, Any] = {}
+    running: dict[int, Asking[Any]] = {}
+
+    def step(each: Iterable[tuple[int, Asking[Any]]]) -> Iterator[Ask]:
+        for index, coroutine in each:
+            results[index], running[index] = None, coroutine
+            try:
+                ask = coroutine.send(None)
+            except StopIteration as done:
+                results[index] = done.value
+            except (Failure, RedissonError) as error:
+                results[index] = error
+            else:
+                yield ask
+                continue
+            del running[index]
+
+    try:
+        await runtime.fan_out(step(enumerate(coroutines)))
+        while running:
+            await runtime.fan_out(step(list(running.items())))
+    except BaseException:
+        for coroutine in running.values():
+            coroutine.close()
+        raise
+    return [*results.values()]
 
 
 class Progress:

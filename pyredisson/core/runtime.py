@@ -45,6 +45,8 @@ PUBLISH: Final = Announce("PUBLISH")
 class Ask:
     """A request to one server that is sent together with those to others; see :meth:`Runtime.fan_out`.
 
+    A coroutine that is run by :func:`pyredisson.core.running.together` awaits its answer by yielding it.
+
     Attributes:
         runtime: That of the server's client.
         request: What is sent.
@@ -63,10 +65,6 @@ class Ask:
         self.request: Request = request
         self.timeout: float = timeout
         self.sync: Acknowledging | None = sync
-
-    def answered(self, answer: Any) -> None:
-        """Take the answer, as soon as it is there: others may be waited for still."""
-        self.answer = answer
 
     def connected(self) -> None:
         """Note that a connection had to be made for it: how far away the server is, is known now."""

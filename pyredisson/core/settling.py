@@ -13,6 +13,7 @@ from pyredisson.core.in_flight import Pending
 from pyredisson.core.replies import unusable
 
 if TYPE_CHECKING:
+    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
     from pyredisson.core.in_flight import SettleBegun
     from pyredisson.core.ownership import Ownership
@@ -29,6 +30,7 @@ async def settle(
     *,
     since: int | None = None,
     behind: bool = False,
+    exchange: Exchange | None = None,
 ) -> Pending | None:
     """Finish what the ownership has pending (an acquire is given back, a release completed), then what is due.
 
@@ -38,6 +40,7 @@ async def settle(
         budget: Seconds; ``Config.timeout`` if ``None``.
         since: The request that was left pending, if it matters that nothing has begun since.
         behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
+        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
 
     Returns:
         What was pending at last, or ``None`` if nothing was, or another call took it over.
@@ -55,10 +58,9 @@ async def settle(
         if begun.pending is None:
             return last
         try:
-            reply, sent, repeated = await client.exchange(
-                call_to_settle(ownership, begun), begun.epoch, begun.repeat, left
-            )
-            if not settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
+            call = _call_to_settle(ownership, begun)
+            reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
+            if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
                     return None
                 since, left = None, max(0.001, over - client.runtime.now())
@@ -68,25 +70,25 @@ async def settle(
         except BaseException as error:
             if not isinstance(error, Failure):
                 ownership.doubt(begun.request_id)
-            left_open(client, ownership, begun)
+            _left_open(client, ownership, begun)
             raise
         last, since = begun.pending, begun.request_id
         left = max(0.001, over - client.runtime.now())
 
 
-def call_to_settle(ownership: Ownership, begun: SettleBegun) -> ReleaseCall:
+def _call_to_settle(ownership: Ownership, begun: SettleBegun) -> ReleaseCall:
     """The request that settles what was taken over."""
     assert ownership.kind is not None, "a request is pending that no kind of lock has made"
     return ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
 
 
-def left_open(client: ClientCore, ownership: Ownership, begun: SettleBegun) -> None:
+def _left_open(client: ClientCore, ownership: Ownership, begun: SettleBegun) -> None:
     """It could not be settled. It was taken over, so no other call remembers it: leave it to the watchdog."""
     if ownership.pending is not None and ownership.request_id == begun.request_id:
         client.watchdog.settle(ownership)
 
 
-def settled(
+def _settled(
     client: ClientCore,
     ownership: Ownership,
     begun: SettleBegun,

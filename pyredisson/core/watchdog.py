@@ -21,13 +21,12 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.failures import Failure
 from pyredisson.core.hold import Hold
-from pyredisson.core.holder import GONE, gone_hint, holder_alive
-from pyredisson.core.replies import read_renewed
+from pyredisson.core.holder import gone_hint, holder_alive
+from pyredisson.core.renewal import Renewal, batches
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.ownership import Ownership
-    from pyredisson.core.runtime import Reply, Request
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
@@ -50,7 +49,8 @@ class Watchdog:
         self._period = timeout / 3
         self._batch = client.config.lock_watchdog_batch_size
         self._watched: dict[Ownership, None] = {}
-        self._round: deque[Ownership] = deque()
+        self._several = client.runtime.place("") is not None
+        self._round: deque[list[Ownership]] = deque()
         self._round_size = 0
         self._round_requests = 0
         self._next_round = math.inf
@@ -192,16 +192,13 @@ class Watchdog:
     def _begin_round(self) -> None:
         now = self._runtime.now()
         self._next_round = now + self._period
-        scattered = self._runtime.place("") is not None
-        together: dict[object, list[Ownership]] = {}  # Those of one kind and place can be renewed by one request.
+        alive = []
         for ownership in list(self._watched):
-            if not holder_alive(ownership):
+            if holder_alive(ownership):
+                alive.append(ownership)
+            else:
                 self._bury(ownership)
-            elif ownership.kind is not None:
-                place = self._place(ownership) if scattered else None
-                together.setdefault((ownership.kind.renew, place), []).append(ownership)
-        for each in together.values():
-            self._round.extend(each)
+        self._round.extend(batches(self._client, alive, self._batch))
         self._round_size = self._round_requests = 0
         self._look_for_earliest()
 
@@ -211,14 +208,12 @@ class Watchdog:
             self._client.ownerships.drop(ownership)
         self._client.emit(events.HolderGone(ownership.name, ownership.owner, gone_hint(ownership)))
 
-    def _place(self, ownership: Ownership) -> int | None:
-        return self._runtime.place(self._client.key_of(ownership.name))
-
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
             unknown = await self._renew_wave(self._next_wave())
             if unknown:
-                self._round.extend(unknown)
+                # While a slot moves to another node, names that are here and there cannot be in one request.
+                self._round.extend(batches(self._client, unknown, 1 if self._several else self._batch))
                 self._next_retry = self._runtime.now() + RETRY.pause(self._failed - 1, self._runtime.jitter)
                 return
             self._tell_of_expired()
@@ -229,75 +224,42 @@ class Watchdog:
     def _next_wave(self) -> list[list[Ownership]]:
         """Take what is asked for next off the round: ownerships of one request each."""
         wave: list[list[Ownership]] = []
-        batch: list[Ownership] = []
-        before: object = None
-        several = self._runtime.place("") is not None
-        # While a slot moves to another node, names that are here and there cannot be in one request.
-        size = 1 if several and self._failed else self._batch
-        while self._round:
-            ownership = self._round[0]
-            if ownership.renewable() and ownership.kind is not None:
-                place = self._place(ownership) if several else None
-                if not batch or len(batch) >= size or (ownership.kind.renew, place) != before:
-                    if wave and (not several or len(wave) >= WAVE):
-                        break
-                    batch = []
-                    wave.append(batch)
-                    before = (ownership.kind.renew, place)
-                batch.append(ownership)
-            self._round.popleft()
+        while self._round and len(wave) < (WAVE if self._several else 1):
+            batch = [ownership for ownership in self._round.popleft() if ownership.renewable()]
+            wave += batches(self._client, batch, self._batch)  # Again: another kind may have acquired one meanwhile.
         return wave
 
     async def _renew_wave(self, wave: list[list[Ownership]]) -> list[Ownership]:
         """Renew ownerships, up to a hundred a request. Returns those of which the outcome is unknown."""
         if not wave:
             return []
-        generations = [[ownership.generation for ownership in batch] for batch in wave]
-        requests = [self._renewal(batch) for batch in wave]
-        self._round_requests += len(requests)
-        sent = self._runtime.now()
-        patience = self._patience(sent)
-        answers: list[Reply | Failure]
-        if len(requests) > 1:
-            answers = await self._runtime.eval_all(requests, patience)
+        patience = self._patience(self._runtime.now())
+        renewals = [Renewal(self._client, batch, self.lease_ms, patience) for batch in wave]
+        self._round_requests += len(renewals)
+        if len(renewals) > 1:
+            answers = await self._runtime.eval_all([renewal.request for renewal in renewals], patience)
+            for renewal, answer in zip(renewals, answers, strict=True):
+                renewal.answer = answer
         else:
             try:
-                answers = [await self._runtime.eval(requests[0], patience)]
+                renewals[0].answer = await self._runtime.eval(renewals[0].request, patience)
             except Failure as failure:
-                answers = [failure]
+                renewals[0].answer = failure
         unknown: list[Ownership] = []
         setback: Failure | None = None
-        for batch, generation, answer in zip(wave, generations, answers, strict=True):
-            try:
-                if isinstance(answer, Failure):
-                    raise answer
-                kept = read_renewed(answer, len(batch))
-            except Failure as failure:
-                setback = setback or failure
-                unknown += batch
+        for renewal in renewals:
+            without_answer = renewal.note()
+            if without_answer is None:
+                self._round_size += len(renewal.ownerships)
             else:
-                self._round_size += len(batch)
-                self._renewed(batch, generation, kept, sent)
+                setback = setback or without_answer
+                unknown += renewal.ownerships
         if setback is not None:
             self._failed += 1
             self._client.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
         else:
             self._failed = 0
         return unknown
-
-    def _renewal(self, batch: list[Ownership]) -> Request:
-        kind = batch[0].kind
-        assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
-        held = [(self._client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in batch]
-        return kind.renew(self._runtime, held, lease_ms=self.lease_ms)
-
-    def _renewed(self, batch: list[Ownership], generations: list[int], kept: list[bool], sent: float) -> None:
-        for ownership, generation, answer in zip(batch, generations, kept, strict=True):
-            if answer:
-                ownership.renewed(generation, sent, self.lease_ms)
-            elif ownership.lose(GONE, generation):
-                self.unwatch(ownership)
-                self._client.tell_lost(ownership)
 
     def _patience(self, now: float) -> float:
         """How long to wait for one answer: never past the next deadline, at which a loss has to be reported."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.core.callers import Caller, MadeCaller
+    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
     from pyredisson.core.hold import Hold
     from pyredisson.core.kind import OwnRival, Waiting
@@ -176,7 +177,9 @@ def writers_message(payload: bytes) -> int:
 class OwnRead:
     """A hold of the read side: its owner would wait for itself if it acquired the write side."""
 
-    async def refuse(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    async def refuse(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None
+    ) -> None:
         """See :meth:`OwnRival.refuse`. The server checks it again."""
         client.check_open()
         own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
@@ -185,7 +188,7 @@ class OwnRead:
         client.refuse_interrupter(own)
         if own.pending is not None:
             try:
-                await settle(client, own, behind=True)
+                await settle(client, own, behind=True, exchange=exchange)
             except Failure as failure:
                 lease = client.watchdog.lease_ms
                 raise client.explain(failure, own, "an earlier request", lease) from failure.cause
@@ -200,17 +203,19 @@ class OwnRead:
                 name=own.name,
             )
 
-    async def give_up(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    async def give_up(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None
+    ) -> None:
         """See :meth:`OwnRival.give_up`.
 
         As a rule it is a hold that has expired here, where clock drift is subtracted, and not yet on the server.
         """
-        await self.refuse(client, kind, ownership)
+        await self.refuse(client, kind, ownership, exchange)
         reader = ReadLockCore(client, ReadWriteNames(ownership.name, client.config.prefix))
         own = reader.ownership_of(ownership.who)
         request_id, epoch = own.begin_force()
         call = ReleaseCall(reader.kind, own, request_id, client.watchdog.lease_ms, 0)
-        await client.exchange(call, epoch)
+        await (exchange or client.exchange)(call, epoch)
 
 
 class WriteKind(SideKind):

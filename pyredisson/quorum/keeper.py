@@ -7,30 +7,25 @@ them are renewed at once, by a request for each server and a hundred names.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Failure
 from pyredisson.core.holder import GONE, gone_hint, holder_alive
 from pyredisson.core.owner_table import OwnerTable
-from pyredisson.core.replies import read_renewed
-from pyredisson.core.runtime import Ask
+from pyredisson.core.renewal import Renewal, batches
 
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.failures import Failure
     from pyredisson.core.ownership import Ownership
-    from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiOwnership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: The number of entries from which the table is searched for those that are idle, or whose owners are gone.
 SWEEP_AT = 1000
-
-Batch: TypeAlias = "list[tuple[Member, Ownership, int]]"
-"""What one request renews: each with the generation of its ownership when it was sent."""
 
 
 class Keeper:
@@ -163,25 +158,12 @@ class Keeper:
 
     async def renew(self, several: list[MultiOwnership]) -> None:
         """Renew these on all servers at once. What moves their deadlines is a quorum, inside of what was certain."""
-        batches = _batches(several)
         sent = self._runtime.now()
-        asks = await self._runtime.fan_out([_renewal(lease, batch) for lease, batch in batches])
+        renewals = await self._runtime.fan_out(_renewals(several))
         self._report_lost()  # An extension that comes too late is none.
         failed: Failure | None = None
-        for (lease, batch), ask in zip(batches, asks, strict=True):
-            try:
-                if isinstance(ask.answer, Failure):
-                    raise ask.answer
-                renewed = read_renewed(ask.answer, len(batch))
-            except Failure as failure:
-                failed = failure
-                continue
-            for (member, ownership, generation), kept in zip(batch, renewed, strict=True):
-                if kept:
-                    ownership.renewed(generation, sent, lease)
-                elif ownership.lose(GONE, generation):  # Its owner holds the member in its own right, too.
-                    member.client.watchdog.unwatch(ownership)
-                    member.client.tell_lost(ownership)
+        for renewal in renewals:
+            failed = renewal.note() or failed
         for owned in several:
             self._renewed(owned, sent, failed)
         self._report_lost()
@@ -224,26 +206,15 @@ class Keeper:
                 client.runtime.call_back(client.config.on_lock_lost, owned.name, owned.who.number)
 
 
-def _batches(several: list[MultiOwnership]) -> list[tuple[int, Batch]]:
-    """What each request is to renew, and for which lease: parts of one server, place, kind and timeout."""
-    batches: list[tuple[int, Batch]] = []
-    last: dict[tuple[object, ...], Batch] = {}
+def _renewals(several: list[MultiOwnership]) -> list[Renewal]:
+    """The requests that renew the members of these multi-locks."""
+    alike: dict[tuple[ClientCore, int, float], list[Ownership]] = {}
     for owned in several:
         lease = owned.lease_ms()
         for member, ownership in owned.renewable_parts():
-            client = member.client
-            place = client.runtime.place(client.key_of(ownership.name))
-            key = (client, member.kind.renew, lease, member.timeout(lease), place)
-            batch = last.get(key)
-            if batch is None or len(batch) >= client.config.lock_watchdog_batch_size:
-                batch = last[key] = []
-                batches.append((lease, batch))
-            batch.append((member, ownership, ownership.generation))
-    return batches
-
-
-def _renewal(lease: int, batch: Batch) -> Ask:
-    member = batch[0][0]
-    runtime = member.client.runtime
-    held = [(member.client.key_of(ownership.name), each.kind.stored_as(ownership)) for each, ownership, _ in batch]
-    return Ask(runtime, member.kind.renew(runtime, held, lease_ms=lease), member.timeout(lease))
+            alike.setdefault((member.client, lease, member.timeout(lease)), []).append(ownership)
+    return [
+        Renewal(client, batch, lease, timeout)
+        for (client, lease, timeout), ownerships in alike.items()
+        for batch in batches(client, ownerships, client.config.lock_watchdog_batch_size)
+    ]

@@ -1,32 +1,35 @@
-"""The members of a multi-lock, and requests to them, which are values: made for each, and sent together."""
+"""The members of a multi-lock: each is acquired, released and settled as a single lock is, but asked once.
+
+These coroutines are run side by side, by :func:`pyredisson.core.running.together`: a server that does not answer in its
+time does not keep the others waiting. What stays pending is settled by the watchdog of that member's client.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.calls import Call
-from pyredisson.core.failures import Failure, Unanswered
+from pyredisson.core.attempt import adopt, ask, end_attempt, make_ready
+from pyredisson.core.failures import Failure, Unanswered, superseded, without_effect
+from pyredisson.core.outcomes import Stale
+from pyredisson.core.release import ask_for_release, begin_release
 from pyredisson.core.replicas import NotAcknowledged, Taking
-from pyredisson.core.replies import read_stale
+from pyredisson.core.replies import read_stale, unusable
 from pyredisson.core.runtime import Ask
-from pyredisson.errors import OutcomeUnknownError
+from pyredisson.core.settling import settle
 from pyredisson.kinds.lock import LockCore
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
+    from pyredisson.core.calls import Call
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.outcomes import Stale
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.core.server import Server
-
-CallT = TypeVar("CallT", bound=Call)
-AskT = TypeVar("AskT", bound="MemberAsk[Any]")
-
-#: The answer to a request of which another copy is due: its server knows a later epoch of the owner.
-ANOTHER = object()
 
 
 class Member:
@@ -66,105 +69,125 @@ class Member:
         return node_timeout(lease_ms, self.client.config.quorum_node_timeout, self.server.round_trip)
 
 
-class MemberAsk(Ask, Generic[CallT]):
-    """A request to one member, whose answer is noted as soon as it is there.
+class MemberAsk(Ask):
+    """A request to one member, as :meth:`ClientCore.exchange` makes it; but it is sent once.
 
-    Args:
-        member: The member.
-        call: The request, of which another copy can be made.
-        epoch: The epoch of the first copy.
-        repeat: Whether an earlier copy may have run.
-        sync: As for :class:`Ask`.
-
-    Attributes:
-        sent: A moment before it was sent.
-        answer: What came of it, as :meth:`note` returns it.
+    If the server knows a later epoch of the owner, one more copy is sent. The arguments behind the member are those of
+    :meth:`ClientCore.exchange`.
     """
 
-    __slots__ = ("call", "member", "repeat", "sent")
+    __slots__ = ("_call", "_member", "_repeat", "_sent")
 
     def __init__(
-        self, member: Member, call: CallT, epoch: int, repeat: bool = False, sync: Taking | None = None
+        self,
+        member: Member,
+        call: Call,
+        epoch: int,
+        repeat: bool = False,
+        budget: float | None = None,
+        *,
+        begun: object = None,
     ) -> None:
         # Without super(): five of these are made for an acquire of five nodes.
         self.runtime: Runtime = member.client.runtime
         self.request: Request = call.request(epoch, repeat)
         self.timeout: float = member.timeout(call.lease_ms)
-        self.sync = sync
-        self.member: Member = member
-        self.call: CallT = call
-        self.repeat: bool = repeat
+        reader = call.reader if member.replicated else None
+        self.sync = None if reader is None else Taking(member.client.replicas, reader)
         self.answer: Any = None
-        self.sent: float = self.runtime.now()
+        self._member = member
+        self._call = call
+        self._repeat = repeat
+        self._sent = self.runtime.now()
 
     def connected(self) -> None:
         """See :meth:`Ask.connected`."""
-        self.timeout = self.member.timeout(self.call.lease_ms)
+        self.timeout = self._member.timeout(self._call.lease_ms)
 
-    def answered(self, answer: Any) -> None:
-        """See :meth:`Ask.answered`."""
+    def __await__(self) -> Generator[MemberAsk, None, tuple[Reply, float, bool]]:
+        yield self
+        answer = self.answer
         if (answer is not None and type(answer) is not int) or self.sync is not None:
-            answer = self._read(answer)
-        self.answer = answer if answer is ANOTHER else self.note(answer)
+            answer = self._read()
+            if type(answer) is Stale:
+                self._begin_copy(answer)
+                yield self
+                answer = self._read()
+                if type(answer) is Stale:
+                    raise self._doubted(unusable(self.answer))
+        server, took = self._member.server, self.runtime.now() - self._sent
+        if took < server.round_trip:
+            server.answered_within(took)
+        return answer, self._sent, self._repeat
 
-    @abstractmethod
-    def note(self, answer: Reply | Failure | NotAcknowledged) -> Any:
-        """Note the answer in the ownership. Returns what came of the request."""
-
-    def _read(self, answer: Any) -> Any:
-        """Read an answer that is not the usual one. Returns what to note, or ``ANOTHER``."""
-        taking = self.sync
+    def _read(self) -> Reply | Stale:
+        answer, taking = self.answer, self.sync
         try:
             if isinstance(answer, Failure):
                 raise answer
             if isinstance(taking, Taking):
                 answer, acked = answer
                 if not taking.enough(acked):
-                    return NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
-            stale = read_stale(answer)
+                    raise NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
+            return read_stale(answer) or answer
+        except Unanswered as failure:
+            raise self._doubted(failure) from failure.cause
         except Failure as failure:
-            return self.fail(failure)
-        return answer if stale is None else self._next_copy(stale)
+            raise without_effect(failure, self._repeat) from failure.cause
 
-    def _next_copy(self, stale: Stale) -> Any:
-        call = self.call
+    def _doubted(self, failure: Failure) -> Failure:
+        self._call.ownership.doubt(self._call.request_id)
+        return failure
+
+    def _begin_copy(self, stale: Stale) -> None:
+        call = self._call
         call.ownership.raise_epoch(call.request_id, above=stale.epoch)
         epoch = call.ownership.epoch_of(call.request_id)
         if epoch is None:
-            return _unknown(call, "superseded by a later request of the same owner")
-        if self.answer is ANOTHER:
-            return self.fail(_unknown(call, "a later epoch of the same owner is known"))
-        self.request, self.sent = call.request(epoch, self.repeat), self.runtime.now()
-        return ANOTHER
-
-    def fail(self, failure: Failure) -> Failure:
-        """Note that it brought no answer of use. Returns what it is for the member."""
-        if isinstance(failure, Unanswered):
-            self.call.ownership.doubt(self.call.request_id)
-        elif self.repeat:  # This copy had no effect; an earlier one may have had.
-            return Unanswered(failure.cause)
-        return failure
+            raise superseded(call.ownership.name)
+        self.request, self._sent = call.request(epoch, self._repeat), self.runtime.now()
 
 
-def _unknown(call: Call, why: str) -> Unanswered:
-    return Unanswered(OutcomeUnknownError(why, name=call.ownership.name))
+async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
+    """Ask a member for its lock, of this kind, once.
 
-
-async def send(runtime: Runtime, requests: Iterable[AskT]) -> list[AskT]:
-    """Send the requests, and note the answers. Returns them all.
-
-    One server is at work while the next one's request is made. One that knows a later epoch of the owner is asked once
-    more.
+    Raises:
+        Failure: It is not known what became of it (``Unanswered``: it is pending), or it had no effect.
+        RedissonError: Why its owner cannot acquire it.
     """
-    sent = runtime.now()
-    asks = await runtime.fan_out(requests)
-    took = runtime.now() - sent
-    again: list[AskT] = []
-    for ask in asks:
-        if took < ask.member.server.round_trip and not isinstance(ask.answer, Exception):
-            ask.member.server.answered_within(took)
-        if ask.answer is ANOTHER:
-            again.append(ask)
-    if again:
-        await runtime.fan_out(again)
-    return asks
+    client, exchange = member.client, partial(MemberAsk, member)
+    if ownership.holds or ownership.in_flight.pending is not None:
+        await make_ready(client, kind, ownership, exchange)
+    if kind.queues:
+        if ownership.kind is not kind:
+            adopt(kind, ownership)
+        kind.waiting.begin(ownership, 0.0, client.runtime.now())
+    if member.plain and ownership.since and not ownership.holds:
+        ready = ownership.ready
+        if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
+            member.lock.make_ready(ownership, hold)
+    call, outcome, sent = await ask(client, kind, ownership, hold, exchange)
+    return end_attempt(client, call, outcome, sent)
+
+
+async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None:
+    """Release a hold of a member, once, or settle its release, if that is pending.
+
+    Raises:
+        Failure: It is not known what became of it, or it had no effect: it is pending.
+        LockLostError: It is lost.
+    """
+    client, exchange = member.client, partial(MemberAsk, member)
+    held = hold in ownership.holds or ownership.expired > 0
+    if ownership.in_flight.pending is not None:
+        later = held and ownership.release_later(block=True)
+        await settle(client, ownership, behind=True, exchange=exchange)
+        held = not later and (len(ownership.holds) > 0 or ownership.expired > 0)
+    if held:
+        call, epoch = begin_release(client, member.kind, ownership, block=True)
+        await ask_for_release(client, call, epoch, exchange)
+
+
+async def settle_part(member: Member, ownership: Ownership) -> None:
+    """Settle what is pending of a member, for a caller that has gone. Raises ``Failure``: it is pending still."""
+    await settle(member.client, ownership, behind=True, exchange=partial(MemberAsk, member))

@@ -15,6 +15,7 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED as GRANTED
 from pyredisson.core.outcomes import Acquired, Refused
+from pyredisson.core.running import together
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
@@ -22,8 +23,8 @@ from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
 from pyredisson.quorum.decisions import weakness_of
+from pyredisson.quorum.member import acquire_part
 from pyredisson.quorum.release import undo
-from pyredisson.quorum.requests import acquire_each
 from pyredisson.quorum.restart_guard import RestartGuard
 from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
-    from pyredisson.quorum.requests import Said
+    from pyredisson.quorum.round import Said
 
 #: Between two rounds for locks whose releases are not announced to us.
 POLL = DoublingBackoff(first=0.002, maximum=0.128)
@@ -58,6 +59,7 @@ class Redlock:
         self._name = name
         self._client = members[0].client
         self._kinds: list[LockKind] = [member.kind for member in members]
+        self._channels = [(member.client, member.kind.names.channel) for member in members]
         self._guard = RestartGuard(tuple(member.client for member in members), name, self._node)
         self._one_token = any(kind.shared_token for kind in self._kinds)
         self._fenced = any(kind.token_per_hold for kind in self._kinds)
@@ -78,7 +80,7 @@ class Redlock:
         """See :meth:`Way.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
-            seen = [member.client.subscriptions.messages_of(member.kind.names.channel) for member in self._members]
+            seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
         first = await self.ask_all(owned, hold)
         if first.acquired:
             return True
@@ -128,8 +130,7 @@ class Redlock:
         kinds = self._kinds if not self._one_token else self._with_one_token()
         # Kinds that number their holds write the number on the part.
         parts = [hold.part() for _ in kinds] if self._fenced else [hold.part()] * len(kinds)
-        wanted = list(zip(self._members, kinds, owned.ownerships, parts, strict=True))
-        said = await acquire_each(runtime, wanted)
+        said = await together(runtime, map(acquire_part, self._members, kinds, owned.ownerships, parts))
         error = self._look_at_servers(hold.lease_ms / 1000)
         now = runtime.now()
         granted = self._note_votes(hold, said, parts, now)
@@ -146,10 +147,9 @@ class Redlock:
             raise error
         refused = {index: each for index, each in enumerate(said) if isinstance(each, Refused)}
         reached = granted + len(refused) >= self._quorum > granted
-        rejected = {index: each for index, each in enumerate(said) if isinstance(each, Rejected)}
         allowed = max(member.timeout(hold.lease_ms) for member in self._members)
         late = granted >= self._quorum  # Too late to be of use: as good as not having been reached.
-        return Round(False, reached, refused, states, runtime.now() - began, yes, rejected, allowed, late)
+        return Round(False, reached, refused, states, runtime.now() - began, yes, allowed, late)
 
     def _with_one_token(self) -> list[LockKind]:
         """The kinds for one round: the algorithm stores one random value on all nodes."""
@@ -229,8 +229,9 @@ class Redlock:
         ticket = runtime.ticket(self._name)
         waiters: list[tuple[Waiter, int | None]] = []
         for index in heard:
-            subscriptions, channel = self._members[index].client.subscriptions, self._kinds[index].names.channel
-            waiters.append((Waiter(WaitGroup(subscriptions, channel, "multi", lock_message), ticket), seen[index]))
+            client, channel = self._channels[index]
+            group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, "multi", lock_message)
+            waiters.append((Waiter(group, ticket), seen[index]))
         free_after = trial.hold.lease_ms / 1000
         acquired = await wait_loop(attempt, self._refused(trial, last), waiters, runtime, deadline, free_after)
         return acquired or await self.given_up(trial.owned, trial.last or last, "in time")

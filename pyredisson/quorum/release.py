@@ -6,6 +6,7 @@ It is given back on every server. What a server does not confirm is settled by t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
@@ -14,17 +15,16 @@ from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.finding import BUDGET, found_here
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import held_here, not_held, timed_out
+from pyredisson.core.running import together
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import is_wrong_type
 from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
-from pyredisson.quorum.requests import release_each, settle_each
+from pyredisson.quorum.member import release_part, settle_part
 
 if TYPE_CHECKING:
-    from pyredisson.core.ownership import Ownership
     from pyredisson.core.running import Progress
     from pyredisson.errors import RedissonError
     from pyredisson.holders import Holder
-    from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
 #: After a round in which too few servers answered.
@@ -43,11 +43,11 @@ async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
     for index, (member, ownership) in enumerate(owned.parts()):
         part, hold.parts[index] = hold.parts[index], None
         if part is not None and ownership.has(part):
-            held.append((member, ownership))
+            held.append((member, ownership, part))
         elif ownership.pending is not None:
             member.client.settle_later(ownership, hold.lease_ms)
     if held:
-        await release_each(owned.client.runtime, held)
+        await together(owned.client.runtime, starmap(release_part, held))
 
 
 async def go_away(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
@@ -71,8 +71,8 @@ async def _settle_now(owned: MultiOwnership) -> None:
     """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
     runtime = owned.client.runtime
     try:
-        open_ = [(member, ownership) for member, ownership in owned.parts() if ownership.pending is not None]
-        await runtime.guard(settle_each(runtime, open_, behind=True), CLEANUP_BUDGET)
+        open_ = [each for each in owned.parts() if each[1].pending is not None]
+        await runtime.guard(together(runtime, starmap(settle_part, open_)), CLEANUP_BUDGET)
     finally:
         settle_all_later(owned)
 
@@ -204,21 +204,13 @@ ALL = _Confirmed()
 
 async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Failure | RedissonError | None]:
     """Give one hold back on every server, once. Returns what each brought, by member."""
-    runtime = owned.client.runtime
-    held: dict[int, tuple[Member, Ownership]] = {}
-    open_: dict[int, tuple[Member, Ownership]] = {}
-    for index, (each, part) in enumerate(zip(owned.parts(), hold.parts, strict=True)):
-        if part is not None:
-            ownership = each[1]
-            if part in ownership.holds or ownership.expired:
-                held[index] = each
-            elif ownership.pending is not None:
-                open_[index] = each
-    results = dict(zip(held, await release_each(runtime, [*held.values()]), strict=True))
-    if open_:
-        failures = await settle_each(runtime, [*open_.values()], behind=True)
-        results.update(zip(open_, failures, strict=True))
-    return results
+    held = {
+        index: (member, ownership, part)
+        for index, ((member, ownership), part) in enumerate(zip(owned.parts(), hold.parts, strict=True))
+        if part is not None
+    }
+    results = await together(owned.client.runtime, starmap(release_part, held.values()))
+    return dict(zip(held, results, strict=True))
 
 
 async def _confirm(
@@ -250,7 +242,7 @@ async def _confirm(
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1
         unsure = [index for index in unsure if parts[index][1].pending is not None]
-        settled = await settle_each(runtime, [parts[index] for index in unsure], behind=True)
+        settled = await together(runtime, starmap(settle_part, [parts[index] for index in unsure]))
         results = dict(zip(unsure, settled, strict=True))
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.failures import Failure
 from pyredisson.core.outcomes import Acquired, Refused
 from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.decisions import free_in_ms, spread
 from pyredisson.quorum.release import RETRY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.runtime import Runtime
+    from pyredisson.errors import RedissonError
     from pyredisson.quorum.ownership import MultiOwnership
-    from pyredisson.quorum.requests import Said
+
+
+Said: TypeAlias = "Answer | Failure | RedissonError"
+"""The outcome of asking one node."""
 
 
 class Round(NamedTuple):
@@ -28,7 +33,6 @@ class Round(NamedTuple):
         states: What to say of each in messages, by its name.
         took: Seconds.
         granted: Which members said yes.
-        rejected: What those said that did not let it be asked, by member.
         allowed: Seconds that a node had to answer; of several, the most.
         late: Whether enough said yes, but only when the lease was over.
     """
@@ -39,7 +43,6 @@ class Round(NamedTuple):
     states: dict[str, object]
     took: float
     granted: Sequence[int] = ()
-    rejected: Mapping[int, Rejected] = {}
     allowed: float = 0.0
     late: bool = False
 

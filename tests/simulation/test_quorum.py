@@ -10,10 +10,11 @@ import pytest
 
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
+from pyredisson.core import release
 from pyredisson.core.client import ClientCore
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script
-from pyredisson.quorum import keeper, multi_lock, ownership, redlock, requests, round
+from pyredisson.quorum import keeper, multi_lock, ownership, redlock, round
 from pyredisson.quorum.decisions import certain_until
 from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.ownership import MultiOwnership
@@ -392,7 +393,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "nodes that did not answer are not released": lambda patch: patch.setattr(ClientCore, "settle_later", _later_never),
     "a release that was not answered is forgotten": lambda patch: patch.setattr(
-        requests, "end_failed_release", _forgets
+        release, "_end_failed_release", _forgets
     ),
     "an extension by any node counts": lambda patch: patch.setattr(ownership, "certain_until", _of_any),
     "an extension counts when the validity is over": lambda patch: patch.setattr(

@@ -219,7 +219,7 @@ class Seam:
                 answer = await task.outcome
             except Failure as failure:
                 answer = failure
-            ask.answered(answer)
+            ask.answer = answer
         return made
 
     async def sleep(self, seconds: float) -> None:

@@ -195,10 +195,15 @@ def test_the_import_rule_sees_a_breach(planted: str) -> None:
 
 @every(CORE)
 def test_the_core_waits_through_its_runtime_only(path: Path) -> None:
-    """Whatever the core awaits is its own or its runtime's: under threads nothing may ever suspend."""
+    """Whatever the core awaits is its own or its runtime's: under threads nothing may ever suspend.
+
+    But a member of a multi-lock yields its requests, to what runs several members side by side.
+    """
     for node in ast.walk(tree_of(path)):
         assert not isinstance(node, (ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)) or path.name in (
             "runtime.py",
+            "running.py",
+            "member.py",
         ), f"line {node.lineno}"
 
 

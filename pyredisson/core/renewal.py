@@ -1,0 +1,73 @@
+"""One request that renews what many owners hold: which of them it is about, and what its answer says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyredisson.core.failures import Failure
+from pyredisson.core.holder import GONE
+from pyredisson.core.replies import read_renewed
+from pyredisson.core.runtime import Ask
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership import Ownership
+
+
+def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:
+    """Return these ownerships by what one request can renew: at most ``size``, of kinds renewed alike, in one place."""
+    place = client.runtime.place if client.runtime.place("") is not None else None
+    found: list[list[Ownership]] = []
+    last: dict[object, list[Ownership]] = {}
+    for ownership in ownerships:
+        if ownership.kind is not None:
+            key = ownership.kind.renew, place and place(client.key_of(ownership.name))
+            if len(last.get(key, ())) in (0, size):
+                last[key] = []
+                found.append(last[key])
+            last[key].append(ownership)
+    return found
+
+
+class Renewal(Ask):
+    """A request that renews what these owners hold.
+
+    Args:
+        client: The client of their server.
+        ownerships: One of the :func:`batches`.
+        lease_ms: The lease.
+        timeout: As for :class:`Ask`.
+
+    Attributes:
+        ownerships: As above.
+    """
+
+    __slots__ = ("_client", "_generations", "_lease_ms", "_sent", "ownerships")
+
+    def __init__(self, client: ClientCore, ownerships: list[Ownership], lease_ms: int, timeout: float) -> None:
+        kind = ownerships[0].kind
+        assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
+        held = [(client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in ownerships]
+        super().__init__(client.runtime, kind.renew(client.runtime, held, lease_ms=lease_ms), timeout)
+        self.ownerships: list[Ownership] = ownerships
+        self._client = client
+        self._lease_ms = lease_ms
+        self._generations = [ownership.generation for ownership in ownerships]
+        self._sent = client.runtime.now()
+
+    def note(self) -> Failure | None:
+        """Note the answer in the ownerships, and report those that are lost. Returns why there is no answer of use."""
+        try:
+            if isinstance(self.answer, Failure):
+                raise self.answer
+            renewed = read_renewed(self.answer, len(self.ownerships))
+        except Failure as failure:
+            return failure
+        for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
+            if kept:
+                ownership.renewed(generation, self._sent, self._lease_ms)
+            elif ownership.lose(GONE, generation):
+                self._client.watchdog.unwatch(ownership)
+                self._client.tell_lost(ownership)
+        return None
