@@ -119,7 +119,7 @@ class ThreadLoop:
         # A caller that was interrupted while starting us leaves it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
-        self._thread = thread = threading.current_thread()
+        self._thread = threading.current_thread()
         while not self._closed:
             self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
@@ -129,7 +129,7 @@ class ThreadLoop:
                 _log.exception("pyredisson: the %s failed and continues", self._name)
                 pause = 1.0
             run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
-        end_inherited_thread(thread)
+        end_inherited_thread()
 
     def abandon(self) -> None:
         """End it in the child of a fork: a thread is not here, but a greenlet is."""
@@ -186,7 +186,7 @@ class ThreadsRuntime(BaseRuntime):
                 try:
                     run(subscriber.run())
                 finally:
-                    end_inherited_thread(thread)
+                    end_inherited_thread()
                     listening.remove(thread)
                     only_listener.pop(subscriber, None)
 
