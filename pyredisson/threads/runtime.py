@@ -128,16 +128,12 @@ class ThreadLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("pyredisson: the %s failed and continues", self._name)
                 pause = 1.0
-            run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
+            run(self._nudged.wait(pause))
         end_inherited_thread()
 
     def abandon(self) -> None:
         """End it in the child of a fork: a thread is not here, but a greenlet is."""
         self._closed = True
-        self._nudged.ring()
-
-    def wake(self) -> None:
-        """Let it look again, if it runs."""
         self._nudged.ring()
 
     def close(self) -> None:
@@ -238,8 +234,6 @@ class ThreadsRuntime(BaseRuntime):
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.add(_call, callback, args)
-        for loop in self._loops:
-            loop.wake()  # It looks after those that wait.
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
@@ -263,7 +257,6 @@ class ThreadsRuntime(BaseRuntime):
                     thread.join(_patience())
         for loop in self._loops:
             loop.close()
-        self.callbacks.close()
         self.link.close()
 
     def abandon(self) -> None:
