@@ -181,7 +181,6 @@ class LockCore:
         if (
             ownership.who is not who
             or ownership.who.divided
-            or ownership.who.pooled
             or len(ownership.holds) != holds
             or (holds and (ownership.holds[0] is not client.watchdog.plain_hold or now >= ownership.deadline))
             or ownership.in_flight.pending is not None

@@ -386,8 +386,7 @@ def _is_callers(held: MultiOwnership) -> bool:
     who = held.who
     if not who.shared or who.divided:
         return not who.shared
-    # A block may be of another job of the pool.
-    return who.has_mark(held) and (not who.pooled or held.bound() or not held.in_use())
+    return who.has_mark(held)
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
