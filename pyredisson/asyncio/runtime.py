@@ -179,8 +179,8 @@ class AsyncioRuntime(BaseRuntime):
         return False  # A signal handler cannot await.
 
     @staticmethod
-    def interrupts(thing: object) -> bool:
-        return False
+    def thread() -> int:
+        return 0
 
     def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()

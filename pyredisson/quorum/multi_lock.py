@@ -231,6 +231,7 @@ class MultiLockCore:
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         try:
+            owned.thread = client.runtime.thread()
             _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
@@ -256,6 +257,8 @@ class MultiLockCore:
             if not is_interruption(error):
                 tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
+        finally:
+            owned.thread = 0
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
         owned.granted(hold)

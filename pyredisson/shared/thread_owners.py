@@ -30,7 +30,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_ident", "_name", "_root", "divided", "latest", "thread")
+    __slots__ = ("_name", "_root", "divided", "ident", "latest", "thread")
 
     shared = True
 
@@ -39,7 +39,7 @@ class ThreadOwner(AnyOwner):
         self.thread: weakref.ref[_Pulse] = thread
         self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
-        self._ident: int = root._ident if root is not None else threading.get_ident()
+        self.ident: int = root.ident if root is not None else threading.get_ident()
         self._name: str = root._name if root is not None else _thread_name()
         self.latest: Holding | None = None
 
@@ -53,7 +53,7 @@ class ThreadOwner(AnyOwner):
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``."""
-        return stack_of_thread(self._ident) if self.alive() else ()
+        return stack_of_thread(self.ident) if self.alive() else ()
 
     def describe(self) -> str:
         """What to call it in a message."""
