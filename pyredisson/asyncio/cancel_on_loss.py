@@ -33,9 +33,6 @@ class CancelOnLoss:
         if asyncio.current_task() is self._task:
             return  # Its own call has found the loss, and raises it.
         self._requested = self._task.cancel(self._message)
-        if sys.version_info < (3, 11):
-            # It remembers the message of a second cancellation before it runs.
-            self._task._cancel_message = self._message  # type: ignore[attr-defined]
 
     def take_back(self, error: BaseException | None) -> BaseException | None:
         """Take our cancellation back, if there was one, now that the body has ended with ``error``.
@@ -50,9 +47,8 @@ class CancelOnLoss:
             if self._task.cancelling() > self._before:  # Else the body has taken it back itself.
                 self._task.uncancel()
             only_ours = self._task.cancelling() <= self._before
-        else:
-            again = getattr(self._task, "_cancel_message", None)
-            only_ours = isinstance(again, OurMessage) and _carries(error, self._message)
+        else:  # A later cancellation of the same turn leaves no trace there.
+            only_ours = _carries(error, self._message)
         return None if only_ours and isinstance(error, asyncio.CancelledError) else error
 
 

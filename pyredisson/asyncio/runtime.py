@@ -93,11 +93,7 @@ class TaskLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("pyredisson: the %s failed and continues", self._name)
                 pause = 1.0
-            await self._nudged.wait(min(pause, self._runtime.callbacks.look()))
-
-    def wake(self) -> None:
-        """Let it look again, if it runs."""
-        self._nudged.ring()
+            await self._nudged.wait(pause)
 
 
 class AsyncioRuntime(BaseRuntime):
@@ -112,7 +108,6 @@ class AsyncioRuntime(BaseRuntime):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: Link | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._loops: list[TaskLoop] = []
         self.closed: bool = False
 
     def attach(self, core: ClientCore) -> None:
@@ -184,16 +179,14 @@ class AsyncioRuntime(BaseRuntime):
         return False  # A signal handler cannot await.
 
     @staticmethod
-    def interrupts(thing: object) -> bool:
-        return False
+    def thread() -> int:
+        return 0
 
     def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
-        loop = TaskLoop(step, name, self)
-        self._loops.append(loop)
-        return loop
+        return TaskLoop(step, name, self)
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
@@ -214,8 +207,6 @@ class AsyncioRuntime(BaseRuntime):
             _ = self.run_concurrently(_call_and_await(callback, args), "pyredisson-callback")
         else:
             self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
-            for loop in self._loops:
-                loop.wake()  # It looks after those that wait.
 
     def _call(self, loop: asyncio.AbstractEventLoop, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         try:
@@ -268,7 +259,6 @@ class AsyncioRuntime(BaseRuntime):
     async def close(self) -> None:
         """End the tasks and connections that were made here."""
         if self._loop is None or self._loop.is_closed():
-            self.callbacks.close()
             self.abandon()
             return
         tasks = self._stop()
@@ -291,7 +281,6 @@ class AsyncioRuntime(BaseRuntime):
 
     def _stop(self) -> set[asyncio.Task[Any]]:
         self.closed = True
-        self.callbacks.close()
         if self._subscriber is not None:
             self._subscriber.close()
         tasks = set(self._tasks)
@@ -309,7 +298,6 @@ class AsyncioRuntime(BaseRuntime):
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()
-        self._loops = []
         self._loop = None
         if link is not None:
             link.abandon()

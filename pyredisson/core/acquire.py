@@ -88,8 +88,6 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
 async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership, covers: tuple[str, ...]) -> None:
     """Leave a mark of what is about to be held; or settle what its owner holds already, or has in flight."""
     if ownership.holds or ownership.pending is not None:
-        if ownership.who.pooled:
-            ownership.who.look_behind(ownership, client.tell_left_behind)
         await make_ready(client, kind, ownership)
     elif covers:
         ownership.who.mark(ownership, covers, client.tell_left_behind)

@@ -73,11 +73,6 @@ class Caller(Protocol):
         """
         ...
 
-    @property
-    def pooled(self) -> bool:
-        """Whether it is a thread that a pool gives its jobs."""
-        ...
-
     def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """Note in the calling context, and in ``held.mark``, that something is about to be held.
 

@@ -144,10 +144,9 @@ class ClientCore:
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
         """
-        if self.runtime.suspends:
-            return  # A signal handler cannot await.
+        thread = self.runtime.thread()
         for each in held:
-            if self.runtime.inside(each.mutex) or (each.in_the_middle() and self.runtime.interrupts(each)):
+            if thread and each.thread == thread:
                 raise LockError(
                     f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
                     "same thread on it. The handler should set a flag or an event; use the lock after it",

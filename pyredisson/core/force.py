@@ -26,7 +26,7 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
         except LockLostError:
             pass
     held = dict.fromkeys((ownership, *kind.ended_by_force()))
-    client.refuse_interrupter(*held)
+    client.refuse_interrupter(*[each for each in held if each is not ownership])
     for each in held:
         expire(client, each)  # What simply ran out before is not taken from anybody now.
     victims = [(each, each.generation) for each in held]

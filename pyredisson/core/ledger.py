@@ -42,7 +42,7 @@ class Ledger:
     """The numbers and the open requests of one client.
 
     Attributes:
-        asking: Who asks in an owner's name at present; it may be left over from one that was interrupted.
+        asking: The thread that asks in an owner's name at present.
         seen_open: When each latch that is waited for here was last seen open.
     """
 
@@ -51,7 +51,7 @@ class Ledger:
         self._mutex = client.runtime.mutex()
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
-        self.asking: dict[Key, object] = {}
+        self.asking: dict[Key, int] = {}
         self.seen_open: dict[str, float] = {}
         self._reported: set[tuple[object, ...]] = set()
 

@@ -149,12 +149,11 @@ class NumberedCall(Generic[T]):
             OutcomeUnknownError: It was sent so long ago that the server no longer knows the outcome.
             LockError: A signal handler asks in the middle of a call of its thread, whose request it would supersede.
         """
-        asking = self._client.ledger.asking
-        other = asking.get(self.key)
-        if other is not None and self._client.runtime.interrupts(other):
+        asking, thread = self._client.ledger.asking, self._client.runtime.thread()
+        if thread and asking.get(self.key) == thread:
             raise LockError(INTERRUPTED, name=self.key[0])
-        asking[self.key] = self
         try:
+            asking[self.key] = thread
             return await self._ask(script)
         finally:
             asking.pop(self.key, None)

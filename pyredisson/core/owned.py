@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Owned:
@@ -15,14 +17,24 @@ class Owned:
         holds: The nested holds, the innermost last.
         mark: What it has left in the context of its owner; set by ``leave_mark()``.
         on_loss: Called when it is lost.
+        thread: The thread that is in the middle of a call on it; 0: none.
     """
 
-    __slots__ = ("__weakref__", "holds", "mark", "mutex", "on_loss")
+    __slots__ = ("__weakref__", "holds", "mark", "mutex", "on_loss", "thread")
 
     mutex: AbstractContextManager[Any]
     holds: list[Any]
     mark: Callable[[], Any] | None
     on_loss: tuple[Callable[[], None], ...]
+    thread: int
+
+    async def called(self, thread: int, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Make a call on it, noting which thread is in the middle of it meanwhile."""
+        try:
+            self.thread = thread
+            return await call(*args)
+        finally:
+            self.thread = 0  # An assignment, since signal handlers run at calls: the note never outlives the call.
 
     def has(self, hold: object) -> bool:
         """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""

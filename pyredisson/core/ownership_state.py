@@ -65,6 +65,7 @@ class OwnershipState(Owned):
         self.deadline: float = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
+        self.thread: int = 0
         self.expired: int = 0  # Holds that simply ran out, and whose unlock is to come.
         self.epoch: int = 0
         self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
@@ -108,10 +109,6 @@ class OwnershipState(Owned):
     def watched(self) -> bool:
         """Whether its holder is to be notified when it is lost."""
         return self.loss is None and any(hold.watched for hold in self.holds)
-
-    def in_the_middle(self) -> bool:
-        """Whether a call may be at work on it: a request is under way, or its owner stands in a queue."""
-        return self.in_flight.pending is not None or self.in_flight.queued_ms > 0
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""

@@ -161,8 +161,8 @@ class Runtime(Protocol):
         """Whether the caller is inside of a mutex already: a signal handler in the middle of it."""
         ...
 
-    def interrupts(self, thing: object, /) -> bool:
-        """Whether the caller has interrupted another call of its thread that is at work on this."""
+    def thread(self) -> int:
+        """The identifier of the calling thread; 0 where no signal handler can interrupt a call by another."""
         ...
 
     def ticket(self, lock: str = "") -> Ticket:

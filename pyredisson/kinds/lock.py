@@ -168,7 +168,7 @@ class LockCore:
             if ownership is None:
                 ownership = client.ownerships.enter(Ownership(key, who, client.runtime))
             self.last = ownership
-        if ownership.in_the_middle() or client.runtime.inside(ownership.mutex):
+        if ownership.thread:
             client.refuse_interrupter(ownership)
         return ownership
 
@@ -181,7 +181,6 @@ class LockCore:
         if (
             ownership.who is not who
             or ownership.who.divided
-            or ownership.who.pooled
             or len(ownership.holds) != holds
             or (holds and (ownership.holds[0] is not client.watchdog.plain_hold or now >= ownership.deadline))
             or ownership.in_flight.pending is not None
@@ -261,7 +260,8 @@ class LockCore:
 
     async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
         self.client.check_open()
-        return await acquire(self.client, self.kind, ownership or self.mine(), hold, wait, self.covers)
+        client, own = self.client, ownership or self.mine()
+        return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait, self.covers)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -275,7 +275,8 @@ class LockCore:
 
     async def _unlock(self, progress: Progress | None) -> None:
         self.client.check_open()
-        await unlock(self.client, self.kind, self.mine(), progress)
+        own = self.mine()
+        await own.called(self.client.runtime.thread(), unlock, self.client, self.kind, own, progress)
 
     async def leave(
         self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
@@ -299,14 +300,15 @@ class LockCore:
     async def _leave(self, progress: Progress | None, lease: Lease | None) -> None:
         if lease is not None:
             lease._check_process()
-        self.client.check_open()
+        client = self.client
+        client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         if ownership is None or (lease is not None and not lease._brought_up()):
             name = self.names.name
             raise LockNotOwnedError(
                 f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
             )
-        await leave_block(self.client, self.kind, ownership, progress)
+        await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, progress)
 
     def _hand_over(self, lease: Lease | None) -> None:
         """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
@@ -338,7 +340,8 @@ class LockCore:
     async def force_unlock(self) -> bool:
         """Free the lock, for any holder."""
         self.client.check_open()
-        return await force_unlock(self.client, self.kind, self.mine())
+        own = self.mine()
+        return await own.called(self.client.runtime.thread(), force_unlock, self.client, self.kind, own)
 
     # ---- queries -------------------------------------------------------------------------------------------------
 

@@ -231,6 +231,7 @@ class MultiLockCore:
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         try:
+            owned.thread = client.runtime.thread()
             _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
@@ -256,6 +257,8 @@ class MultiLockCore:
             if not is_interruption(error):
                 tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
+        finally:
+            owned.thread = 0
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
         owned.granted(hold)
@@ -386,8 +389,7 @@ def _is_callers(held: MultiOwnership) -> bool:
     who = held.who
     if not who.shared or who.divided:
         return not who.shared
-    # A block may be of another job of the pool.
-    return who.has_mark(held) and (not who.pooled or held.bound() or not held.in_use())
+    return who.has_mark(held)
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

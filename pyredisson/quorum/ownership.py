@@ -106,6 +106,7 @@ class MultiOwnership(Owned):
         self.taking: MultiHold | None = None  # Some of its members are taken, the others waited for.
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
+        self.thread: int = 0
         self.over: int = 0  # Plain holds that simply ran out, and whose unlock is to come.
         self.open: MultiHold | None = None  # Given back, and too few nodes have said so.
         self.extensions: int = 0
@@ -173,10 +174,6 @@ class MultiOwnership(Owned):
         """Whether it is a quorum's, and was extended as often as it may be."""
         bound = self.client.config.quorum_max_extensions
         return bound is not None and self.members[0].quick and self.extensions >= bound
-
-    def in_the_middle(self) -> bool:
-        """Whether a call may be at work on it."""
-        return self.taking is not None
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""

@@ -139,6 +139,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
         raise LockNotOwnedError(text, name=owned.name, holder=holder)
     before = [len(ownership.holds) for ownership in owned.ownerships]
     try:
+        owned.thread = client.runtime.thread()
         if progress is not None:
             progress.begun = True
         forget(owned, hold)
@@ -155,6 +156,8 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
             else:
                 await _settle_now(owned)
         raise
+    finally:
+        owned.thread = 0
     # An outer hold may have been lost before the answers were read.
     lost = lost or look_for_loss(owned)
     if lost is not None:

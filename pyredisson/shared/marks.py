@@ -33,14 +33,12 @@ class Mark:
     Attributes:
         held: Returns what is held, as long as that exists.
         key: Where it is found.
-        job: The job of a thread pool that acquired it; ``None`` outside of pools.
     """
 
-    __slots__ = ("__weakref__", "held", "job", "key")
+    __slots__ = ("__weakref__", "held", "key")
 
     held: weakref.ref[Holding]
     key: Key
-    job: weakref.ref[object] | None
 
     def live(self) -> bool:
         """Whether that very hold is still held."""
@@ -70,17 +68,16 @@ def has_mark(held: Holding) -> bool:
     return mark in node.get(mark.key, ())
 
 
-def leave_mark(held: Holding, names: tuple[str, ...], number: int, job: weakref.ref[object] | None = None) -> None:
+def leave_mark(held: Holding, names: tuple[str, ...], number: int) -> None:
     """Leave a mark of what is held in the calling context.
 
     Args:
         held: What.
         names: The locks that this is about.
         number: The number of the thread or task.
-        job: See :class:`Mark`.
     """
     mark = Mark()
-    mark.held, mark.key, mark.job = weakref.ref(held), (names[0], number), job
+    mark.held, mark.key = weakref.ref(held), (names[0], number)
     known = weakref.ref(mark)
     while held.mark is not known:
         held.mark = known
@@ -134,14 +131,12 @@ class AnyOwner:
         number: Never used for another owner of this process.
         shared: Whether call chains that have nothing to do with each other may come along under this owner.
         divided: Whether that has happened.
-        pooled: Whether it is a thread that a pool gives its jobs.
     """
 
     __slots__ = ("number",)
 
     shared = False
     divided = False
-    pooled = False
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from types import FrameType
 
 from pyredisson.core.callers import Caller, Holding
-from pyredisson.shared.marks import AnyOwner, Mark, leave_mark, live_marks
+from pyredisson.shared.marks import AnyOwner, leave_mark, live_marks
 from pyredisson.shared.patching import check_patched
-from pyredisson.shared.pool_jobs import job_of, worker_frame
 from pyredisson.shared.stacks import stack_of_thread
 
 
@@ -32,7 +30,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_ident", "_job", "_name", "_pool", "_root", "divided", "latest", "pooled", "thread")
+    __slots__ = ("_name", "_root", "divided", "ident", "latest", "thread")
 
     shared = True
 
@@ -41,12 +39,9 @@ class ThreadOwner(AnyOwner):
         self.thread: weakref.ref[_Pulse] = thread
         self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
-        self._ident: int = root._ident if root is not None else threading.get_ident()
+        self.ident: int = root.ident if root is not None else threading.get_ident()
         self._name: str = root._name if root is not None else _thread_name()
         self.latest: Holding | None = None
-        self._pool: FrameType | None = worker_frame() if root is None else root._pool
-        self.pooled: bool = self._pool is not None  # pyright: ignore[reportIncompatibleVariableOverride]
-        self._job: weakref.ref[object] | None = None
 
     def __repr__(self) -> str:
         return f"<thread {self.number} {self._name!r}>"
@@ -58,7 +53,7 @@ class ThreadOwner(AnyOwner):
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``."""
-        return stack_of_thread(self._ident) if self.alive() else ()
+        return stack_of_thread(self.ident) if self.alive() else ()
 
     def describe(self) -> str:
         """What to call it in a message."""
@@ -86,7 +81,7 @@ class ThreadOwner(AnyOwner):
         for name in names:
             for mark in live_marks((name, self._root.number)):
                 held = mark.held()
-                if held is not None and not self._is_of_another_job(mark, held):
+                if held is not None:
                     return held.who
         if not taken(self):
             return self
@@ -95,36 +90,17 @@ class ThreadOwner(AnyOwner):
 
     def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
-        if self._root.latest is not held or self.pooled:
+        if self._root.latest is not held:
             self.look_behind(held, tell)
-        leave_mark(held, names, self._root.number, self._root._job)
+        leave_mark(held, names, self._root.number)
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
         """See ``Caller.look_behind``. It tells once."""
-        root = self._root
-        latest, root.latest = root.latest, held
-        another_job = root._pool is not None and root._is_another_job(root._pool)
-        if latest is None or (latest is held and not another_job) or not latest.in_use() or not latest.bound():
+        latest, self._root.latest = self._root.latest, held
+        if latest is None or latest is held or not latest.in_use() or not latest.bound():
             return
-        if another_job or not self.has_mark(latest):
+        if not self.has_mark(latest):
             tell(latest)
-
-    def _is_of_another_job(self, mark: Mark, held: Holding) -> bool:
-        """Whether it marks a block of ``hold()`` that another job of this thread's pool has entered.
-
-        What ``lock()`` acquired belongs to the thread, whatever job it runs; a block belongs to its call chain.
-        """
-        if mark.job is None or self._root._pool is None or held.bound():
-            return False
-        job = job_of(self._root._pool)
-        return job is not None and job is not mark.job()
-
-    def _is_another_job(self, pool: FrameType) -> bool:
-        """Whether the thread has begun another job of its pool since this was asked last."""
-        before = self._job() if self._job is not None else None
-        job = job_of(pool)
-        first, self._job = self._job is None, None if job is None else weakref.ref(job)
-        return job is not None and job is not before and not first
 
 
 def _thread_name() -> str:

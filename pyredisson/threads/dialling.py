@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -30,13 +29,12 @@ class ThreadDial:
             self._run()
 
     def _run(self) -> None:
-        thread = threading.current_thread()
         try:
             run(self._work())
         except BaseException as error:
             self.failure = error
         self._done.set()
-        end_inherited_thread(thread)
+        end_inherited_thread()
 
     def done(self) -> bool:
         return self._done.is_set()

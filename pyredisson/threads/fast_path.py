@@ -25,7 +25,6 @@ from pyredisson.shared import process
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.marks import has_mark, leave_mark
 from pyredisson.shared.thread_owners import local
-from pyredisson.threads.interruption import inside
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -45,21 +44,24 @@ _running_loop = asyncio._get_running_loop
 def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did."""
     ownership: Any = core.last if type(core) is LockCore and lease_time is None else None
-    if ownership is None or _running_loop() is not None or os.getpid() != process.pid or inside(ownership.mutex):
+    who: Any = getattr(local, "owner", None)
+    usual = ownership and ownership.who is who and not ownership.thread  # Else it may be a signal handler's call.
+    if not usual or _running_loop() is not None or os.getpid() != process.pid:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
     client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
     before, sent, request_id = -1, monotonic(), 0
     try:
+        ownership.thread = who.ident
         with ownership.mutex:
-            if core.is_usual(ownership, getattr(local, "owner", None), 0, sent):
+            if core.is_usual(ownership, who, 0, sent):
                 in_flight.doubtful = in_flight.settling = in_flight.without_end = False
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 before, in_flight.pending = 0, Pending.ACQUIRE
         if before == 0:
-            if ownership.who.latest is not ownership:
-                ownership.who.look_behind(ownership, client.tell_left_behind)
-            leave_mark(ownership, core.covers, ownership.who.number)
+            if who.latest is not ownership:
+                who.look_behind(ownership, client.tell_left_behind)
+            leave_mark(ownership, core.covers, who.number)
             if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
                 client.ownerships.enter(ownership)
             ready, deadline = ownership.ready, sent + hold.certain
@@ -81,6 +83,8 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     except BaseException as error:
         run(leave(client, core.kind, ownership, min(before, 0), hold, sent, error))
         raise
+    finally:
+        ownership.thread = 0
     return run(core.try_lock(wait))  # type: ignore[no-any-return]
 
 
@@ -90,12 +94,15 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     Returns what is left to run; see ``run_to_the_end``.
     """
     ownership: Any = core.last if type(core) is LockCore and error is None and _running_loop() is None else None
-    if ownership and os.getpid() == process.pid and not inside(ownership.mutex) and has_mark(ownership):
+    who: Any = getattr(local, "owner", None)
+    usual = ownership and ownership.who is who and not ownership.thread
+    if usual and os.getpid() == process.pid and has_mark(ownership):
         client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
         sent, released, request_id = monotonic(), False, 0
         try:
+            ownership.thread = who.ident
             with ownership.mutex:
-                if core.is_usual(ownership, getattr(local, "owner", None), 1, sent):
+                if core.is_usual(ownership, who, 1, sent):
                     progress.begun = True
                     in_flight.doubtful = in_flight.settling = False
                     in_flight.of_block = of_block
@@ -119,6 +126,8 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
             if progress.begun:
                 run(leave_release(client, ownership, 1, interruption))
             raise
+        finally:
+            ownership.thread = 0
     return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
 
 

@@ -115,22 +115,17 @@ def end_inherited(socks: Iterable[socket.socket | None]) -> None:
         os.close(end)
 
 
-def end_inherited_thread(thread: threading.Thread) -> None:
-    """Let the calling greenlet, which is this thread, end quietly if it is the copy of one of the parent's.
+def end_inherited_thread() -> None:
+    """Let the calling greenlet end quietly if it is the copy of one of the parent's threads.
 
-    ``threading`` forgets all threads but one in the child of a fork. One that goes on, as a greenlet does, fails at its
-    end with a ``KeyError`` that is printed.
+    ``threading`` forgets all threads but one in the child of a fork. A greenlet goes on there, and at its end a
+    ``KeyError`` is printed unless ``threading`` knows it again, as it does once asked which thread it is.
     """
-    threads: dict[int, threading.Thread] = getattr(threading, "_active", {})
-    threads.setdefault(threading.get_ident(), thread)
+    threading.current_thread()
 
 
 class BackgroundThread(threading.Thread):
-    """A daemon thread that begins quietly even if it is the copy of a thread that was about to begin in the parent.
-
-    ``threading`` forgets in the child of a fork which threads are about to begin. A greenlet begins there all the same,
-    and would fail with a ``KeyError`` that is printed.
-    """
+    """A daemon thread whose start may be interrupted by a signal handler."""
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
@@ -146,8 +141,3 @@ class BackgroundThread(threading.Thread):
             if error.args != ("release unlocked lock",) or error.__context__ is None:
                 raise
             raise error.__context__ from None
-
-    def _bootstrap_inner(self) -> None:
-        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
-        about_to_begin.setdefault(self, self)
-        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.

@@ -22,13 +22,14 @@ from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
+from pyredisson.shared.clock import monotonic
 from pyredisson.shared.owners import current_owner
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.task_owners import TaskOwner
 from pyredisson.shared.thread_owners import ThreadOwner
 from pyredisson.threads.fan_out import fan_out
 from pyredisson.threads.inherited import BackgroundThread, end_inherited_thread
-from pyredisson.threads.interruption import inside, interrupts, interrupts_a_call
+from pyredisson.threads.interruption import inside
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -42,6 +43,10 @@ _log = logging.getLogger("pyredisson")
 
 #: Seconds after which a waiter warns that it blocks an event loop.
 LOOP_BLOCKED_WARNING = 1.0
+
+#: For how many seconds ``close()`` waits for the end of the client's threads. They may be kept by a request, or need
+#: what a call holds that a signal handler has interrupted to close the client.
+PATIENCE = 1.0
 
 
 class ThreadTicket:
@@ -101,25 +106,25 @@ class ThreadLoop:
         self._nudged = ThreadTicket()
         self._mutex = threading.RLock()
         self._only = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
         self._closed = False
 
     def nudge(self) -> None:
         self._nudged.ring()
-        if self._thread is None:
+        if self.thread is None:
             self._start()
 
     def _start(self) -> None:
         check_patched()
         with self._mutex:
-            if self._thread is None and not self._closed:
+            if self.thread is None and not self._closed:
                 BackgroundThread(self._run, self._name).start()
 
     def _run(self) -> None:
         # A caller that was interrupted while starting us leaves it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
-        self._thread = thread = threading.current_thread()
+        self.thread = threading.current_thread()
         while not self._closed:
             self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
@@ -128,25 +133,13 @@ class ThreadLoop:
                 # A watchdog that dies of one surprise would end every lease of the client.
                 _log.exception("pyredisson: the %s failed and continues", self._name)
                 pause = 1.0
-            run(self._nudged.wait(min(pause, self._runtime.callbacks.look())))
-        end_inherited_thread(thread)
-
-    def abandon(self) -> None:
-        """End it in the child of a fork: a thread is not here, but a greenlet is."""
-        self._closed = True
-        self._nudged.ring()
-
-    def wake(self) -> None:
-        """Let it look again, if it runs."""
-        self._nudged.ring()
+            run(self._nudged.wait(pause))
+        end_inherited_thread()
 
     def close(self) -> None:
-        with self._mutex:
-            self._closed = True
+        """End it soon; in the child of a fork, too: a thread is not here, but a greenlet is."""
+        self._closed = True
         self._nudged.ring()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_patience())
 
 
 class ThreadsRuntime(BaseRuntime):
@@ -186,7 +179,7 @@ class ThreadsRuntime(BaseRuntime):
                 try:
                     run(subscriber.run())
                 finally:
-                    end_inherited_thread(thread)
+                    end_inherited_thread()
                     listening.remove(thread)
                     only_listener.pop(subscriber, None)
 
@@ -219,7 +212,7 @@ class ThreadsRuntime(BaseRuntime):
         return None
 
     inside: staticmethod[[Any], bool] = staticmethod(inside)
-    interrupts: staticmethod[[object], bool] = staticmethod(interrupts)
+    thread: staticmethod[[], int] = staticmethod(threading.get_ident)
 
     def ticket(self, lock: str = "") -> Ticket:
         return LoopTicket(lock) if lock and asyncio._get_running_loop() is not None else ThreadTicket()
@@ -238,8 +231,6 @@ class ThreadsRuntime(BaseRuntime):
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         self.callbacks.add(_call, callback, args)
-        for loop in self._loops:
-            loop.wake()  # It looks after those that wait.
 
     # ---- blocking ------------------------------------------------------------------------------------------------
 
@@ -256,31 +247,26 @@ class ThreadsRuntime(BaseRuntime):
 
     def close(self) -> None:
         """End the threads and connections that were made here."""
+        over = monotonic() + PATIENCE
         if self._subscriber is not None:
             self._subscriber.close()
-            for thread in list(self._listening):
-                if thread is not threading.current_thread():
-                    thread.join(_patience())
         for loop in self._loops:
             loop.close()
-        self.callbacks.close()
+        for thread in (*self._listening, *[loop.thread for loop in self._loops]):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(max(0.0, over - monotonic()))
         self.link.close()
 
     def abandon(self) -> None:
         """This is the child of a fork: the threads are not here, the connections are the parent's."""
         for loop in self._loops:
-            loop.abandon()
+            loop.close()
         self._loops = []
         if self._subscriber is not None:
             self._subscriber.abandon()
         self.callbacks: Callbacks = Callbacks()
         self._subscriber = None
         self.link.abandon()
-
-
-def _patience() -> float:
-    """For how many seconds to wait for the end of a thread: it may need what a call that was interrupted holds."""
-    return 0.0 if interrupts_a_call() else 2.0
 
 
 def _call(callback: Callable[..., object], args: tuple[object, ...]) -> None:

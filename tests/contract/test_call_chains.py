@@ -288,59 +288,15 @@ def test_jobs_of_a_pool_exclude_each_other(world: ThreadsWorld) -> None:
         assert asyncio.run(main()).count(True) == 1
 
 
-def test_a_job_that_leaves_a_lock_held_is_logged_when_the_next_one_acquires(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Without a context of its own a job is no owner of its own: the owner is the thread, as it says."""
+def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world: ThreadsWorld) -> None:
+    """As with ``threading.RLock``: docs/explanation/safety.md says so."""
     lock = lock_of(world, "lock")
-
-    def in_a_block() -> None:
-        with lock, lock:
-            pass
-
-    def told() -> int:
-        return sum("still holds it from an earlier call" in record.getMessage() for record in caplog.records)
-
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(3):
-            pool.submit(in_a_block).result()
-        assert told() == 0, "each left nothing behind"
         pool.submit(lock.lock).result()
-        assert told() == 0
-        assert pool.submit(lock.try_lock).result()
-        assert told() == 1
-        pool.submit(lock.unlock).result()
-        pool.submit(lock.unlock).result()
-        assert told() == 1
-    assert not lock.is_locked()
-
-
-@each_kind
-def test_jobs_of_one_pool_thread_do_not_enter_the_block_of_another(world: ThreadsWorld, kind: str) -> None:
-    """A block of ``hold()`` belongs to its call chain: the jobs share the thread and its context, but not the block."""
-    lock = lock_of(world, kind)
-    hold = lock.hold()
-    with ThreadPoolExecutor(1) as pool:
-        lease = pool.submit(hold.__enter__).result()
-        assert pool.submit(lock.try_lock).result() is False
-        assert pool.submit(lock.get_hold_count).result() == 0
-        with pytest.raises(LockNotOwnedError):
-            pool.submit(lock.unlock).result()
-        assert lease.remaining() > 0
-        pool.submit(hold.__exit__, None, None, None).result()
         assert pool.submit(lock.try_lock).result() is True
+        assert pool.submit(lock.get_hold_count).result() == 2
         pool.submit(lock.unlock).result()
-
-
-def test_within_one_job_of_a_pool_blocks_re_enter(world: ThreadsWorld) -> None:
-    lock = lock_of(world, "lock")
-
-    def nested() -> int:
-        with lock.hold(), lock, lock.hold():
-            return int(lock.get_hold_count())
-
-    with ThreadPoolExecutor(1) as pool:
-        assert [pool.submit(nested).result() for _ in range(3)] == [3, 3, 3]
+        pool.submit(lock.unlock).result()
     assert not lock.is_locked()
 
 

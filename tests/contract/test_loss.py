@@ -265,12 +265,13 @@ def test_a_callback_that_blocks_delays_nothing(world: World) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("by", ["watchdog", "unlock"])
-def test_hundreds_of_losses_at_once_are_reported_by_one_thread(world: World, by: str) -> None:
+def test_hundreds_of_losses_at_once_are_reported_by_few_threads(world: World, by: str) -> None:
     lost: list[str] = []
-    told_by: set[int] = set()
+    most = 0
 
     def told(name: str, number: int) -> None:
-        told_by.add(threading.get_ident())
+        nonlocal most
+        most = max(most, sum(thread.name == "pyredisson-callback" for thread in threading.enumerate()))
         lost.append(name)
 
     client = world.client(lock_watchdog_timeout=LONG if by == "watchdog" else 60.0, on_lock_lost=told)
@@ -286,7 +287,7 @@ def test_hundreds_of_losses_at_once_are_reported_by_one_thread(world: World, by:
                 lock.unlock()
     world.until(lambda: len(lost) == len(locks))
     assert sorted(lost) == sorted(lock.name for lock in locks)
-    assert len(told_by) <= 2  # A machine that stands still for a second makes it another one.
+    assert most <= 8
 
 
 def test_a_listener_that_raises_does_no_harm(world: World, caplog: pytest.LogCaptureFixture) -> None:

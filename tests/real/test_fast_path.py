@@ -25,6 +25,7 @@ from pyredisson.asyncio.pipe import Pipe
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.core.ownership import Ownership
 from pyredisson.kinds.lock import LockCore
+from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
 from tests.real.observation import load_scripts
@@ -246,7 +247,7 @@ class Twins:
     def settled(self) -> bool:
         """Whether nothing is under way."""
         ownerships = [each for client, name in self._each() for each in client._core.ownerships.of(name)]
-        return not any(each.in_the_middle() for each in ownerships)
+        return not any(each.pending is not None or each.queued_ms for each in ownerships)
 
     def check(self) -> None:
         """Fail unless both have come to the same."""
@@ -364,16 +365,20 @@ def test_a_handle_that_another_thread_uses_meanwhile(
         others = core.last
         assert others is not own
 
-        def switch(mutex: object) -> bool:
-            core.last = own
-            return False
+        def loop() -> None:
+            core.last = others
 
-        monkeypatch.setattr(fast_path, "inside", switch)
-        lock.lock()
-        assert (len(own.holds), len(others.holds), others.pending) == (1, 0, None)
-        core.last = others
-        lock.unlock()
-        assert (len(own.holds), own.pending, others.pending) == (0, None, None)
+        def mark(held: Any) -> bool:
+            core.last = others
+            return has_mark(held)
+
+        monkeypatch.setattr(fast_path, "_running_loop", loop)
+        monkeypatch.setattr(fast_path, "has_mark", mark)
+        for use in (lock.lock, lock.unlock):
+            core.last = own
+            use()
+            assert (len(own.holds), own.pending) == (int(use == lock.lock), None)
+            assert (len(others.holds), others.pending, others.thread) == (0, None, 0)
 
 
 def test_a_fair_hand_over_takes_three_scripts(

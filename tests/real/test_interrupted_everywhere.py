@@ -75,6 +75,8 @@ class Work:
             found += [f"{core.keeper.keeping()} kept"] * bool(core.keeper.keeping())
             found += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
             found += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
+            found += [f"a call on {each!r}" for each in (*core.ownerships, *core.keeper.all()) if each.thread]
+            found += [f"a call on {name}" for name, _ in core.ledger.asking]
         for server in direct:
             holds = (
                 [name, *(f"{{{name}}}{number}" for number in range(3))] if count is None else [f"{{{name}}}:timeout"]

@@ -153,8 +153,8 @@ class FakeRuntime:
     def inside(self, mutex: object) -> bool:
         return False
 
-    def interrupts(self, thing: object) -> bool:
-        return False
+    def thread(self) -> int:
+        return 0
 
     def ticket(self, lock: str = "") -> Ticket:
         return FakeTicket(self)
