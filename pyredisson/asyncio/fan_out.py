@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
@@ -17,105 +17,25 @@ from pyredisson.net.server_link import ServerLink
 if TYPE_CHECKING:
     from pyredisson.net.link import Link
     from pyredisson.net.pool import Pool
-    from pyredisson.net.resp import Packed
 
 AskT = TypeVar("AskT", bound=Ask)
 
 
-class Begun(Protocol):
-    """A request under way."""
-
-    async def receive(self) -> Reply:
-        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
-        ...
-
-    def drop(self) -> None:
-        """Forget it: its reply is not of interest any more."""
-        ...
-
-
-class Gathering:
-    """One that waits for several requests: it is woken once, when all of them have come to something.
-
-    Attributes:
-        left: How many have not.
-        all_done: Done when none is left.
-    """
-
-    __slots__ = ("all_done", "left")
-
-    def __init__(self, left: int) -> None:
-        self.all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.left: int = left
-
-
-class Sent:
-    """A request that was sent on the shared connection; an :class:`Outcome`.
-
-    Attributes:
-        link: Where it was sent.
-        reply: The reply, if ``failure`` is ``None``.
-        failure: Why there is no reply.
-        gathering: Who waits for it and others.
-    """
-
-    __slots__ = ("_done", "_request", "_timeout", "failure", "gathering", "link", "reply")
-
-    def __init__(self, link: ServerLink, request: Packed, timeout: float) -> None:
-        self.link: ServerLink = link
-        self._request = request
-        self._timeout = timeout
-        self._done = False
-        self.reply: Any = None
-        self.failure: Failure | None = None
-        self.gathering: Gathering | None = None
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, reply: Any) -> None:
-        self.reply = reply
-        self._done = True
-        gathering = self.gathering
-        if gathering is not None:
-            gathering.left -= 1
-            if not gathering.left and not gathering.all_done.done():
-                gathering.all_done.set_result(None)
-
-    def set_exception(self, failure: Failure) -> None:
-        self.failure = failure
-        self.set_result(None)
-
-    async def receive(self) -> Reply:
-        if not self._done:
-            self.gathering = Gathering(1)
-            await self.gathering.all_done
-        link, reply = self.link, self.reply
-        if self.failure is not None:
-            link.away = link.away or isinstance(self.failure, Unanswered)
-            raise self.failure
-        link.away = False
-        if isinstance(reply, Exception):
-            return await link.answer(reply, self._request, self._timeout)
-        return reply  # type: ignore[no-any-return]
-
-    def drop(self) -> None:
-        pass  # Its reply is ignored.
-
-
-class InTask:
-    """A request in a task of its own: its connection has to be made first, or is borrowed."""
-
-    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task = asyncio.ensure_future(work)
-
-    async def receive(self) -> Reply:
-        await asyncio.wait({self._task})  # Not the task itself: it could swallow a cancellation, see tasks.py.
-        return self._task.result()  # type: ignore[no-any-return]
-
-    def drop(self) -> None:
-        self._task.cancel()
-        self._task.add_done_callback(look_at)
+async def _receive(ask: Ask, begun: asyncio.Future[Any]) -> Reply:
+    """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+    if isinstance(begun, asyncio.Task):
+        await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see tasks.py.
+        return begun.result()  # type: ignore[no-any-return]
+    link: ServerLink = ask.runtime.link  # type: ignore[attr-defined]
+    try:
+        reply = await begun
+    except Unanswered:
+        link.away = True
+        raise
+    link.away = False
+    if isinstance(reply, Exception):
+        return await link.answer(reply, ask.request, ask.timeout)
+    return reply  # type: ignore[no-any-return]
 
 
 async def _when_connected(link: ServerLink, pool: Pool, ask: Ask) -> Reply:
@@ -126,9 +46,7 @@ async def _when_connected(link: ServerLink, pool: Pool, ask: Ask) -> Reply:
         link.away = True
         raise
     ask.connected()
-    sent = Sent(link, ask.request, ask.timeout)
-    pipe.post(ask.request.data, ask.timeout, sent)
-    return await sent.receive()
+    return await _receive(ask, pipe.call(ask.request.data, ask.timeout))
 
 
 async def _in_time(link: Link, ask: Ask) -> Any:
@@ -145,18 +63,15 @@ async def _in_time(link: Link, ask: Ask) -> Any:
         raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
 
 
-def _begin(ask: Ask) -> Begun:
+def _begin(ask: Ask) -> asyncio.Future[Any]:
+    """Send a request now; in a task of its own, if its connection has to be made first, or is borrowed."""
     link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    pool = link.pool if isinstance(link, ServerLink) and ask.sync is None else None
-    if pool is None:
-        return InTask(_in_time(link, ask))
-    assert isinstance(link, ServerLink)
-    pipe: Any = pool.get()
+    if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
+        return asyncio.ensure_future(_in_time(link, ask))
+    pipe: Any = link.pool.get()
     if pipe is None:
-        return InTask(_when_connected(link, pool, ask))
-    sent = Sent(link, ask.request, ask.timeout)
-    pipe.post(ask.request.data, ask.timeout, sent)
-    return sent
+        return asyncio.ensure_future(_when_connected(link, link.pool, ask))
+    return pipe.call(ask.request.data, ask.timeout)  # type: ignore[no-any-return]
 
 
 async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
@@ -165,33 +80,21 @@ async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
     made: list[AskT] = []
-    begun: list[Begun] = []
-    sent: list[Sent] = []
-    received = 0
+    begun: list[asyncio.Future[Any]] = []
     try:
         for ask in asks:
             made.append(ask)
-            each = _begin(ask)
-            begun.append(each)
-            if type(each) is Sent:
-                sent.append(each)
-        if len(sent) > 1:
-            # None of them is done: there was no turn of the loop since.
-            gathering = Gathering(len(sent))
-            for one in sent:
-                one.gathering = gathering
-            await gathering.all_done
+            begun.append(_begin(ask))
         for ask, each in zip(made, begun, strict=True):
             try:
-                answer: Any = await each.receive()
+                ask.answer = await _receive(ask, each)
             except Connecting as failure:
-                answer = NotSent(failure.cause)  # One of several is not waited for.
+                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                answer = failure
-            received += 1
-            ask.answer = answer
+                ask.answer = failure
     except BaseException:
-        for each in begun[received:]:
-            each.drop()
+        for each in begun:
+            each.cancel()  # A reply that comes later is ignored.
+            each.add_done_callback(look_at)
         raise
     return made

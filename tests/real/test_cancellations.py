@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,9 +18,10 @@ import redis
 import redis.asyncio
 
 import pyredisson.asyncio
-from pyredisson.asyncio.fan_out import InTask
+from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
+from pyredisson.core.runtime import Ask, Runtime
 from pyredisson.net.link import Link
 from tests.proxy import Proxy
 from tests.real.observation import calls
@@ -124,9 +126,9 @@ def test_while_one_of_several_is_waited_for() -> None:
                         await asyncio.sleep(0)
                 return 1
 
-            begun = InTask(answer())
-            await cancelled(begun.receive(), turns)
-            begun.drop()
+            link = SimpleNamespace(eval=lambda *_, answer=answer: answer())
+            ask = Ask(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
+            await cancelled(fan_out([ask]), turns)
 
     asyncio.run(use())
 

@@ -15,6 +15,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from tests.real.fleets import Fleet
 from tests.servers import Server
 
 LIBRARY = Path(pyredisson.__file__).parent
@@ -23,6 +24,7 @@ PAGE = LIBRARY.parent / "docs" / "explanation" / "architecture.md"
 #: As many functions of the library at most; resumptions of coroutines count.
 PAIR = {"threads": 16, "asyncio": 22}
 WITH_A_NEW_HANDLE = 30
+QUORUM_OF_FIVE = 364
 
 
 @contextmanager
@@ -98,3 +100,22 @@ def test_the_page_names_each_function(url: str, form: str) -> None:
 def test_a_handle_a_call_costs_little(url: str) -> None:
     found = Context().run(in_threads, url, a_block)
     assert len(found) <= WITH_A_NEW_HANDLE, found
+
+
+def test_a_pair_on_five_nodes_costs_little(fleet: Fleet) -> None:
+    def use() -> list[str]:
+        config = pyredisson.Config(restart_guard=False, quorum_node_timeout=3.0)
+        clients = [pyredisson.Redisson.from_url(url, config=config) for url in fleet.urls()]
+        lock = pyredisson.RedLock(*[client.get_lock("path") for client in clients])
+        for _ in range(50):  # Each one may find that a node is nearer than was known, and notes that.
+            lock.lock()
+            lock.unlock()
+        with recorded() as found:
+            lock.lock()
+            lock.unlock()
+        for client in clients:
+            client.close()
+        return found
+
+    found = Context().run(use)
+    assert len(found) <= QUORUM_OF_FIVE, found
