@@ -12,7 +12,7 @@ from pyredisson.core.failures import Failure, Rejected, Unanswered, reason_of
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.holder import holder_alive
 from pyredisson.core.names import owner_field, writer_field
-from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused
+from pyredisson.core.outcomes import AT_ONCE, LockAcquired, Refused
 from pyredisson.core.release import resume
 from pyredisson.core.settling import settle_on_leaving
 from pyredisson.core.wrong_type import explain_type
@@ -77,7 +77,7 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
             if not await waits_through(client, failure, wait, asked):
                 raise
             answer = AT_ONCE
-    acquired = type(answer) is Acquired
+    acquired = type(answer) is LockAcquired
     if type(answer) is Refused and wait != 0:
         acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, asked))
         if ownership.queued_ms:

@@ -8,7 +8,7 @@ from pyredisson.core.calls import AcquireCall
 from pyredisson.core.failures import Failure, Unanswered, Unusable
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.in_flight import Pending
-from pyredisson.core.outcomes import AT_ONCE, Acquired, Refused, SelfBlocked
+from pyredisson.core.outcomes import AT_ONCE, LockAcquired, Refused, SelfBlocked
 from pyredisson.core.replicas import NotAcknowledged
 from pyredisson.core.settling import settle
 from pyredisson.errors import LockError
@@ -129,7 +129,7 @@ class Attempt:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
             call, outcome, sent = await ask(client, kind, ownership, hold, update=update, first=first)
-            if type(outcome) is Acquired:
+            if type(outcome) is LockAcquired:
                 deadline = sent + hold.certain
                 over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
                 if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
@@ -215,7 +215,7 @@ async def ask(
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:
     """Note what the server said to a request that was ``sent`` then. Raises ``LockLostError``."""
     ownership, hold = call.ownership, call.hold
-    if type(outcome) is Acquired:
+    if type(outcome) is LockAcquired:
         if outcome.token is not None:
             hold.number(outcome.token)
         if not ownership.granted(call.request_id, hold, sent + hold.certain):

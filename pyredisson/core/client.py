@@ -27,7 +27,7 @@ from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.presence import Presence
 from pyredisson.core.replicas import Replicas, Syncing, unasked
 from pyredisson.core.replies import read_stale, unusable
-from pyredisson.core.server import Complaint, Server
+from pyredisson.core.server import Complaint, ServerState
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.watchdog import Watchdog
@@ -65,7 +65,9 @@ class ClientCore:
         self._wants_all: Callable[[], bool] = lambda: False
         #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
-        self.server: Server = Server(runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server)
+        self.server: ServerState = ServerState(
+            runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
+        )
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: Syncing | None = None
         #: The pool of connections, where the fast path may use it.

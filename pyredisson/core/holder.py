@@ -17,7 +17,7 @@ GONE = "its key no longer exists or belongs to another owner (expired, force-unl
 OVERLAPS = "another holder; protect such writes with a fencing token"
 
 
-class Holder(Protocol):
+class NestedHolds(Protocol):
     """An owner's nested holds of one thing."""
 
     who: Caller
@@ -29,7 +29,7 @@ class Holder(Protocol):
         ...
 
 
-def holder_alive(held: Holder) -> bool:
+def holder_alive(held: NestedHolds) -> bool:
     """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
     bound = not held.holds
     for hold in list(held.holds):
@@ -40,12 +40,12 @@ def holder_alive(held: Holder) -> bool:
     return bound and held.who.alive() and not _moved_on(held)
 
 
-def _moved_on(held: Holder) -> bool:
+def _moved_on(held: NestedHolds) -> bool:
     """Whether the call chain in which it was acquired has ended, and its thread goes on with others."""
     return held.who.shared and held.mark is not None and held.mark() is None
 
 
-def gone_hint(held: Holder) -> str:
+def gone_hint(held: NestedHolds) -> str:
     """Explain why no one can release these holds any more."""
     if held.holds and all(hold.block is not None for hold in held.holds):
         return "the object that hold() returned was dropped without leaving its block"

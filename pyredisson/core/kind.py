@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyredisson.core.names import owner_field
-from pyredisson.core.outcomes import Acquired
+from pyredisson.core.outcomes import LockAcquired
 from pyredisson.core.replies import read_acquire
 from pyredisson.core.waiting.fairness import Fairness
 
@@ -223,4 +223,4 @@ class LockKind(ABC):
 
     def acquired(self, reply: Reply) -> bool:
         """Return whether the reply to an acquire says that the lock was acquired."""
-        return isinstance(self.reads(reply), Acquired)
+        return isinstance(self.reads(reply), LockAcquired)

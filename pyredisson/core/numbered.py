@@ -48,7 +48,7 @@ T = TypeVar("T")
 KNOWN_FOR = 55.0
 
 
-class Script(NamedTuple):
+class ScriptCall(NamedTuple):
     """The call of a script, without the number of the request.
 
     Attributes:
@@ -76,9 +76,9 @@ class Operation(Generic[T]):
     """
 
     what: str
-    script: Script
+    script: ScriptCall
     read: Callable[[Reply], T]
-    undo: Callable[[int], Script] | None = None
+    undo: Callable[[int], ScriptCall] | None = None
     known_for: float = KNOWN_FOR
 
 
@@ -134,11 +134,11 @@ class NumberedCall(Generic[T]):
         self.given_up: bool = False
 
     @property
-    def script(self) -> Script:
+    def script(self) -> ScriptCall:
         """The script that makes the operation's change."""
         return self._operation.script
 
-    async def ask(self, script: Script | None = None) -> T:
+    async def ask(self, script: ScriptCall | None = None) -> T:
         """Ask once, under the same number unless the last answer was a refusal.
 
         Args:
@@ -158,7 +158,7 @@ class NumberedCall(Generic[T]):
         finally:
             asking.pop(self.key, None)
 
-    async def _ask(self, script: Script | None) -> T:
+    async def _ask(self, script: ScriptCall | None) -> T:
         client, operation = self._client, self._operation
         if self._request is None:
             self._begin(script)
@@ -194,13 +194,13 @@ class NumberedCall(Generic[T]):
             self._request = None
         return answer
 
-    def _begin(self, script: Script | None = None) -> Request:
+    def _begin(self, script: ScriptCall | None = None) -> Request:
         self.begun = self._client.runtime.now()  # First: the time in which it can be settled is counted from here.
         self._number = self._client.ledger.number()
         self._request = self._prepare(script or self._operation.script, self._number)
         return self._request
 
-    def _prepare(self, script: Script, number: int) -> Request:
+    def _prepare(self, script: ScriptCall, number: int) -> Request:
         names, owner = self._names, self.key[1]
         return self._client.runtime.prepare(
             script.name, (names.raw, names.done(owner), *script.keys), (number, *script.args)

@@ -25,7 +25,7 @@ class Value:
 
 
 @final
-class Acquired(Value):
+class LockAcquired(Value):
     """The owner holds the lock.
 
     Attributes:
@@ -55,7 +55,7 @@ class Refused(Value):
 
 
 @final
-class Lost(Value):
+class HoldLost(Value):
     """The owner does not hold the lock as often as its client counts."""
 
     __slots__ = ()
@@ -113,18 +113,18 @@ class NeverSet(Value):
         self.retry_in_ms: int | None = retry_in_ms
 
 
-ACQUIRED: Final = Acquired()
+ACQUIRED: Final = LockAcquired()
 GRANTED: Final = Granted(None)
 GRANTED_AND_MORE: Final = Granted(0)
-LOST: Final = Lost()
+LOST: Final = HoldLost()
 AT_ONCE: Final = Refused(0)
 SELF_BLOCKED: Final = SelfBlocked()
 WITHOUT_END: Final = Refused(None)
 
-Answer: TypeAlias = Acquired | Refused
+Answer: TypeAlias = LockAcquired | Refused
 """What an attempt returns to a waiter."""
 
-Outcome: TypeAlias = Acquired | Refused | Lost | SelfBlocked | Stale
+Outcome: TypeAlias = LockAcquired | Refused | HoldLost | SelfBlocked | Stale
 """All that the reply to an acquire of a lock can mean."""
 
 PermitOutcome: TypeAlias = Granted | Refused | NeverSet

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Runtime
 
 
-class Entry(Protocol):
+class TableEntry(Protocol):
     """What one owner holds of one lock."""
 
     @property
@@ -18,7 +18,7 @@ class Entry(Protocol):
         ...
 
 
-EntryT = TypeVar("EntryT", bound=Entry)
+EntryT = TypeVar("EntryT", bound=TableEntry)
 
 
 class OwnerTable(Generic[EntryT]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyredisson.core.failures import Unusable
-from pyredisson.core.outcomes import ACQUIRED, LOST, Acquired, Lost, Refused, Stale
+from pyredisson.core.outcomes import ACQUIRED, LOST, HoldLost, LockAcquired, Refused, Stale
 from pyredisson.core.runtime import Reply
 from pyredisson.errors import RedissonError
 
@@ -22,7 +22,7 @@ def unusable(reply: object) -> Unusable:
     )
 
 
-def read_acquire(reply: Reply) -> Acquired | Refused | Lost | Stale:
+def read_acquire(reply: Reply) -> LockAcquired | Refused | HoldLost | Stale:
     """Read the reply to an acquire of a lock."""
     if reply is None:
         return ACQUIRED

@@ -132,7 +132,7 @@ def lack_of_persistence(facts: ServerFacts) -> Complaint | None:
     return None
 
 
-class Server:
+class ServerState:
     """What one client knows of its server.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.outcomes import Acquired
+from pyredisson.core.outcomes import LockAcquired
 from pyredisson.core.replies import read_count, read_digits, unusable
 from pyredisson.kinds.lock import LockCore, PlainKind
 
@@ -44,7 +44,7 @@ class FencedKind(PlainKind):
         """See :meth:`LockKind.reads`; with the token of the hold."""
         match reply:
             case [b"token", bytes() as token]:
-                return Acquired(read_digits(reply, token))
+                return LockAcquired(read_digits(reply, token))
             case None:
                 raise unusable(reply)  # A fenced lock is never acquired without a token.
         return super().reads(reply)

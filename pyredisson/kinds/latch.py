@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyredisson.core.deadline import Deadline, wait_seconds
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import LatchNames
-from pyredisson.core.numbered import Script
+from pyredisson.core.numbered import ScriptCall
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import wait_by_message
@@ -58,7 +58,7 @@ class LatchCore(NumberedCore):
 
     async def count_down(self, progress: Progress | None = None) -> None:
         """Count down by one. ``progress``: see ``run_to_the_end``."""
-        script = Script("latch_count_down", (OPENED, PUBLISH), (self.names.channel,))
+        script = ScriptCall("latch_count_down", (OPENED, PUBLISH), (self.names.channel,))
         await self.change("a count_down", script, progress)
 
     async def get_count(self) -> int:

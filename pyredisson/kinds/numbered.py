@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pyredisson.core.names import owner_field
-from pyredisson.core.numbered import NumberedCall, Operation, Script
+from pyredisson.core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson.core.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.wrong_type import no_number
@@ -78,7 +78,7 @@ class NumberedCore:
         who = client.runtime.owner()
         return client.presence.begin_wait(self.word, self.names.name, owner_field(client.id, who.number), who)
 
-    async def change(self, what: str, script: Script, progress: Progress | None = None) -> int:
+    async def change(self, what: str, script: ScriptCall, progress: Progress | None = None) -> int:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""
         return await self.begin(Operation(what, script, read_int)).once(progress)
 
@@ -87,5 +87,5 @@ class NumberedCore:
 
         ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one.
         """
-        script = Script("counter_set", (value, PUBLISH, message), (self.names.channel, *waiting))
+        script = ScriptCall("counter_set", (value, PUBLISH, message), (self.names.channel, *waiting))
         return await self.change(what, script) == 1

@@ -13,7 +13,7 @@ from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import Failure
 from pyredisson.core.first_contact import unreached
 from pyredisson.core.hold import Hold
-from pyredisson.core.numbered import Operation, Script
+from pyredisson.core.numbered import Operation, ScriptCall
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
 from pyredisson.core.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
@@ -61,7 +61,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Return the operation that acquires a permit of this id, for a lease in ms."""
         return Operation(
             "an acquire",
-            Script("permit_acquire", (permit, PUBLISH, lease), (self.names.channel, self.names.taken)),
+            ScriptCall("permit_acquire", (permit, PUBLISH, lease), (self.names.channel, self.names.taken)),
             read_acquire_permit,
             lambda number: self.releasing(permit).script,
             known_for=math.inf,  # The permit is known by its id, whatever the server has forgotten.
@@ -71,9 +71,9 @@ class PermitSemaphoreCore(PermitsCore):
         """Return the operation that releases the permit of this id."""
         return Operation("a release", self._changing("permit_release", permit, PUBLISH), self.read_released)
 
-    def _changing(self, name: str, *args: str | int | bytes) -> Script:
+    def _changing(self, name: str, *args: str | int | bytes) -> ScriptCall:
         """Return the call of a script that may make permits available."""
-        return Script(name, args, (self.names.channel, self.names.taken, *self.wait_queue_keys()))
+        return ScriptCall(name, args, (self.names.channel, self.names.taken, *self.wait_queue_keys()))
 
     def leave_keys(self) -> tuple[str, ...]:
         """See :meth:`PermitsCore.leave_keys`."""
@@ -140,7 +140,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        script = Script("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
+        script = ScriptCall("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
         await self.change("an add_permits", script, progress)
 
     async def available_permits(self) -> int:

@@ -13,8 +13,8 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
-from pyredisson.core.numbered import Script
-from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Acquired, Granted, NeverSet, Refused
+from pyredisson.core.numbered import ScriptCall
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Granted, LockAcquired, NeverSet, Refused
 from pyredisson.core.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import may_queue, released_as, wait_by_message, wait_in_queue
@@ -77,7 +77,7 @@ class PermitAttempt:
         keys = self._core.names.raw, *self._core.leave_keys()
         return self.client.runtime.prepare("semaphore_stop_waiting", keys, (member, PUBLISH))
 
-    async def _ask(self, script: Script | None) -> Answer:
+    async def _ask(self, script: ScriptCall | None) -> Answer:
         client, call = self.client, self._call
         answer = await call.ask(script)
         if type(answer) is Refused:
@@ -112,10 +112,10 @@ class PermitsCore(NumberedCore, ABC):
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
         self._first = None if permits is None else count_of(permits, "permits")
 
-    def queued(self, acquire: Script, update: QueueUpdate) -> Script:
+    def queued(self, acquire: ScriptCall, update: QueueUpdate) -> ScriptCall:
         """Return the script of an acquire, as a client in the wait queue calls it."""
         args = update.args(self.client.config.max_wait_without_check)
-        return Script(f"{acquire.name}_waiting", (*acquire.args, *args), (*acquire.keys, self.names.waiting))
+        return ScriptCall(f"{acquire.name}_waiting", (*acquire.args, *args), (*acquire.keys, self.names.waiting))
 
     def wait_queue_keys(self) -> tuple[str, ...]:
         """Return the key of the wait queue, for a script that can do without it; see :class:`Subscriptions`."""
@@ -198,7 +198,7 @@ class PermitsCore(NumberedCore, ABC):
                 if not await waits_through(client, failure, wait, began):
                     raise
                 answer = AT_ONCE
-            acquired = type(answer) is Acquired
+            acquired = type(answer) is LockAcquired
             if type(answer) is Refused and wait != 0:
                 wait_on = partial(self._until_acquired, attempt, answer, seen, deadline, each, label)
                 acquired = await self._keep_trying(call.key, wait_on)

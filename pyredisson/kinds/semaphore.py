@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.failures import gives_way
-from pyredisson.core.numbered import Operation, Script
+from pyredisson.core.numbered import Operation, ScriptCall
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
@@ -49,20 +49,20 @@ class SemaphoreCore(PermitsCore):
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
         """Return the operation that acquires ``wanted`` permits, all or none."""
-        script = Script("semaphore_acquire", (wanted,))
+        script = ScriptCall("semaphore_acquire", (wanted,))
         return Operation("an acquire", script, partial(read_acquire_permits, wanted=wanted), self.undoing)
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
         return Operation("a release", self._giving("semaphore_release", permits), self.read_released)
 
-    def undoing(self, number: int) -> Script:
+    def undoing(self, number: int) -> ScriptCall:
         """Return the script that gives back the permits of the request of this number, of which copies may come."""
         return self._giving("semaphore_undo", number)
 
-    def _giving(self, script: str, number: int) -> Script:
+    def _giving(self, script: str, number: int) -> ScriptCall:
         """Return the call of a script that may make permits available."""
-        return Script(script, (number, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
+        return ScriptCall(script, (number, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
 
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Acquire permits, all or none, waiting at most ``wait`` seconds."""
@@ -102,7 +102,7 @@ class SemaphoreCore(PermitsCore):
     async def drain_permits(self) -> int:
         """Acquire all permits that are available, and return how many."""
         await self.first_use()
-        drain = Operation("a drain_permits", Script("semaphore_drain"), read_int, self.undoing)
+        drain = Operation("a drain_permits", ScriptCall("semaphore_drain"), read_int, self.undoing)
         return await self.begin(drain).once()
 
     async def known_total(self) -> tuple[int, bool]:

@@ -16,7 +16,7 @@ from pyredisson.core.finding import token_id
 from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
-from pyredisson.core.outcomes import LOST, Lost
+from pyredisson.core.outcomes import LOST, HoldLost
 from pyredisson.core.replies import unusable
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.errors import LockNotOwnedError
@@ -56,7 +56,7 @@ class HoldEnd(NamedTuple):
     end_ms: int | None
 
 
-def read_hold_end(reply: Reply) -> HoldEnd | Lost:
+def read_hold_end(reply: Reply) -> HoldEnd | HoldLost:
     """Read the reply of ``token_extend``. Raises ``Unusable``."""
     match reply:
         case None:
@@ -204,7 +204,7 @@ class TokenLockCore(LockCore):
             end = read_hold_end(await self.client.perform(request))
         except Failure as failure:
             raise failure.cause from None
-        if isinstance(end, Lost):
+        if isinstance(end, HoldLost):
             if ownership.lose(GONE, generation):
                 self.client.watchdog.unwatch(ownership)
                 self.client.tell_lost(ownership)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
-    from pyredisson.core.server import Server
+    from pyredisson.core.server import ServerState
 
 
 class Member:
@@ -60,7 +60,7 @@ class Member:
         self.name: str = lock.names.name
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         self.replicated: bool = self.client.config.min_replicas > 0
-        self.server: Server = self.client.server
+        self.server: ServerState = self.client.server
 
     def timeout(self, lease_ms: int) -> float:
         """How long its server has to answer: one that does not answer must not keep the others waiting."""

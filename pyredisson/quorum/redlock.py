@@ -14,7 +14,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED as GRANTED
-from pyredisson.core.outcomes import Acquired, Refused
+from pyredisson.core.outcomes import LockAcquired, Refused
 from pyredisson.core.running import together
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
@@ -171,7 +171,7 @@ class Redlock:
         granted = 0
         all_vote = self._guard.all_vote(now)
         for index, each in enumerate(said):
-            if type(each) is Acquired:
+            if type(each) is LockAcquired:
                 hold.parts[index] = parts[index]
                 hold.votes[index] = vote = all_vote or self._guard.has_vote(index, now)
                 granted += vote
@@ -247,7 +247,7 @@ class Redlock:
 
 def _unexpected(said: Sequence[Said]) -> Exception | None:
     """What a node said that is no matter of votes: the last one, if there are several."""
-    expected = (Acquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
+    expected = (LockAcquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
     return next((each for each in reversed(said) if not isinstance(each, expected)), None)
 
 

@@ -17,7 +17,7 @@ from pyredisson.core.server import Complaint, lack_of_persistence
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.server import Server, ServerFacts
+    from pyredisson.core.server import ServerFacts, ServerState
 
 #: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in
 #: whole seconds, so that two that were started at once may look a second apart.
@@ -32,7 +32,7 @@ class Starts:
         replaced: The run id that has taken the place of another one, if any has.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerState) -> None:
         self.begin()
         server.on_learned.append(self._learned)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pyredisson.core.failures import Failure
-from pyredisson.core.outcomes import Acquired, Refused
+from pyredisson.core.outcomes import LockAcquired, Refused
 from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.decisions import free_in_ms, spread
 from pyredisson.quorum.release import RETRY
@@ -57,7 +57,7 @@ ACQUIRED = Round(True, True, {}, {}, 0.0)
 
 def state_of(said: Said) -> object:
     """Describe the outcome of asking one node, for messages."""
-    if isinstance(said, Acquired):
+    if isinstance(said, LockAcquired):
         return "granted"
     if isinstance(said, Refused):
         ms = said.retry_in_ms

@@ -21,7 +21,7 @@ from pyredisson.core import acquire, client, hold, ownership_state, release, set
 from pyredisson.core.backlog import Backlog
 from pyredisson.core.failures import Failure
 from pyredisson.core.hold import Hold
-from pyredisson.core.outcomes import ACQUIRED, Acquired
+from pyredisson.core.outcomes import ACQUIRED, LockAcquired
 from pyredisson.core.ownership import Ownership
 from pyredisson.core.ownership_table import OwnershipTable
 from pyredisson.core.settling import settle
@@ -249,8 +249,8 @@ BUGS = {
         lambda self, reply: (
             ACQUIRED
             if reply == -1
-            else Acquired()
-            if isinstance(READ_FENCED(self, reply), Acquired)
+            else LockAcquired()
+            if isinstance(READ_FENCED(self, reply), LockAcquired)
             else READ_FENCED(self, reply)
         ),
     ),

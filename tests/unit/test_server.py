@@ -8,7 +8,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.core.failures import Rejected
-from pyredisson.core.server import Complaint, Server, ServerFacts, complaints, lack_of_persistence, read_info
+from pyredisson.core.server import Complaint, ServerFacts, ServerState, complaints, lack_of_persistence, read_info
 from pyredisson.errors import RedissonError
 from tests.unit.fake import FakeMutex
 
@@ -31,7 +31,7 @@ class Heard:
     def __init__(self, *, strict: bool = False) -> None:
         self.complaints: list[Complaint] = []
         self.learned: list[tuple[ServerFacts, ServerFacts | None]] = []
-        self.server = Server(FakeMutex(), lambda: 12.5, complain=self.complaints.append, strict=strict)
+        self.server = ServerState(FakeMutex(), lambda: 12.5, complain=self.complaints.append, strict=strict)
         self.server.on_learned.append(lambda new, old: self.learned.append((new, old)))
 
 

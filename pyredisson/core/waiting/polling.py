@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.kind import Waiting
-from pyredisson.core.outcomes import Acquired
+from pyredisson.core.outcomes import LockAcquired
 
 if TYPE_CHECKING:
     from pyredisson.core.attempt import Attempt
@@ -62,7 +62,7 @@ class Polling(Waiting):
                 client.check_open()
             try:
                 answer = await attempt()
-                if isinstance(answer, Acquired):
+                if isinstance(answer, LockAcquired):
                     return True
                 refused = answer
             except Rejected:

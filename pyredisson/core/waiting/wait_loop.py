@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, Rejected, Unusable, own_copy
-from pyredisson.core.outcomes import Acquired
+from pyredisson.core.outcomes import LockAcquired
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
@@ -71,7 +71,7 @@ async def wait_loop(
                 wait.failed(failure, RETRY.pause(failures, runtime.jitter))
                 failures += 1
                 continue
-            if isinstance(answer, Acquired):
+            if isinstance(answer, LockAcquired):
                 acquired, pass_on = True, False
                 wait.note_last_resort()
                 return True

@@ -25,7 +25,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core.outcomes import Acquired
+from pyredisson.core.outcomes import LockAcquired
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.protocol import (
     ACQUIRED,
@@ -199,7 +199,7 @@ class QueuedGroup(WaitGroup[Waiter]):
         with self.subscriptions.mutex:
             update = self.begin_update(waiter)
         answer = await attempt(update)
-        if type(answer) is Acquired:
+        if type(answer) is LockAcquired:
             with self.subscriptions.mutex:
                 self.acquired(update)
         return answer
