@@ -148,7 +148,7 @@ class ClientCore:
         """
         thread = self.runtime.thread()
         for each in held:
-            if thread and each.thread == thread:
+            if thread and each.call.thread == thread:
                 raise LockError(
                     f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
                     "same thread on it. The handler should set a flag or an event; use the lock after it",

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+
+class CallNote:
+    """Notes on what is held that a thread is in the middle of a call on it.
+
+    Attributes:
+        thread: The thread; 0: the call is over. That is an assignment, and signal handlers run at calls and in loops:
+            whatever they raise, no note outlives its call.
+    """
+
+    __slots__ = ("thread",)
+
+    def __init__(self, thread: int) -> None:
+        self.thread: int = thread
+
+
+NO_CALL: Final = CallNote(0)
 
 
 class Owned:
@@ -17,24 +34,25 @@ class Owned:
         holds: The nested holds, the innermost last.
         mark: What it has left in the context of its owner; set by ``leave_mark()``.
         on_loss: Called when it is lost.
-        thread: The thread that is in the middle of a call on it; 0: none.
+        call: The note of the last call on it.
     """
 
-    __slots__ = ("__weakref__", "holds", "mark", "mutex", "on_loss", "thread")
+    __slots__ = ("__weakref__", "call", "holds", "mark", "mutex", "on_loss")
 
     mutex: AbstractContextManager[Any]
     holds: list[Any]
     mark: Callable[[], Any] | None
     on_loss: tuple[Callable[[], None], ...]
-    thread: int
+    call: CallNote
 
     async def called(self, thread: int, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Make a call on it, noting which thread is in the middle of it meanwhile."""
+        """Make a call on it, and note so long which thread is in the middle of it."""
+        note = CallNote(thread)
         try:
-            self.thread = thread
+            self.call = note
             return await call(*args)
         finally:
-            self.thread = 0  # An assignment, since signal handlers run at calls: the note never outlives the call.
+            note.thread = 0
 
     def has(self, hold: object) -> bool:
         """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""

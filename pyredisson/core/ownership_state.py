@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.holder import OVERLAPS
 from pyredisson.core.in_flight import InFlight, Pending
-from pyredisson.core.owned import Owned
+from pyredisson.core.owned import NO_CALL, CallNote, Owned
 
 if TYPE_CHECKING:
     from pyredisson.core.callers import Caller
@@ -65,7 +65,7 @@ class OwnershipState(Owned):
         self.deadline: float = 0.0
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
-        self.thread: int = 0
+        self.call: CallNote = NO_CALL
         self.expired: int = 0  # Holds that simply ran out, and whose unlock is to come.
         self.epoch: int = 0
         self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.

@@ -168,7 +168,7 @@ class LockCore:
             if ownership is None:
                 ownership = client.ownerships.enter(Ownership(key, who, client.runtime))
             self.last = ownership
-        if ownership.thread:
+        if ownership.call.thread:
             client.refuse_interrupter(ownership)
         return ownership
 

@@ -68,15 +68,14 @@ class InOrder:
         began = runtime.now()
         for index, (member, ownership) in enumerate(owned.parts()):
             part = hold.part()
-            asked = member.client, member.kind, ownership, part
-            acquired = await ownership.called(runtime.thread(), acquire, *asked, 0, NO_MARK)
+            acquired = await acquire(member.client, member.kind, ownership, part, 0, NO_MARK)
             if not acquired and wait != 0:
                 # Those that were acquired before stay alive while this one is waited for.
                 owned.begin_to_take(hold)
                 keeper.enter(owned)
                 keeper.keep(owned)
                 left = None if wait is None else deadline.left(runtime.now())
-                acquired = await ownership.called(runtime.thread(), acquire, *asked, left, NO_MARK)
+                acquired = await acquire(member.client, member.kind, ownership, part, left, NO_MARK)
             if not acquired:
                 return False
             hold.parts[index] = part

@@ -14,6 +14,7 @@ from pyredisson.core.acquire import tell, tell_failed
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.failures import gives_way, is_interruption
 from pyredisson.core.holder import lost_error
+from pyredisson.core.owned import CallNote
 from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.lease import Lease
@@ -224,14 +225,14 @@ class MultiLockCore:
         client = self.client
         asked = hold.since = client.runtime.now()
         self._check_open()
-        if owned is None:
-            owned = self.mine()
+        owned = owned or self.mine()
         if not owned.in_use():
             owned.who.mark(owned, self._covers, client.tell_left_behind)
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
+        note = CallNote(client.runtime.thread())
         try:
-            owned.thread = client.runtime.thread()
+            owned.note_call(note)
             _raise_if_lost(owned)
             acquired = await self.way.acquire(owned, hold, wait, asked)
             if acquired:
@@ -258,7 +259,7 @@ class MultiLockCore:
                 tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
         finally:
-            owned.thread = 0
+            note.thread = 0
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
         owned.granted(hold)
@@ -387,9 +388,7 @@ def _raise_if_lost(owned: MultiOwnership) -> None:
 def _is_callers(held: MultiOwnership) -> bool:
     """Return whether what a thread held last is the calling context's, although only its members are in use yet."""
     who = held.who
-    if not who.shared or who.divided:
-        return not who.shared
-    return who.has_mark(held)
+    return not who.shared or (not who.divided and who.has_mark(held))
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

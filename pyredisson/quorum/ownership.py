@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.hold import Hold
 from pyredisson.core.holder import OVERLAPS
-from pyredisson.core.owned import Owned
+from pyredisson.core.owned import NO_CALL, CallNote, Owned
 from pyredisson.core.ownership import Ownership
 from pyredisson.quorum.decisions import certain_until
 
@@ -106,7 +106,7 @@ class MultiOwnership(Owned):
         self.taking: MultiHold | None = None  # Some of its members are taken, the others waited for.
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
-        self.thread: int = 0
+        self.call: CallNote = NO_CALL
         self.over: int = 0  # Plain holds that simply ran out, and whose unlock is to come.
         self.open: MultiHold | None = None  # Given back, and too few nodes have said so.
         self.extensions: int = 0
@@ -174,6 +174,11 @@ class MultiOwnership(Owned):
         """Whether it is a quorum's, and was extended as often as it may be."""
         bound = self.client.config.quorum_max_extensions
         return bound is not None and self.members[0].quick and self.extensions >= bound
+
+    def note_call(self, note: CallNote) -> None:
+        """Note a call on it and its members."""
+        for each in (self, *self.ownerships):
+            each.call = note
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""

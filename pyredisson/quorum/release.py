@@ -15,6 +15,7 @@ from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.finding import BUDGET, found_here
 from pyredisson.core.holder import lost_error
 from pyredisson.core.messages import held_here, not_held, timed_out
+from pyredisson.core.owned import CallNote
 from pyredisson.core.running import together
 from pyredisson.core.settling import CLEANUP_BUDGET
 from pyredisson.core.wrong_type import is_wrong_type
@@ -138,8 +139,9 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
         text = not_held("multi-lock", owned.name, owned.who, held, free=free)
         raise LockNotOwnedError(text, name=owned.name, holder=holder)
     before = [len(ownership.holds) for ownership in owned.ownerships]
+    note = CallNote(client.runtime.thread())
     try:
-        owned.thread = client.runtime.thread()
+        owned.note_call(note)
         if progress is not None:
             progress.begun = True
         forget(owned, hold)
@@ -157,7 +159,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
                 await _settle_now(owned)
         raise
     finally:
-        owned.thread = 0
+        note.thread = 0
     # An outer hold may have been lost before the answers were read.
     lost = lost or look_for_loss(owned)
     if lost is not None:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 
 from pyredisson.core.callers import Caller, Holding
+from pyredisson.core.owned import CallNote
 from pyredisson.shared.marks import AnyOwner, leave_mark, live_marks
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.stacks import stack_of_thread
@@ -30,7 +31,7 @@ class ThreadOwner(AnyOwner):
         thread: Tells the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_name", "_root", "divided", "ident", "latest", "thread")
+    __slots__ = ("_name", "_root", "call", "divided", "latest", "thread")
 
     shared = True
 
@@ -39,7 +40,7 @@ class ThreadOwner(AnyOwner):
         self.thread: weakref.ref[_Pulse] = thread
         self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
-        self.ident: int = root.ident if root is not None else threading.get_ident()
+        self.call: CallNote = root.call if root is not None else CallNote(threading.get_ident())
         self._name: str = root._name if root is not None else _thread_name()
         self.latest: Holding | None = None
 
@@ -53,7 +54,7 @@ class ThreadOwner(AnyOwner):
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``."""
-        return stack_of_thread(self.ident) if self.alive() else ()
+        return stack_of_thread(self.call.thread) if self.alive() else ()
 
     def describe(self) -> str:
         """What to call it in a message."""

@@ -17,6 +17,7 @@ from pyredisson.core.attempt import Attempt, FirstRequest
 from pyredisson.core.calls import AcquireCall, ReleaseCall
 from pyredisson.core.failures import Failure, NotSent
 from pyredisson.core.in_flight import Pending
+from pyredisson.core.owned import NO_CALL
 from pyredisson.core.release import finish_release, leave_release
 from pyredisson.core.running import run
 from pyredisson.kinds.lock import LockCore
@@ -45,13 +46,13 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did."""
     ownership: Any = core.last if type(core) is LockCore and lease_time is None else None
     who: Any = getattr(local, "owner", None)
-    usual = ownership and ownership.who is who and not ownership.thread  # Else it may be a signal handler's call.
+    usual = ownership and ownership.who is who and not ownership.call.thread  # Else it may be a signal handler's call.
     if not usual or _running_loop() is not None or os.getpid() != process.pid:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
     client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
     before, sent, request_id = -1, monotonic(), 0
     try:
-        ownership.thread = who.ident
+        ownership.call = who.call
         with ownership.mutex:
             if core.is_usual(ownership, who, 0, sent):
                 in_flight.doubtful = in_flight.settling = in_flight.without_end = False
@@ -84,7 +85,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
         run(leave(client, core.kind, ownership, min(before, 0), hold, sent, error))
         raise
     finally:
-        ownership.thread = 0
+        ownership.call = NO_CALL
     return run(core.try_lock(wait))  # type: ignore[no-any-return]
 
 
@@ -95,12 +96,12 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     """
     ownership: Any = core.last if type(core) is LockCore and error is None and _running_loop() is None else None
     who: Any = getattr(local, "owner", None)
-    usual = ownership and ownership.who is who and not ownership.thread
+    usual = ownership and ownership.who is who and not ownership.call.thread
     if usual and os.getpid() == process.pid and has_mark(ownership):
         client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
         sent, released, request_id = monotonic(), False, 0
         try:
-            ownership.thread = who.ident
+            ownership.call = who.call
             with ownership.mutex:
                 if core.is_usual(ownership, who, 1, sent):
                     progress.begun = True
@@ -127,7 +128,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                 run(leave_release(client, ownership, 1, interruption))
             raise
         finally:
-            ownership.thread = 0
+            ownership.call = NO_CALL
     return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
 
 

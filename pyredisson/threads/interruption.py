@@ -2,7 +2,7 @@
 
 A mutex that protects plain state is reentrant, or such a call would wait for the very thread that it holds up. But what
 it finds may be half changed, or the request of the interrupted call in flight: then it has to be refused. What an owner
-holds says so itself (``Owned.thread``).
+holds says so itself (``Owned.call``).
 """
 
 from __future__ import annotations

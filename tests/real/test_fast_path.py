@@ -378,7 +378,7 @@ def test_a_handle_that_another_thread_uses_meanwhile(
             core.last = own
             use()
             assert (len(own.holds), own.pending) == (int(use == lock.lock), None)
-            assert (len(others.holds), others.pending, others.thread) == (0, None, 0)
+            assert (len(others.holds), others.pending, others.call.thread) == (0, None, 0)
 
 
 def test_a_fair_hand_over_takes_three_scripts(

@@ -75,7 +75,7 @@ class Work:
             found += [f"{core.keeper.keeping()} kept"] * bool(core.keeper.keeping())
             found += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
             found += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
-            found += [f"a call on {each!r}" for each in (*core.ownerships, *core.keeper.all()) if each.thread]
+            found += [f"a call on {each!r}" for each in (*core.ownerships, *core.keeper.all()) if each.call.thread]
             found += [f"a call on {name}" for name, _ in core.ledger.asking]
         for server in direct:
             holds = (

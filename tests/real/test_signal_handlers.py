@@ -227,6 +227,17 @@ def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, 
 
 
 @pytest.mark.timeout(240)
+def test_with_a_member_in_the_middle_of_a_multi_lock(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
+    member, use = client.get_lock(unique_name), pair(KINDS["multi"](client, unique_name))
+    use()
+    handler = Handler(pair(member))
+    for at in at_every_step(use, handler, stride=5):
+        assert not direct.exists(unique_name, f"{unique_name}-2"), f"left at step {at}"
+    assert not busy(client)
+    assert min(handler.outcomes["worked"], handler.outcomes["refused"]) > 20
+
+
+@pytest.mark.timeout(240)
 def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
     lock = client.get_lock(unique_name)
 
