@@ -116,7 +116,7 @@ class Attempt:
         """Ask for the lock once.
 
         Args:
-            update: What to tell the wait queue.
+            update: How to change the wait queue.
             first: The request, if it has been noted already.
 
         Raises:
@@ -178,7 +178,7 @@ async def ask(
         ownership: What its owner holds of it.
         hold: What is to be held.
         exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
-        update: What to tell the wait queue.
+        update: How to change the wait queue.
         first: The request, if it has been noted already.
 
     Returns:
@@ -213,7 +213,7 @@ async def ask(
 
 
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:
-    """Note what the server said to a request that was ``sent`` then. Raises ``LockLostError``."""
+    """Note what the server replied to a request that was ``sent`` then. Raises ``LockLostError``."""
     ownership, hold = call.ownership, call.hold
     if type(outcome) is LockAcquired:
         if outcome.token is not None:

@@ -61,7 +61,7 @@ class Caller(Protocol):
         ...
 
     def gone_hint(self) -> str:
-        """What to tell of one that ended while it held a lock."""
+        """Describe one that ended while it held a lock."""
         ...
 
     def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:

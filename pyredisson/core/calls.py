@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """What tells whether replicas have to acknowledge something."""
+    """What finds out whether replicas have to acknowledge something."""
 
     def acquired(self, reply: Reply, /) -> bool:
         """Whether a reply says that something was acquired."""
@@ -41,7 +41,7 @@ class Call(ABC):
     Attributes:
         ownership: Whose it is.
         request_id: Its number; when the ownership has a later one, this is over.
-        lease_ms: The lease that is at stake.
+        lease_ms: The lease that it is about.
         reader: What reads its reply, if something may be acquired.
     """
 
@@ -66,7 +66,7 @@ class AcquireCall(Call):
         hold: What is to be held.
         count: How often the owner holds the lock.
         repeat: Whether an earlier copy of it may have run when it began.
-        update: What it tells the wait queue.
+        update: How it changes the wait queue.
     """
 
     __slots__ = ("count", "hold", "repeat", "update")

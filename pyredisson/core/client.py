@@ -63,7 +63,7 @@ class ClientCore:
         self._lease_of_patience = 6000 * self._patience
         self._listeners = self._own_listeners = config.listeners
         self._wants_all: Callable[[], bool] = lambda: False
-        #: Whether somebody wants to hear of each acquire and release; asked before such an event is made.
+        #: Whether a listener wants each acquire and release; asked before such an event is made.
         self.talkative: Callable[[], bool] = lambda: True
         self.server: ServerState = ServerState(
             runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
@@ -95,7 +95,7 @@ class ClientCore:
     # ---- events --------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
-        """Tell one more of events: of all while ``wants_all`` says so, else of what is out of the ordinary."""
+        """Add a listener: for all events while ``wants_all`` says so, else of what is out of the ordinary."""
         self._listeners = (*self._listeners, listener)
         self._wants_all = wants_all
         if not self.config.listeners:
@@ -126,7 +126,7 @@ class ClientCore:
             self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
 
     def tell_left_behind(self, left: Holding) -> None:
-        """Tell of what a thread holds for another call chain, now that it has gone on."""
+        """Emit that a thread holds a lock for another call chain, now that it has gone on."""
         self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
     def _complain(self, complaint: Complaint) -> None:
@@ -235,7 +235,7 @@ class ClientCore:
             at_once = False
             match setback:
                 case Stale():
-                    # Somebody has taken this request over; or it is a forgotten epoch of this very owner.
+                    # Another call has taken this request over; or it is a forgotten epoch of this very owner.
                     ownership.raise_epoch(request_id, above=setback.epoch)
                     if not stale_before:
                         at_once, stale_before, failures = True, True, 0

@@ -67,13 +67,13 @@ class InFlight:
         pending: What it was, until its outcome is known.
         until: When settling it is no longer worth while.
         doubtful: A copy of it may have run.
-        settling: Somebody took it over to settle it, and may be at it still.
+        settling: Another call took it over to settle it, and may be at it still.
         lease_ms: The lease that was asked for last.
         of_block: It is the release of a block: no caller will ask for its outcome.
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
         releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
-        without_end: It was refused until somebody releases the lock, whose key never expires.
-        released_behind: A release that had failed was settled since, and its owner has not heard of that yet.
+        without_end: It was refused until the lock is released, whose key never expires.
+        released_behind: A release that had failed was settled since, and its owner does not know that yet.
     """
 
     __slots__ = (

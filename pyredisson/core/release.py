@@ -57,7 +57,7 @@ async def leave_block(client: ClientCore, kind: LockKind, ownership: Ownership, 
         except LockLostError:
             if later:
                 raise
-            # Else that of an inner block, which has said so itself; ours comes now.
+            # Else that of an inner block, which has reported it; ours comes now.
         if later:
             resume(client, ownership)
             return
@@ -187,7 +187,7 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
 
 
 def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
-    """Note what the server said to a request that was ``sent`` then: it took one hold away, or raise ``LockLostError``.
+    """Note the reply to a request that was ``sent`` then: it took one hold away, or raise ``LockLostError``.
 
     ``repeated``: an earlier copy may have run.
     """

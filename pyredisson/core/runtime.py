@@ -78,19 +78,19 @@ class Acknowledging(Protocol):
         ...
 
     def asked(self, reply: Reply) -> int:
-        """How many replicas are to acknowledge what was done by the script that said this; 0: none."""
+        """How many replicas are to acknowledge what was done by the script that replied this; 0: none."""
         ...
 
 
 class Ticket(Protocol):
-    """What one waiter sleeps on. It remembers one ring, so a ring before the sleep is not missed."""
+    """What one waiter sleeps on. It remembers one notification, so that one before the sleep is not missed."""
 
     def ring(self) -> None:
         """Wake the waiter, or let its next :meth:`wait` return at once. Never blocks; any thread may call it."""
         ...
 
     async def wait(self, seconds: float) -> bool:
-        """Sleep until rung, for at most ``seconds`` (may be infinite). Takes the ring; says whether there was one."""
+        """Sleep until notified, for at most ``seconds`` (may be infinite). Returns whether it was."""
         ...
 
 
@@ -134,7 +134,7 @@ class Runtime(Protocol):
         ...
 
     def identity(self) -> Identity:
-        """What tells the client's process from others, for people."""
+        """What identifies the client's process, for people."""
         ...
 
     def unix_time(self) -> float:

@@ -1,8 +1,8 @@
-"""The client's one watchdog: renews what is held without a fixed lease, tells of losses, settles what was left open.
+"""The client's one watchdog: renews what is held without a fixed lease, reports losses, settles what was left open.
 
 It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
-request. A renewal has three outcomes: kept; lost (its holder hears at once); unknown (asked again at once, until the
-deadline, at which the lock is lost with or without an answer).
+request. A renewal has three outcomes: kept; lost (its holder is notified at once); unknown (asked again at once, until
+the deadline, at which the lock is lost with or without an answer).
 
 On a cluster a request is about names of one slot, which makes many small requests: these are sent in waves, and those
 that got no answer are asked again behind all others, so that a node that is down costs no lock on the others.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: On a cluster so many requests may be under way at once.
+#: The number of requests that may be under way at once on a cluster.
 WAVE = 1000
 
 #: Seconds, at least, by which a watchdog is late before that is worth a warning.
@@ -68,7 +68,7 @@ class Watchdog:
     # ---- plain: for those who acquire and release ----------------------------------------------------------------
 
     def watch(self, ownership: Ownership) -> None:
-        """Renew this ownership if it wants that, and tell its holder when it is lost."""
+        """Renew this ownership if it wants that, and notify its holder when it is lost."""
         self._watched[ownership] = None
         deadline = ownership.deadline
         if deadline - self.plain_hold.certain > self._late_at:  # A lease of the usual length begins about now.

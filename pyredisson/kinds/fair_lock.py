@@ -61,7 +61,7 @@ class QueueState(NamedTuple):
 
     Attributes:
         again: When the next one is due.
-        next_owner: The owner whose turn it is, if the lock is free.
+        next_owner: The next owner in the queue, if the lock is free.
         missing: Those of the waiters who do not stand in the queue.
     """
 
@@ -166,9 +166,9 @@ class FairWaiter(Waiter):
 class FairGroup(WaitGroup[FairWaiter]):
     """The waiters of a client in the queue of a fair lock.
 
-    A message notifies the waiter whose channel it is, and no notification is passed on: whose turn it is, is for the
+    A message notifies the waiter whose channel it is, and no notification is passed on: who is next, is for the
     server to say. The first one sends the heartbeats of all, after a confirmation too, and in any case before their
-    time in the queue is over. What it learns is for all; what one of them learned by an attempt of its own can only
+    time in the queue has ended. What it learns is for all; what one of them learned by an attempt of its own can only
     make the next heartbeats come sooner.
     """
 
@@ -274,7 +274,7 @@ class FairGroup(WaitGroup[FairWaiter]):
             waiter.notify()
 
     def confirmed(self, channel: str) -> None:
-        """See :meth:`WaitGroup.confirmed`; the heartbeats also bring whose turn it is."""
+        """See :meth:`WaitGroup.confirmed`; the heartbeats also bring who is next."""
         self.check_at(min(self.soon, max(self.now(), self._sent_at + HEARTBEATS_APART)))
 
 

@@ -131,7 +131,7 @@ class PermitsCore(NumberedCore, ABC):
         return await self.set_first("a try_set_permits", value, str(value), *self.wait_queue_keys())
 
     async def first_use(self, wait: float | None = None) -> float | None:
-        """Set the permits that the handle was made with, once. Returns what is left of ``wait`` seconds."""
+        """Set the permits that the handle was made with, once. Returns the rest of ``wait`` seconds."""
         first = self._first
         if first is None:
             return wait

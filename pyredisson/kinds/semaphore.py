@@ -1,4 +1,4 @@
-"""The semaphore: a number of permits, which anybody may acquire and anybody may release.
+"""The semaphore: a number of permits, which any owner may acquire and release.
 
 Source: ``org.redisson.RedissonSemaphore``. What differs on purpose: each request takes effect once at most, despite
 lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter; of
@@ -57,7 +57,7 @@ class SemaphoreCore(PermitsCore):
         return Operation("a release", self._giving("semaphore_release", permits), self.read_released)
 
     def undoing(self, number: int) -> ScriptCall:
-        """Return the script that gives back the permits of the request of this number, of which copies may come."""
+        """Return the script that returns the permits of the request of this number, of which copies may come."""
         return self._giving("semaphore_undo", number)
 
     def _giving(self, script: str, number: int) -> ScriptCall:
@@ -86,7 +86,7 @@ class SemaphoreCore(PermitsCore):
             await self.begin(self.releasing(given)).once(progress)
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
-        """Release a permit at the end of a block. Its own ``error`` goes first. See :meth:`leave_block`."""
+        """Release a permit at the end of a block. Its own ``error`` takes precedence. See :meth:`leave_block`."""
         try:
             await self.leave_block(self.releasing(1), error, progress)
         except Exception as ours:

@@ -1,4 +1,4 @@
-"""How the connections of a user's pool are used, in both forms: one a request, and given back at once."""
+"""How the connections of a user's pool are used, in both forms: one a request, and returned at once."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class ClusterLink:
     async def _execute(
         self, slot: int, send: Send, timeout: float, tried: tuple[NodeLink, Failure] | None = None
     ) -> Reply:
-        """Bring a request to the node that serves its slot, until it is executed or may have been, or time is over.
+        """Bring a request to the node that serves its slot, until it is executed or may be, or its time has ended.
 
         ``tried`` is what became of a first try.
         """

@@ -90,7 +90,7 @@ class Link(Protocol):
         ...
 
     def reserve(self) -> None:
-        """The calling thread or task (the watchdog's) must never wait for a connection behind anybody else."""
+        """The calling thread or task (the watchdog's) must never wait for a connection behind another caller."""
         ...
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ def _masked(login: str, sentinels: Sequence[Address], service: str, db: object) 
 def _address(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65_536:
-        raise ValueError(  # Not what stands there: it may be part of a password.
+        raise ValueError(  # Not the text itself: it may be part of a password.
             f"{SCHEME} must be followed by host:port[,host:port]. In a user's name or password, percent-encode "
             "characters such as # / ? : @ [ ] %"
         )

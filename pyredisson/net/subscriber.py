@@ -82,7 +82,7 @@ class Subscriber:
         """Send for a channel's messages, now or as soon as there is a connection.
 
         Raises:
-            LockError: A signal handler is in the middle of another command, whose bytes must not be torn apart.
+            LockError: A signal handler is in the middle of another command, whose bytes must stay together.
         """
         if self._inside(self._sending):
             raise LockError(INTERRUPTED)

@@ -63,7 +63,7 @@ def known_url(url: str) -> str:
 
     Raises:
         TypeError: It is not a ``str``.
-        ValueError: It begins with nothing that is known, or cannot be read. What stands there is not repeated: it may
+        ValueError: It begins with nothing that is known, or cannot be read. The text is not repeated: it may
             be a password.
     """
     if not isinstance(url, str):
@@ -159,7 +159,7 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
 
 
 def _check_readable(url: str) -> None:
-    """Raise ``ValueError`` for a URL whose parts cannot be read. What stands there may be part of a password.
+    """Raise ``ValueError`` for a URL whose parts cannot be read. The text may be part of a password.
 
     redis-py drops what is not a digit from the database, or all of it.
     """

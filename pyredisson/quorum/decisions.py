@@ -1,4 +1,4 @@
-"""What a quorum decides: plain functions over what the nodes said.
+"""What a quorum decides: plain functions of what the nodes replied.
 
 Source: "Distributed Locks with Redis" (redis.io), "The Redlock Algorithm".
 """
@@ -24,7 +24,7 @@ SPREAD_MAX = 0.25
 
 
 def majority(nodes: int) -> int:
-    """How many of so many nodes no two holders can have without one in common."""
+    """Return the least number of nodes that two holders cannot have without one in common."""
     return nodes // 2 + 1
 
 
@@ -79,7 +79,7 @@ def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | 
 
 
 def spread(rounds: int, round_took: float) -> float:
-    """Over how many seconds the next round is to be put by chance, after so many in a row were lost.
+    """Return the seconds within which the next round begins by chance, after a number of lost rounds in a row.
 
     Clients that were woken by one message would otherwise ask at the same moment again and again, and none would win.
     """

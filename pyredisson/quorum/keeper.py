@@ -91,7 +91,7 @@ class Keeper:
     # ---- what to do ----------------------------------------------------------------------------------------------
 
     def keep(self, owned: MultiOwnership) -> None:
-        """Renew it if it wants that, and tell its holder when it is lost."""
+        """Renew it if it wants that, and notify its holder when it is lost."""
         if owned.renew_at == math.inf and owned.renewable():
             owned.renew_at = self._runtime.now() + owned.lease_ms() / 3000
         self._kept[owned] = None
@@ -150,7 +150,7 @@ class Keeper:
             self._client.emit(events.HolderGone(owned.name, owned.owner, gone_hint(owned)))
             return False
         if not owned.renewable() or (owned.taking is None and owned.extended_enough()):
-            owned.renew_at = math.inf  # It ends by itself, and its holder hears of it then.
+            owned.renew_at = math.inf  # It ends by itself, and its holder is notified then.
             return False
         return True
 

@@ -89,7 +89,7 @@ class Way(Protocol):
     quick: bool  # Whether a server gets but the small timeout of one node among many.
 
     def where(self, index: int) -> str:
-        """What tells a member's key from those of the same name, for messages."""
+        """Where a member's key is, if others have the same name, for messages."""
         ...
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
@@ -197,7 +197,7 @@ class MultiLockCore:
         return self.take(wait, self.new_hold(None))
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
-        """Acquire it for a block, whose body hears of a loss. ``skip``: return ``None`` if it is not free."""
+        """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
         wait = wait_seconds(wait_time)
         hold = self.new_hold(lease_time, block=True)
         self._check_open()

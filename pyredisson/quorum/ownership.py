@@ -108,7 +108,7 @@ class MultiOwnership(Owned):
         self.on_loss: tuple[Callable[[], None], ...] = ()
         self.call: CallNote = NO_CALL
         self.over: int = 0  # Plain holds that simply ran out, and whose unlock is to come.
-        self.open: MultiHold | None = None  # Given back, and too few nodes have said so.
+        self.open: MultiHold | None = None  # Given back, and too few nodes have confirmed it.
         self.extensions: int = 0
         self.renew_at: float = math.inf
         self.failed_renewals: int = 0

@@ -1,7 +1,7 @@
 """A quorum of independent nodes: the Redlock algorithm.
 
 Source: "Distributed Locks with Redis" (redis.io), followed wholly. Every node is asked at once; the lock is held if
-enough of them said yes in time; what was granted without a quorum is given back everywhere.
+enough of them grant it in time; what was granted without a quorum is given back everywhere.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Redlock:
 
 
 def _unexpected(said: Sequence[Said]) -> Exception | None:
-    """What a node said that is no matter of votes: the last one, if there are several."""
+    """What a node replied that is no matter of votes: the last one, if there are several."""
     expected = (LockAcquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
     return next((each for each in reversed(said) if not isinstance(each, expected)), None)
 

@@ -119,7 +119,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     """Give back one hold, or go on with one that could not be confirmed.
 
     Returns:
-        ``None`` as a rule; else a member whose key holds something else, and what its server said: it is lost by that.
+        ``None`` as a rule; else a member whose key holds something else, and its server's error: it is lost by that.
 
     Raises:
         LockNotOwnedError: There is none.
@@ -189,12 +189,12 @@ def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
 
 
 class _Confirmed:
-    """What the servers have said to a release.
+    """What the servers have replied to a release.
 
     Attributes:
         gone: On how many it was gone already.
         unsure: How many have not answered.
-        foreign: A member whose key holds something else, and what its server said.
+        foreign: A member whose key holds something else, and the error of its server.
     """
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Fa
 async def _confirm(
     owned: MultiOwnership, hold: MultiHold, results: dict[int, Failure | RedissonError | None], until: float
 ) -> _Confirmed:
-    """See to it that enough servers say that it was given back, after what they said at first."""
+    """See to it that enough servers confirm that it was given back, after their first replies."""
     runtime = owned.client.runtime
     parts = owned.parts()
     confirmed = _Confirmed()

@@ -52,7 +52,7 @@ def no_vote_until(
     """Until when each node has no vote, in monotonic seconds; minus infinity if it has one.
 
     Args:
-        facts: What each said of itself; ``None`` if nothing.
+        facts: What each reported of itself; ``None`` if nothing.
         replaced: The run id that was seen to take the place of another one there.
         delays: For how long each has to stay away after its start.
     """
@@ -179,7 +179,7 @@ class RestartGuard:
                 forgetful.append(self._label(index))
                 lacking = complaint
             if self._until[index] > each.seen_at and self._barred.get(index) != each.run_id:
-                self._barred[index] = each.run_id  # Once: each connection tells another uptime, to the second.
+                self._barred[index] = each.run_id  # Once: each connection shows another uptime, to the second.
                 client.emit(
                     events.NodeBarred(self._name, self._label(index), each.uptime, self._until[index] - each.seen_at)
                 )

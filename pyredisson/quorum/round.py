@@ -27,14 +27,14 @@ class Round(NamedTuple):
     """The outcome of asking every node once.
 
     Attributes:
-        acquired: Whether enough said yes, in time.
+        acquired: Whether enough granted it, in time.
         reached: Whether enough answered at all.
-        refused: What those said that said no, by member.
+        refused: The replies of those that refused, by member.
         states: What to say of each in messages, by its name.
         took: Seconds.
-        granted: Which members said yes.
+        granted: Which members granted it.
         allowed: Seconds that a node had to answer; of several, the most.
-        late: Whether enough said yes, but only when the lease was over.
+        late: Whether enough granted it, but only when the lease had ended.
     """
 
     acquired: bool
@@ -68,7 +68,7 @@ def state_of(said: Said) -> object:
 def unreachable(
     owned: MultiOwnership, states: dict[str, object], within: str, last: Round | None = None
 ) -> QuorumUnreachableError:
-    """The error for too few nodes, with what each of them said; ``last``: the last round, if all are asked at once."""
+    """The error for too few nodes, with the reply of each; ``last``: the last round, if all are asked at once."""
     text = "; ".join(f"{node}: {state}" for node, state in states.items())
     name, quorum, count = owned.name, owned.quorum, len(owned.members)
     if last is not None and last.late:

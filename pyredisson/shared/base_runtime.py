@@ -58,7 +58,7 @@ class BaseRuntime:
     clients: staticmethod[[], list[ClientCore]] = staticmethod(living.clients)
 
     def identity_of(self, app: str | None) -> Identity:
-        """Return what tells this process from others; ``app``: what the user's own settings call connections."""
+        """Return what identifies this process; ``app``: what the user's own settings call connections."""
         return Identity(self._config.client_name or app, socket.gethostname(), os.getpid(), VERSION)
 
     def introduction(self, app: str | None, client_id: str) -> Sequence[bytes]:

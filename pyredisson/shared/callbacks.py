@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-#: The largest number of threads. If so many callbacks block, the next one waits for one of them.
+#: The largest number of threads. If that number of callbacks block, the next one waits for one of them.
 MOST = 8
 
 _log = logging.getLogger("pyredisson")

@@ -54,7 +54,7 @@ class HandleOwner(AnyOwner):
         return self._thread is None or self._thread.alive()
 
     def gone_hint(self) -> str:
-        """What to tell of it, when it ended with a lock in its hands."""
+        """Describe it, when it ended while it held a lock."""
         if self._thread is not None and not self._thread.alive():
             return self._thread.gone_hint()
         if self._handle() is not None:

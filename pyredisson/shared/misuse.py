@@ -1,4 +1,4 @@
-"""What is said to those who use the library in ways that cannot work."""
+"""Errors for uses of the library that cannot work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def core_of(core: Any, handle: object, client: object) -> Any:
     """Return the core that a client made for a handle.
 
     Raises:
-        TypeError: Somebody made the handle by hand.
+        TypeError: The handle was made by hand.
     """
     if hasattr(core, "describe"):
         return core

@@ -1,6 +1,6 @@
 """``client.synchronized(key)``: a function that runs under a lock whose name is made from the call's arguments.
 
-Everything that can be wrong with it is said when the function is decorated, not when it is called.
+Everything that can be wrong with it is reported when the function is decorated, not when it is called.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class TaskOwner(AnyOwner):
         return task is not None and not task.done()
 
     def gone_hint(self) -> str:
-        """What to tell of it, when it ended with a lock in its hands."""
+        """Describe it, when it ended while it held a lock."""
         wait_for = ", asyncio.wait_for() (use try_lock(5) or acquire(timeout=5))" if sys.version_info < (3, 12) else ""
         return (
             f"task {self._name!r} ended without releasing it. These run what they call in a task of its own: the "

@@ -28,7 +28,7 @@ class ThreadOwner(AnyOwner):
     """A thread, by its number; or one of several call chains that share a thread.
 
     Args:
-        thread: Tells the thread; all who share it have this very object.
+        thread: Identifies the thread; all who share it have this very object.
     """
 
     __slots__ = ("_name", "_root", "call", "divided", "latest", "thread")
@@ -65,7 +65,7 @@ class ThreadOwner(AnyOwner):
         return self.thread() is not None
 
     def gone_hint(self) -> str:
-        """What to tell of it, when it ended with a lock in its hands."""
+        """Describe it, when it ended while it held a lock."""
         if self.alive():
             return (
                 f"the call in which thread {self._name!r} acquired it has ended, and the thread runs other calls now. "
@@ -96,7 +96,7 @@ class ThreadOwner(AnyOwner):
         leave_mark(held, names, self._root.number)
 
     def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
-        """See ``Caller.look_behind``. It tells once."""
+        """See ``Caller.look_behind``. It is called once."""
         latest, self._root.latest = self._root.latest, held
         if latest is None or latest is held or not latest.in_use() or not latest.bound():
             return

@@ -1,4 +1,4 @@
-"""Connect in a thread of its own, so that a caller can go on before that is over."""
+"""Connect in a thread of its own, so that a caller can go on before that has ended."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Dialled:
         begun = _begin(self._ask)
         if isinstance(begun, Connection):
             return _receive(self._ask, begun)
-        begun.close()  # Somebody was quicker, and the next one is being made.
+        begun.close()  # Another caller was quicker, and the next one is being made.
         raise NotSent(rx.ConnectionError("the connection was used for something else"))
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 It does what the general path does (``core/acquire.py``, ``core/release.py``), with the calls spelt out: it notes the
 request, leaves a mark, sends bytes that are ready, and notes the hold if the reply is the usual one. All else goes to
-the general path: at once, or with the noted request and what came of it. A property test drives both paths, and
+the general path: at once, or with the noted request and its outcome. A property test drives both paths, and
 compares all state.
 """
 
@@ -92,7 +92,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
 def release(core: Any, of_block: bool, error: BaseException | None, progress: Progress) -> Rest:
     """Release one hold of the calling thread; at the end of a block, which may have ended with an error.
 
-    Returns what is left to run; see ``run_to_the_end``.
+    Returns the rest to run; see ``run_to_the_end``.
     """
     ownership: Any = core.last if type(core) is LockCore and error is None and _running_loop() is None else None
     who: Any = getattr(local, "owner", None)
@@ -133,7 +133,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
 
 
 def _exchange(client: ClientCore, data: bytes) -> Any:
-    """Send a request on an idle connection. Returns the reply, or the failure that came of it."""
+    """Send a request on an idle connection. Returns the reply, or the failure."""
     pool: Any = client.direct
     try:
         wire = pool.idle.pop()

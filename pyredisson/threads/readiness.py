@@ -8,7 +8,7 @@ import socket
 
 
 class Readiness:
-    """Tells which of some sockets can be read.
+    """Finds out which of some sockets can be read.
 
     Args:
         socks: The sockets.

@@ -50,7 +50,7 @@ PATIENCE = 1.0
 
 
 class ThreadTicket:
-    """A lock that is taken by waiting and given back by ringing: it remembers one ring."""
+    """A lock that is taken by waiting and released by a notification: it remembers one."""
 
     __slots__ = ("_lock",)
 
@@ -62,14 +62,14 @@ class ThreadTicket:
         try:
             self._lock.release()
         except RuntimeError:
-            pass  # It rang already.
+            pass  # It was notified already.
 
     async def wait(self, seconds: float) -> bool:
         return self._lock.acquire(timeout=-1 if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX))
 
 
 class LoopTicket(ThreadTicket):
-    """The ticket of a waiter that keeps an event loop waiting, which is said once."""
+    """The ticket of a waiter that keeps an event loop waiting, which is logged once."""
 
     __slots__ = ("_lock_name", "_quiet_for")
 

@@ -1,4 +1,4 @@
-"""Tells what a socket raised from what a signal handler raised while it was used."""
+"""Distinguishes what a socket raised from what a signal handler raised while it was used."""
 
 from __future__ import annotations
 

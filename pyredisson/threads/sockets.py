@@ -51,7 +51,7 @@ class Connection:
         sock: The socket.
         used: When a request was answered on it last.
         address: Where the server is, if sentinels named it.
-        until: When the time of what was posted is over.
+        until: When the time of what was posted ends.
     """
 
     __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "until", "used")

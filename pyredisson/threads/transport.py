@@ -73,7 +73,7 @@ class SocketTransport:
 def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | None = None) -> ServerLink:
     """Return the link to the server of a client that the user made, or that we made for a URL.
 
-    ``sentinels`` tell where that is each time; then host and port of the client mean nothing.
+    ``sentinels`` are asked where that is each time; then host and port of the client mean nothing.
     """
     pool: Any = client.connection_pool
     app = app_in(getattr(pool, "connection_kwargs", {}))

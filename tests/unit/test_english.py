@@ -76,10 +76,24 @@ PUBLIC = [
 
 #: Modules whose internal docstrings and comments are read as well.
 INSIDE = [
+    "pyredisson/*.py",
     "pyredisson/core/waiting/*.py",
-    "pyredisson/embedded.py",
-    "pyredisson/testing/*.py",
-    "pyredisson/tools/**/*.py",
+    *(
+        f"pyredisson/{folder}/**/*.py"
+        for folder in (
+            "asyncio",
+            "compat",
+            "fencing",
+            "kinds",
+            "lua",
+            "net",
+            "observe",
+            "shared",
+            "testing",
+            "threads",
+            "tools",
+        )
+    ),
     "benchmarks/*.py",
 ]
 
