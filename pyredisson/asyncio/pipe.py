@@ -40,13 +40,13 @@ class Replies(ABC, asyncio.Protocol):
         self._writer: Any = None
         self.broken: Exception | None = None
 
-    def adopt(self, reader: Any, writer: Any) -> None:
+    async def adopt(self, reader: Any, writer: Any) -> None:
         """Take over a connection from redis-py, and what it may have read too much of."""
         self._writer = writer  # Closes the transport when it is collected, so it lives as long as we do.
         self._transport = writer.transport
         self._transport.set_protocol(self)
-        early = bytes(reader._buffer)
-        if early:
+        reader.feed_eof()  # No more comes there, so that reading does not wait.
+        if reader.exception() is None and (early := await reader.read()):
             self.data_received(early)
 
     def data_received(self, data: bytes) -> None:

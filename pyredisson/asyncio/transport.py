@@ -53,7 +53,7 @@ class PipeTransport:
 
     async def open(self, address: Address | None, timeout: float) -> Pipe:
         pipe = Pipe(self._loop, address)
-        pipe.adopt(*await open_connection(self._class, self._settings_for(address), timeout))
+        await pipe.adopt(*await open_connection(self._class, self._settings_for(address), timeout))
         self._pipes.add(pipe)
         return pipe
 
@@ -62,7 +62,7 @@ class PipeTransport:
 
     async def _stream(self, address: Address | None, timeout: float) -> AsyncSocketStream:
         stream = AsyncSocketStream(self._loop)
-        stream.adopt(*await open_connection(self._class, self._settings_for(address), timeout))
+        await stream.adopt(*await open_connection(self._class, self._settings_for(address), timeout))
         return stream
 
     def _settings_for(self, address: Address | None) -> dict[str, Any]:

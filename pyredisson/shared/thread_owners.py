@@ -41,7 +41,7 @@ class ThreadOwner(AnyOwner):
         self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
         self.call: CallNote = root.call if root is not None else CallNote(threading.get_ident())
-        self._name: str = root._name if root is not None else _thread_name()
+        self._name: str = root.name if root is not None else _thread_name()
         self.latest: Holding | None = None
 
     def __repr__(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import graphlib
+import importlib
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -589,3 +591,82 @@ def test_kinds_override_no_private_methods() -> None:
         for node in classes_in(path):
             overridden = methods[node.name] & inherited(node.name)
             assert not {each for each in overridden if re.match(r"_[a-z]", each)}, node.name
+
+
+# ---- private parts of others -----------------------------------------------------------------------------------------
+
+TAKEN_OVER = "redis-py opens the connection, and has no public name for its socket or streams: see test_redis_py.py"
+LET_GO = "asyncio cannot close a transport without its event loop, which is closed, or the parent's of a fork"
+EXPORTED = "not private: it is in asyncio.__all__, or documented"
+
+#: What of CPython and of redis-py is used that begins with an underscore, by module, and why.
+USED: dict[tuple[str, str], str] = {
+    ("asyncio/borrowed.py", "_reader"): TAKEN_OVER,
+    ("asyncio/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
+    ("asyncio/pipe.py", "connection._reader"): TAKEN_OVER,
+    ("asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
+    ("asyncio/pipe.py", "transport._closing"): LET_GO,
+    ("asyncio/pipe.py", "transport._sock"): LET_GO,
+    ("shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
+    ("shared/stacks.py", "sys._current_frames"): EXPORTED,
+    ("threads/borrowed.py", "_sock"): TAKEN_OVER,
+    ("threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
+    ("threads/inherited.py", "connection._sock"): TAKEN_OVER,
+    ("threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
+}
+
+#: Modules whose private names are looked for.
+OTHERS = (
+    *("threading", "_thread", "sys", "concurrent.futures.thread", "asyncio.events", "asyncio.streams", "asyncio.tasks"),
+    *("asyncio.selector_events", "asyncio.sslproto", "redis.connection", "redis.asyncio.connection"),
+)
+#: Those that are not in the sources of each version, or are names of ours as well.
+ALSO = {"f_locals", "_is_owned", "_limbo", "_cancel_message", "_sock", "_reader", "_writer", "_closing", "_buffer"}
+
+
+@cache
+def private_names_of_others() -> frozenset[str]:
+    """What begins with an underscore in the sources of CPython and of redis-py, unless it is a name of ours."""
+    found: set[str] = set()
+    for module in map(importlib.import_module, OTHERS):
+        found |= {name for name in vars(module) if name.startswith("_")}
+        if getattr(module, "__file__", None):
+            found |= set(re.findall(r"(?<!\w)_[a-z]\w*", inspect.getsource(module)))
+    ours = {"_replace"}  # Documented for all named tuples.
+    for node in (node for path in SOURCES for node in ast.walk(tree_of(path))):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            ours.add(node.attr)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            ours.add(node.name)
+    return frozenset((found - ours) | ALSO)
+
+
+def private_parts_used(tree: ast.Module) -> set[str]:
+    """Private names of others that are asked for: of anything but an object's own self, or by ``getattr()``."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name, own = node.attr, isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr", "methodcaller"):
+            said = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            name, own = next(iter(said), ""), ast.unparse(node.args[0]) == "self"
+        else:
+            continue
+        if not own and not name.startswith("__") and name in private_names_of_others():
+            found.add(ast.unparse(node) if isinstance(node, ast.Attribute) else name)
+    return found
+
+
+def test_private_parts_of_others_are_few_and_listed() -> None:
+    used = {
+        (path.relative_to(PACKAGE).as_posix(), name) for path in SOURCES for name in private_parts_used(tree_of(path))
+    }
+    assert used == set(USED)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["frame.f_locals", "threading._limbo", 'getattr(task, "_cancel_message", None)', "mutex._is_owned()"],
+)
+def test_a_private_part_is_seen(planted: str) -> None:
+    assert private_parts_used(ast.parse(planted))
