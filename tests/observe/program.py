@@ -14,7 +14,7 @@ import time
 import redis.exceptions
 from prometheus_client import start_http_server
 
-from pyredisson import Config, Redisson
+from pyredisson import Config, Redisson, RedissonError
 from pyredisson.observe.prometheus import PrometheusListener
 
 
@@ -41,7 +41,7 @@ def wait_for_permits(client: Redisson, ended: threading.Event) -> None:
     while not ended.is_set():
         try:
             seats.try_acquire(wait_time=1.2)
-        except redis.exceptions.RedisError:
+        except (redis.exceptions.RedisError, RedissonError):  # The latter if a request was in flight.
             ended.wait(0.1)
 
 
