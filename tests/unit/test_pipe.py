@@ -27,7 +27,7 @@ def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made() -> Non
     async def ask() -> list[object]:
         transport = Transport()
         pipe = Pipe(asyncio.get_running_loop())
-        pipe.adopt(SimpleNamespace(_buffer=b""), SimpleNamespace(transport=transport))
+        await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=transport))
         futures = [pipe.call(b"%d;" % number, 5.0) for number in range(2 * TOGETHER + 2)]
         assert len(transport.writes) == 3, "one request is alone at first; the last one waits for the end of the turn"
         await asyncio.sleep(0)
