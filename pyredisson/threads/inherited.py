@@ -125,7 +125,11 @@ def end_inherited_thread() -> None:
 
 
 class BackgroundThread(threading.Thread):
-    """A daemon thread whose start may be interrupted by a signal handler."""
+    """A daemon thread that begins quietly even if it is the copy of a thread that was about to begin in the parent.
+
+    ``threading`` forgets in the child of a fork which threads are about to begin. A greenlet begins there all the same,
+    and would fail with a ``KeyError`` that is printed. Its start may be interrupted by a signal handler.
+    """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
@@ -141,3 +145,8 @@ class BackgroundThread(threading.Thread):
             if error.args != ("release unlocked lock",) or error.__context__ is None:
                 raise
             raise error.__context__ from None
+
+    def _bootstrap_inner(self) -> None:
+        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
+        about_to_begin.setdefault(self, self)
+        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.
