@@ -103,7 +103,7 @@ def forced_channel(key: str) -> str:
     return f"pyredisson_forced:{{{key}}}"
 
 
-class QueueNames:
+class QueueNames(ABC):
     """The key and the channels of the wait queue of something. Ours alone."""
 
     __slots__ = ()
@@ -111,9 +111,9 @@ class QueueNames:
     raw: str
 
     @property
+    @abstractmethod
     def channel(self) -> str:
         """Where a release is announced."""
-        raise NotImplementedError
 
     @property
     def waiting(self) -> str:
