@@ -94,9 +94,10 @@ class Pool:
 
         Raises:
             Connecting: It was not made within ``timeout``, and is still being made; or its server has closed it again.
-            NotSent, Rejected: It could not be made.
+            NotSent, Rejected: It could not be made, or this is the child of a fork now.
         """
         until = self._now() + timeout
+        idle = self.idle
         for _ in range(2):
             while self.limited and not await self._dialler.room(until - self._now()):
                 if (wire := self.get()) is not None:
@@ -106,6 +107,8 @@ class Pool:
                 over = await dial.wait(max(0.0, until - self._now()))
             finally:
                 self.leave_dial(dial)
+            if self.idle is not idle:  # A greenlet of the parent: its request is not the child's.
+                raise NotSent(rx.ConnectionError("the process was forked while the connection was made"))
             if not over:
                 raise Connecting(rx.TimeoutError("no connection yet; it is still being made"))
             if dial.failure is not None:

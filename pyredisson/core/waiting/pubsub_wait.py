@@ -80,8 +80,8 @@ async def wait_in_queue(
     async def leave_queue(*, later: bool, leaving: bool = False) -> None:
         """Have the client taken out of the queue, if it has no waiter any more."""
         member = waiter.leaves_queue
-        if member is None or client.closed:
-            return
+        if member is None or waiter.group.subscriptions.closed is not None:
+            return  # In the child of a fork, a greenlet of the parent: that client is still in the queue.
 
         def leave() -> Coroutine[Any, Any, Reply]:
             return client.runtime.eval(attempt.leave_queue(member), CLEANUP_BUDGET)
