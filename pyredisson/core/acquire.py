@@ -63,7 +63,7 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
     waiting = kind.waiting
     answer: Answer | None = None
-    seen: int | None = None
+    seen = None if first is None else first.seen
     if wait != 0 and first is None:
         seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:

@@ -94,11 +94,13 @@ class FirstRequest(NamedTuple):
         call: The request.
         epoch: The epoch of its first copy.
         begun: As for :meth:`ClientCore.exchange`; ``None``: it was not sent.
+        seen: What :meth:`Subscriptions.messages_of` returned before.
     """
 
     call: AcquireCall
     epoch: int
     begun: tuple[Any, float] | None
+    seen: int | None = None
 
 
 class Attempt:
@@ -124,7 +126,7 @@ class Attempt:
             LockLostError: The owner's outer holds are gone.
         """
         client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
-        queued_ms = ownership.queued_ms
+        queued_ms = ownership.queued_ms if first is None else 0
         if kind.queues and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
@@ -188,7 +190,7 @@ async def ask(
     if first is None:
         call, epoch = begin_attempt(client, kind, ownership, hold, update)
     else:
-        call, epoch, begun = first
+        call, epoch, begun, _ = first
     rival = kind.own_rival
     while True:
         try:

@@ -19,12 +19,21 @@ if TYPE_CHECKING:
 
 
 class ReadyRequests(NamedTuple):
-    """An owner's two usual requests: its first acquire and its last release."""
+    """An owner's two usual requests: its first acquire and its last release.
+
+    Attributes:
+        epoch: The epoch of both.
+        lease_ms: The lease.
+        acquire: The acquire; of a lock with a queue, for a wait without a time limit.
+        release: The release.
+        queued_ms: The wait with which the acquire joins the queue; 0: there is none.
+    """
 
     epoch: int
     lease_ms: int
     acquire: Request
     release: Request
+    queued_ms: int
 
 
 class OwnershipState(Owned):

@@ -85,7 +85,10 @@ class Patience:
 
     Attributes:
         wait: Seconds; ``None``: without end.
+        until: Until when its owner yields to others: never.
     """
+
+    until = -math.inf
 
     __slots__ = ("_began", "wait")
 

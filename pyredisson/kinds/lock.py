@@ -150,9 +150,8 @@ class LockCore:
 
     def _is_taken(self, field: str) -> bool:
         ownership = self.client.ownerships.find((self.names.name, field))
-        if ownership is None or not ownership.in_use():
-            return False
-        return not (ownership.done_with() and self.client.watchdog.settles(ownership))
+        over = ownership is None or (ownership.done_with() and self.client.watchdog.settles(ownership))
+        return not over and ownership is not None and ownership.in_use()
 
     def mine(self) -> Ownership:
         """Return the ownership of the caller."""
@@ -186,6 +185,7 @@ class LockCore:
             or ownership.in_flight.pending is not None
             or ownership.in_flight.releases_due
             or ownership.in_flight.released_behind
+            or ownership.in_flight.queued_ms
             or ownership.loss is not None
             or ownership.expired
             or ownership.table is not client.ownerships
@@ -205,11 +205,12 @@ class LockCore:
         return True
 
     def make_ready(self, ownership: Ownership, hold: Hold) -> None:
-        """Make the usual requests of an owner that comes again; for plain locks alone."""
-        lease, epoch = hold.lease_ms, ownership.epoch
-        acquire = self.kind.acquire(ownership, hold, 0, epoch, repeat=False)
-        release = self.kind.release(ownership, lease, 1, epoch, repeat=False)
-        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release))
+        """Make the usual requests of an owner that comes again; for plain and fair locks alone."""
+        kind, lease, epoch = self.kind, hold.lease_ms, ownership.epoch
+        kind.waiting.begin(ownership, None, 0.0)
+        acquire = kind.acquire(ownership, hold, 0, epoch, repeat=False)
+        release = kind.release(ownership, lease, 1, epoch, repeat=False)
+        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, kind.wait_ms(ownership)))
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
-"""The fast path of threads: the first acquire and the last release of a plain lock by a thread that comes again.
+"""The fast path of threads: the first acquire and the last release of a plain or fair lock by an earlier owner.
 
 It does what the general path does (``core/acquire.py``, ``core/release.py``), with the calls spelt out: it notes the
 request, leaves a mark, sends bytes that are ready, and notes the hold if the reply is the usual one. All else goes to
 the general path: at once, or with the noted request and its outcome. A property test drives both paths, and
 compares all state.
+
+The acquire of a fair lock says for how long its owner waits, so its bytes are ready for a wait without a time limit.
+How many waiters its release has notified does not matter.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pyredisson.core.in_flight import Pending
 from pyredisson.core.owned import NO_CALL
 from pyredisson.core.release import finish_release, leave_release
 from pyredisson.core.running import run
+from pyredisson.kinds.fair_lock import FairLockCore
 from pyredisson.kinds.lock import LockCore
 from pyredisson.net.pool import FRESH, KEEP_IDLE
 from pyredisson.shared import process
@@ -39,12 +43,15 @@ Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
 #: What comes of a request for which there is no idle connection: the general path sends it.
 NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
+_SERVED: Final = (LockCore, FairLockCore)
+
 _running_loop = asyncio._get_running_loop
 
 
 def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did."""
-    ownership: Any = core.last if type(core) is LockCore and lease_time is None else None
+    served = type(core) is LockCore or (type(core) is FairLockCore and wait is None)
+    ownership: Any = core.last if served and lease_time is None else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread  # Else it may be a signal handler's call.
     if not usual or _running_loop() is not None or os.getpid() != process.pid:
@@ -58,6 +65,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 in_flight.doubtful = in_flight.settling = in_flight.without_end = False
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
+                in_flight.queued_ms = ownership.ready.queued_ms
                 before, in_flight.pending = 0, Pending.ACQUIRE
         if before == 0:
             if who.latest is not ownership:
@@ -66,6 +74,8 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
                 client.ownerships.enter(ownership)
             ready, deadline = ownership.ready, sent + hold.certain
+            channel = core.kind.waiting.channel(core.kind, ownership) if ready.queued_ms else None
+            seen = channel and client.subscriptions.messages_of(channel)
             reply = _exchange(client, ready.acquire.data)
             late = client.sync is not None or monotonic() >= deadline
             with ownership.mutex:
@@ -74,12 +84,13 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                     ownership.deadline = deadline
                     ownership.since = (sent,)
                     ownership.holds.append(hold)
+                    in_flight.queued_ms = 0
                     in_flight.pending, before = None, 1
             if before == 1:
                 client.watchdog.watch(ownership)
                 return True
             call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)
-            first = FirstRequest(call, ready.epoch, (reply, sent))
+            first = FirstRequest(call, ready.epoch, (reply, sent), seen)
             return run(make_attempts(Attempt(client, core.kind, ownership, hold), wait, sent, first))
     except BaseException as error:
         run(leave(client, core.kind, ownership, min(before, 0), hold, sent, error))
@@ -94,7 +105,8 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
 
     Returns the rest to run; see ``run_to_the_end``.
     """
-    ownership: Any = core.last if type(core) is LockCore and error is None and _running_loop() is None else None
+    served = type(core) in _SERVED and error is None and _running_loop() is None
+    ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
     if usual and os.getpid() == process.pid and has_mark(ownership):
@@ -113,7 +125,8 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                 ready = ownership.ready
                 reply = _exchange(client, ready.release.data)
                 with ownership.mutex:
-                    if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
+                    done = type(reply) is int and (reply == 1 or (reply > 1 and ready.queued_ms > 0))
+                    if done and in_flight.request_id == request_id:
                         ownership.generation += 1
                         in_flight.pending, released = None, True
                         ownership.holds.pop()
