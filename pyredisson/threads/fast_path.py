@@ -23,7 +23,6 @@ from pyredisson.core.in_flight import Pending
 from pyredisson.core.owned import NO_CALL
 from pyredisson.core.release import finish_release, leave_release
 from pyredisson.core.running import run
-from pyredisson.kinds.fair_lock import FairLockCore
 from pyredisson.kinds.lock import LockCore
 from pyredisson.net.pool import FRESH, KEEP_IDLE
 from pyredisson.shared import process
@@ -43,14 +42,15 @@ Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
 #: What comes of a request for which there is no idle connection: the general path sends it.
 NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
-_SERVED: Final = (LockCore, FairLockCore)
+#: The core of a fair lock, by name: programs without one do not load it.
+FAIR: Final = "FairLockCore"
 
 _running_loop = asyncio._get_running_loop
 
 
 def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did."""
-    served = type(core) is LockCore or (type(core) is FairLockCore and wait is None)
+    served = type(core) is LockCore or (wait is None and type(core).__name__ == FAIR)
     ownership: Any = core.last if served and lease_time is None else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread  # Else it may be a signal handler's call.
@@ -105,7 +105,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
 
     Returns the rest to run; see ``run_to_the_end``.
     """
-    served = type(core) in _SERVED and error is None and _running_loop() is None
+    served = (type(core) is LockCore or type(core).__name__ == FAIR) and error is None and _running_loop() is None
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
