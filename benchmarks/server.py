@@ -41,7 +41,8 @@ def running(words: Sequence[str], port: int, *, within: float = START_SECONDS) -
     Raises:
         RuntimeError: It ended at once, or does not listen in time.
     """
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # As a daemon has: Linux shares the processors out by sessions, so in ours it would be one of many threads.
+    process = subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     give_up = time.monotonic() + within
     try:
         while True:

@@ -34,14 +34,12 @@ FIRST_READ = 256
 #: Whether the kernel's own timeouts are set, which cost a system call less than Python's. Windows has others.
 KERNEL_TIMEOUTS = hasattr(socket, "MSG_DONTWAIT") and hasattr(socket, "SO_RCVTIMEO")
 
-#: C's ``send()`` and ``recv()``, which keep Python's lock: with many threads, to get it back takes longer than both.
+#: C's ``send()``, which keeps Python's lock: with many threads, to get it back takes longer than to send.
 _send: Any = None
-_recv: Any = None
 if KERNEL_TIMEOUTS:
-    _send, _recv = ctypes.PyDLL(None).send, ctypes.PyDLL(None).recv
-    for function in (_send, _recv):
-        function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
-        function.restype = ctypes.c_ssize_t
+    _send = ctypes.PyDLL(None).send
+    _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+    _send.restype = ctypes.c_ssize_t
 
 _WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
 
@@ -56,7 +54,7 @@ class Connection:
         until: When the time of what was posted ends.
     """
 
-    __slots__ = ("_arrived", "_plain", "_reader", "_timeout", "address", "sock", "until", "used")
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "until", "used")
 
     until: float
 
@@ -65,7 +63,6 @@ class Connection:
         self.used: float = used
         self.address: Address | None = address
         self._reader: Reader | None = None
-        self._arrived: Any = ctypes.create_string_buffer(FIRST_READ)
         self._timeout = -1.0
         # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's.
         self._plain = KERNEL_TIMEOUTS and type(sock).__module__ == "socket"
@@ -124,8 +121,7 @@ class Connection:
                     # The request did not leave in full: an incomplete one is never executed.
                     raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
             try:
-                got = _recv(self.sock.fileno(), self._arrived, FIRST_READ, socket.MSG_DONTWAIT) if self._plain else 0
-                chunk = self._arrived[:got] if got > 0 else self.sock.recv(FIRST_READ)
+                chunk = self.sock.recv(FIRST_READ)
             except _WOULD_BLOCK as error:
                 raise_if_foreign(error, self.sock)
                 raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
