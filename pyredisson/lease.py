@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, final
 
-from pyredisson.core.holder import lost_error
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from pyredisson.core.holder import Held, HoldView
+    from pyredisson.core.ownership.liveness import Held, HoldView
     from pyredisson.core.runtime import Runtime
 
     TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")

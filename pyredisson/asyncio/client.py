@@ -13,8 +13,8 @@ from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
+from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
 from pyredisson.core.client import ClientCore
-from pyredisson.core.collected import tell_of_collected, what_it_held
 from pyredisson.core.names import check_name
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
 from pyredisson.net.slots import Cluster

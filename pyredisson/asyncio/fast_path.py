@@ -10,12 +10,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.acquire import leave, make_attempts
-from pyredisson.core.attempt import Attempt, FirstRequest
-from pyredisson.core.calls import AcquireCall, ReleaseCall
+from pyredisson.core.acquiring.acquire import leave, make_attempts
+from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
+from pyredisson.core.acquiring.release import finish_release, leave_release
 from pyredisson.core.failures import Failure
-from pyredisson.core.in_flight import Pending
-from pyredisson.core.release import finish_release, leave_release
+from pyredisson.core.ownership.pending_request import Pending
+from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.kinds.lock import LockCore
 from pyredisson.shared import process
 from pyredisson.shared.clock import monotonic

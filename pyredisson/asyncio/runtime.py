@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.core.callers import Caller
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure
-from pyredisson.core.identity import Identity
+from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.core.waiting.pubsub_wait import queue_refused
 from pyredisson.net.server_link import ServerLink

@@ -6,7 +6,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
+from pyredisson.core.background.watchdog import Watchdog
 from pyredisson.core.backoff import RETRY
+from pyredisson.core.diagnosis.holder_lookup import Finder
+from pyredisson.core.diagnosis.presence import Presence
 from pyredisson.core.failures import (
     Failure,
     NotNow,
@@ -16,30 +19,27 @@ from pyredisson.core.failures import (
     superseded,
     without_effect,
 )
-from pyredisson.core.finding import Finder
-from pyredisson.core.first_contact import query, unreached
-from pyredisson.core.holder import GONE
-from pyredisson.core.ledger import Ledger
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.outcomes import Stale
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.ownership_table import OwnershipTable
-from pyredisson.core.presence import Presence
-from pyredisson.core.replicas import Replicas, Syncing, unasked
-from pyredisson.core.replies import read_stale, unusable
-from pyredisson.core.server import Complaint, ServerState
-from pyredisson.core.settling import CLEANUP_BUDGET
+from pyredisson.core.ownership.liveness import GONE
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.table import OwnershipTable
+from pyredisson.core.requests.connect_wait import query, unreached
+from pyredisson.core.requests.ledger import Ledger
+from pyredisson.core.requests.replicas import Replicas, Syncing, unasked
+from pyredisson.core.requests.replies import read_stale, unusable
+from pyredisson.core.requests.server import Complaint, ServerState
+from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.restart_guard import Starts
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.callers import Holding
-    from pyredisson.core.calls import Call, Reader
     from pyredisson.core.names import LockNames, NumberedNames
+    from pyredisson.core.ownership.owner_protocols import Holding
+    from pyredisson.core.requests.call import Call, Reader
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.events import Event
     from pyredisson.quorum.ownership import MultiOwnership

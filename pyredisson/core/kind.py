@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import LockAcquired
-from pyredisson.core.replies import read_acquire
+from pyredisson.core.requests.replies import read_acquire
 from pyredisson.core.waiting.fairness import Fairness
 
 if TYPE_CHECKING:
-    from pyredisson.core.attempt import Attempt
-    from pyredisson.core.calls import Exchange
+    from pyredisson.core.acquiring.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.hold import Hold
     from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Outcome, Refused
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
-from pyredisson.core.callers import Caller
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure
-from pyredisson.core.identity import Identity
+from pyredisson.core.ownership.owner_protocols import Caller
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -45,7 +45,7 @@ PUBLISH: Final = Announce("PUBLISH")
 class Ask:
     """A request to one server that is sent together with those to others; see :meth:`Runtime.fan_out`.
 
-    A coroutine that is run by :func:`pyredisson.core.running.together` awaits its answer by yielding it.
+    A coroutine that is run by :func:`pyredisson.core.driver.together` awaits its answer by yielding it.
 
     Attributes:
         runtime: That of the server's client.

@@ -15,11 +15,11 @@ or gives up costs one check.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pyredisson.core.kind import Waiting
 from pyredisson.core.outcomes import WITHOUT_END, Refused
-from pyredisson.core.replies import unusable
+from pyredisson.core.requests.replies import unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
@@ -29,14 +29,14 @@ from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pyredisson.core.attempt import Attempt
+    from pyredisson.core.acquiring.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Ticket
     from pyredisson.core.waiting.subscriptions import Subscription
     from pyredisson.core.waiting.wait_queue import QueueUpdate
@@ -88,7 +88,7 @@ class Patience:
         until: Until when its owner yields to others: never.
     """
 
-    until = -math.inf
+    until: ClassVar[float] = -math.inf
 
     __slots__ = ("_began", "wait")
 

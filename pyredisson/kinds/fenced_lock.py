@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.outcomes import LockAcquired
-from pyredisson.core.replies import read_count, read_digits, unusable
+from pyredisson.core.requests.replies import read_count, read_digits, unusable
 from pyredisson.kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.hold import Hold
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

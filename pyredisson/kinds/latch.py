@@ -10,21 +10,21 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import Deadline, wait_seconds
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import LatchNames
-from pyredisson.core.numbered import ScriptCall
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
+from pyredisson.core.requests.idempotent_request import ScriptCall
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import wait_by_message
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
-from pyredisson.core.wrong_type import explain_type
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.running import Progress
 
 
 #: The messages of a latch: its count has reached zero; it was given a count.

@@ -10,18 +10,18 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson.core.acquire import acquire
+from pyredisson.core.acquiring.acquire import acquire
+from pyredisson.core.acquiring.force_unlock import force_unlock
+from pyredisson.core.acquiring.release import leave_block, other_here, unlock, who_else
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
-from pyredisson.core.force import force_unlock
-from pyredisson.core.hold import Hold
 from pyredisson.core.kind import LockKind
-from pyredisson.core.messages import never_expires, timed_out
 from pyredisson.core.names import LockNames, check_name
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.ownership_state import ReadyRequests
-from pyredisson.core.release import leave_block, other_here, unlock, who_else
-from pyredisson.core.replies import read_count, unusable
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.ownership_state import ReadyRequests
+from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import ByMessage
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
@@ -30,11 +30,11 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.driver import Progress
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.running import Progress
+    from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from pyredisson.core.diagnosis.wrong_type import no_number
 from pyredisson.core.names import owner_field
-from pyredisson.core.numbered import NumberedCall, Operation, ScriptCall
-from pyredisson.core.replies import read_int
+from pyredisson.core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
+from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.wrong_type import no_number
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.diagnosis.presence import Wait
+    from pyredisson.core.driver import Progress
     from pyredisson.core.names import NumberedNames
-    from pyredisson.core.presence import Wait
-    from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
 
 T = TypeVar("T")

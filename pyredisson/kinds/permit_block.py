@@ -12,23 +12,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 from pyredisson.core.failures import gives_way
-from pyredisson.core.hold import Hold
-from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.names import SemaphoreNames, owner_field
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.diagnosis.presence import Presence
+    from pyredisson.core.driver import Progress
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.numbered import NumberedCall, Operation
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.presence import Presence
-    from pyredisson.core.running import Progress
+    from pyredisson.core.ownership.owner_protocols import Caller
+    from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
 

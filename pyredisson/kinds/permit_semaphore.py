@@ -10,14 +10,14 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure
-from pyredisson.core.first_contact import unreached
-from pyredisson.core.hold import Hold
-from pyredisson.core.numbered import Operation, ScriptCall
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
-from pyredisson.core.replies import read_int, unusable
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.requests.connect_wait import unreached
+from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
+from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block, RenewedPermit
@@ -25,8 +25,8 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
 
 ID_BYTES = 16

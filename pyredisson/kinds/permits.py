@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.acquire import announce_wait, tell, tell_failed
+from pyredisson.core.acquiring.acquire import announce_wait, tell, tell_failed
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
-from pyredisson.core.first_contact import waits_through
 from pyredisson.core.names import SemaphoreNames, owner_field
-from pyredisson.core.numbered import ScriptCall
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Granted, LockAcquired, NeverSet, Refused
-from pyredisson.core.replies import read_int
+from pyredisson.core.requests.connect_wait import waits_through
+from pyredisson.core.requests.idempotent_request import ScriptCall
+from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import may_queue, released_as, wait_by_message, wait_in_queue
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.numbered import NumberedCall, Operation
+    from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import Answer, PermitOutcome
-    from pyredisson.core.running import Progress
+    from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson.core.attempt import check_layout, expire
-from pyredisson.core.calls import ReleaseCall
+from pyredisson.core.acquiring.attempt import check_layout, expire
 from pyredisson.core.failures import Failure
-from pyredisson.core.holder import lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import SELF_BLOCKED
-from pyredisson.core.replies import read_count, unusable
+from pyredisson.core.ownership.liveness import lost_error
+from pyredisson.core.requests.call import ReleaseCall
+from pyredisson.core.requests.replies import read_count, unusable
+from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.settling import settle
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import ALL
 from pyredisson.errors import LockError
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from pyredisson.core.callers import Caller, MadeCaller
-    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyredisson.core.attempt import Attempt
+from pyredisson.core.acquiring.attempt import Attempt
 from pyredisson.core.names import writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.waiting.pubsub_wait import ByMessage
 
 if TYPE_CHECKING:
-    from pyredisson.core.attempt import FirstRequest
+    from pyredisson.core.acquiring.attempt import FirstRequest
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

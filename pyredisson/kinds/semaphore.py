@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.failures import gives_way
-from pyredisson.core.numbered import Operation, ScriptCall
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
-from pyredisson.core.replies import read_int, unusable
+from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
+from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block, PlainPermits
@@ -22,8 +22,8 @@ from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson.core.attempt import expire
+from pyredisson.core.acquiring.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.diagnosis.holder_lookup import token_id
 from pyredisson.core.failures import Failure
-from pyredisson.core.finding import token_id
-from pyredisson.core.holder import GONE, lost_error
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
 from pyredisson.core.outcomes import LOST, HoldLost
-from pyredisson.core.replies import unusable
+from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.requests.replies import unusable
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
@@ -25,11 +25,11 @@ from pyredisson.kinds.lock import LockCore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyredisson.core.callers import MadeCaller
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.owner_protocols import MadeCaller
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request, Runtime
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

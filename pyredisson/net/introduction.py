@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pyredisson.core.identity import Identity
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.net.resp import pack
 
 #: This library's. It is imported before all of its parts, which therefore do not import it.

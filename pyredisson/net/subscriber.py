@@ -1,7 +1,7 @@
 """A subscriber: it receives the messages of all channels, on one connection. On a cluster there is one for each node.
 
 Written once for threads and asyncio, as the core is: ``async`` means "may block". A thread runs it through
-:func:`pyredisson.core.running.run`, an event loop as a task.
+:func:`pyredisson.core.driver.run`, an event loop as a task.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import redis.exceptions as rx
 
 from pyredisson.core import events
+from pyredisson.core.diagnosis.error_text import INTERRUPTED
 from pyredisson.core.failures import Failure, Rejected
-from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.runtime import Runtime
 from pyredisson.errors import LockError
 from pyredisson.net.conversation import RETRY, Conversation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.acquire import acquire
+from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure
 from pyredisson.quorum.release import RETRY, undo

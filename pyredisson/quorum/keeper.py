@@ -10,16 +10,16 @@ import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
+from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.holder import GONE, gone_hint, holder_alive
-from pyredisson.core.owner_table import OwnerTable
-from pyredisson.core.renewal import Renewal, batches
+from pyredisson.core.ownership.liveness import GONE, gone_hint, holder_alive
+from pyredisson.core.ownership.owner_table import OwnerTable
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.failures import Failure
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.owner_protocols import Caller
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.quorum.ownership import MultiOwnership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)

@@ -1,6 +1,6 @@
 """The members of a multi-lock: each is acquired, released and settled as a single lock is, but asked once.
 
-These coroutines are run side by side, by :func:`pyredisson.core.running.together`: a server that does not answer in its
+These coroutines are run side by side, by :func:`pyredisson.core.driver.together`: a server that does not answer in its
 time does not keep the others waiting. What stays pending is settled by the watchdog of that member's client.
 """
 
@@ -10,26 +10,26 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.attempt import adopt, ask, end_attempt, make_ready
+from pyredisson.core.acquiring.attempt import adopt, ask, end_attempt, make_ready
+from pyredisson.core.acquiring.release import ask_for_release, begin_release
 from pyredisson.core.failures import Failure, Unanswered, superseded, without_effect
 from pyredisson.core.outcomes import Stale
-from pyredisson.core.release import ask_for_release, begin_release
-from pyredisson.core.replicas import NotAcknowledged, Taking
-from pyredisson.core.replies import read_stale, unusable
+from pyredisson.core.requests.replicas import NotAcknowledged, Taking
+from pyredisson.core.requests.replies import read_stale, unusable
+from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import Ask
-from pyredisson.core.settling import settle
 from pyredisson.kinds.lock import LockCore
 from pyredisson.quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
-    from pyredisson.core.calls import Call
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import Call
+    from pyredisson.core.requests.server import ServerState
     from pyredisson.core.runtime import Reply, Request, Runtime
-    from pyredisson.core.server import ServerState
 
 
 class Member:

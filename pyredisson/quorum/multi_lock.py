@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyredisson.core.acquire import tell, tell_failed
+from pyredisson.core.acquiring.acquire import tell, tell_failed
 from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import gives_way, is_interruption
-from pyredisson.core.holder import lost_error
-from pyredisson.core.owned import CallNote
-from pyredisson.core.wrong_type import explain_type
+from pyredisson.core.ownership.liveness import lost_error
+from pyredisson.core.ownership.owned import CallNote
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
@@ -37,10 +37,10 @@ from pyredisson.quorum.release import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from pyredisson.core.callers import Caller, MadeCaller
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.running import Progress
+    from pyredisson.core.driver import Progress
+    from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
     from pyredisson.kinds.lock import LockCore
 
 

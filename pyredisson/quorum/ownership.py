@@ -11,15 +11,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.hold import Hold
-from pyredisson.core.holder import OVERLAPS
-from pyredisson.core.owned import NO_CALL, CallNote, Owned
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.liveness import OVERLAPS
+from pyredisson.core.ownership.owned import NO_CALL, CallNote, Owned
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.quorum.decisions import certain_until
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.quorum.member import Member
 
 #: The kind of all multi-locks, quorums included, for those who look.
@@ -36,7 +36,7 @@ class MultiHold:
         lease_ms: The lease that its members were taken with.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost.
-        block: As for :class:`pyredisson.core.ownership.Hold`.
+        block: As for :class:`pyredisson.core.ownership.ownership.Hold`.
         since: When it was acquired; without listeners, when it was requested.
         parts: The hold of each member; ``None`` where it is not held.
         votes: Which members count.

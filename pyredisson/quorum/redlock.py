@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.acquire import check_not_stuck
+from pyredisson.core.acquiring.acquire import check_not_stuck
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.diagnosis.wrong_type import explain_type
+from pyredisson.core.driver import together
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED as GRANTED
 from pyredisson.core.outcomes import LockAcquired, Refused
-from pyredisson.core.running import together
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
-from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
 from pyredisson.quorum.decisions import weakness_of
@@ -31,9 +31,9 @@ from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
     from pyredisson.quorum.round import Said

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.diagnosis.error_text import held_here, not_held, timed_out
+from pyredisson.core.diagnosis.holder_lookup import BUDGET, found_here
+from pyredisson.core.diagnosis.wrong_type import is_wrong_type
+from pyredisson.core.driver import together
 from pyredisson.core.failures import Failure, is_interruption
-from pyredisson.core.finding import BUDGET, found_here
-from pyredisson.core.holder import lost_error
-from pyredisson.core.messages import held_here, not_held, timed_out
-from pyredisson.core.owned import CallNote
-from pyredisson.core.running import together
-from pyredisson.core.settling import CLEANUP_BUDGET
-from pyredisson.core.wrong_type import is_wrong_type
+from pyredisson.core.ownership.liveness import lost_error
+from pyredisson.core.ownership.owned import CallNote
+from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 from pyredisson.quorum.member import release_part, settle_part
 
 if TYPE_CHECKING:
-    from pyredisson.core.running import Progress
+    from pyredisson.core.driver import Progress
     from pyredisson.errors import RedissonError
     from pyredisson.holders import Holder
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership

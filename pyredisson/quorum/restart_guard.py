@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.server import Complaint, lack_of_persistence
+from pyredisson.core.requests.server import Complaint, lack_of_persistence
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.server import ServerFacts, ServerState
+    from pyredisson.core.requests.server import ServerFacts, ServerState
 
 #: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in
 #: whole seconds, so that two that were started at once may look a second apart.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.identity import Identity
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.net.introduction import VERSION, introduction
 from pyredisson.net.resp import prepare
 from pyredisson.net.slots import prepare_call, slot_of

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Final, TypeAlias, Union
 
-from pyredisson.core.callers import Caller, Holding
+from pyredisson.core.ownership.owner_protocols import Caller, Holding
 
 _numbers = itertools.count(1)
 

@@ -14,7 +14,7 @@ from pyredisson.shared.misuse import no_event_loop
 from pyredisson.shared.stacks import stack_of_task
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Holding
+    from pyredisson.core.ownership.owner_protocols import Holding
 
 
 class TaskOwner(AnyOwner):

@@ -11,8 +11,8 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from pyredisson.core.callers import Caller, Holding
-from pyredisson.core.owned import CallNote
+from pyredisson.core.ownership.owned import CallNote
+from pyredisson.core.ownership.owner_protocols import Caller, Holding
 from pyredisson.shared.marks import AnyOwner, leave_mark, live_marks
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.stacks import stack_of_thread

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast, final
 import redis
 
 from pyredisson.config import Backoff, Config
+from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
 from pyredisson.core.client import ClientCore
-from pyredisson.core.collected import tell_of_collected, what_it_held
+from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
-from pyredisson.core.running import run
 from pyredisson.errors import ClientClosedError
 from pyredisson.kinds.lock import lock_core
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url

@@ -8,8 +8,8 @@ from typing import Any
 
 import redis.exceptions as rx
 
+from pyredisson.core.driver import run
 from pyredisson.core.failures import Connecting
-from pyredisson.core.running import run
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson.threads.interruption import Flag

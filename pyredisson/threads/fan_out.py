@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
+from pyredisson.core.driver import run
 from pyredisson.core.failures import Connecting, Failure, NotSent, Unanswered
-from pyredisson.core.running import run
 from pyredisson.core.runtime import Ask, Reply
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink

@@ -1,9 +1,8 @@
 """The fast path of threads: the first acquire and the last release of a plain or fair lock by an earlier owner.
 
-It does what the general path does (``core/acquire.py``, ``core/release.py``), with the calls spelt out: it notes the
-request, leaves a mark, sends bytes that are ready, and notes the hold if the reply is the usual one. All else goes to
-the general path: at once, or with the noted request and its outcome. A property test drives both paths, and
-compares all state.
+It does what the general path does (``core/acquiring/``), with the calls spelt out: it notes the request, leaves a mark,
+sends bytes that are ready, and notes the hold if the reply is the usual one. All else goes to the general path: at
+once, or with the noted request and its outcome. A property test drives both paths, and compares all state.
 
 The acquire of a fair lock says for how long its owner waits, so its bytes are ready for a wait without a time limit.
 How many waiters its release has notified does not matter.
@@ -15,14 +14,14 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyredisson.core.acquire import leave, make_attempts
-from pyredisson.core.attempt import Attempt, FirstRequest
-from pyredisson.core.calls import AcquireCall, ReleaseCall
+from pyredisson.core.acquiring.acquire import leave, make_attempts
+from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
+from pyredisson.core.acquiring.release import finish_release, leave_release
+from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure, NotSent
-from pyredisson.core.in_flight import Pending
-from pyredisson.core.owned import NO_CALL
-from pyredisson.core.release import finish_release, leave_release
-from pyredisson.core.running import run
+from pyredisson.core.ownership.owned import NO_CALL
+from pyredisson.core.ownership.pending_request import Pending
+from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.kinds.lock import LockCore
 from pyredisson.net.pool import FRESH, KEEP_IDLE
 from pyredisson.shared import process
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.running import Progress
+    from pyredisson.core.driver import Progress
 
 Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
 

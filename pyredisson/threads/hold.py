@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, final
 
-from pyredisson.core.running import run, run_to_the_end
+from pyredisson.core.driver import run, run_to_the_end
 from pyredisson.errors import LockError
 from pyredisson.lease import Lease
 from pyredisson.shared.arguments import check_times
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.running import Progress
+    from pyredisson.core.driver import Progress
 
     LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
 else:  # typing_extensions is slow to import, and the default is for type checkers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, final
 
-from pyredisson.core.running import run, run_to_the_end
+from pyredisson.core.driver import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
 

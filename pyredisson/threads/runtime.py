@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.core.callers import Caller
+from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure
-from pyredisson.core.identity import Identity
-from pyredisson.core.running import run
+from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
 from pyredisson.core.waiting.pubsub_wait import queue_refused
 from pyredisson.net.server_link import ServerLink

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.core.running import run, run_to_the_end
+from pyredisson.core.driver import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.shared.arguments import own_keywords, refuse
 from pyredisson.shared.handle import Handle

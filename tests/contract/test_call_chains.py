@@ -15,7 +15,7 @@ import pytest
 
 import pyredisson
 from pyredisson import LockError, LockNotOwnedError
-from pyredisson.core.running import run
+from pyredisson.core.driver import run
 from pyredisson.core.runtime import Ticket
 from tests.proxy import Proxy
 from tests.worlds.base import Actor

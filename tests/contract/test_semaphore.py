@@ -15,7 +15,7 @@ import redis.exceptions
 
 import pyredisson.asyncio
 from pyredisson import ClientClosedError, LockError
-from pyredisson.core.running import Progress, run
+from pyredisson.core.driver import Progress, run
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import (

@@ -30,8 +30,8 @@ import redis
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError, LockNotOwnedError, OutcomeUnknownError, QuorumUnreachableError
+from pyredisson.core.driver import run as step
 from pyredisson.core.names import LockNames
-from pyredisson.core.running import run as step
 from tests.real.handles import handle
 from tests.waiting import soon, until
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 import pyredisson
-from pyredisson.core.server import read_info
+from pyredisson.core.requests.server import read_info
 from pyredisson.tools.doctor import Grade, Node, Report, examine, judge
 from tests.clusters import RunningCluster
 from tests.command_line import PYREDISSON, programs

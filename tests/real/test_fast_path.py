@@ -23,7 +23,7 @@ import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson.asyncio.pipe import Pipe
 from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.kinds.lock import LockCore
 from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path

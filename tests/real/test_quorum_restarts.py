@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.running import run
+from pyredisson.core.driver import run
 from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
 from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real.fleets import NODES, PATIENT, Fleet, over

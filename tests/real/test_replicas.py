@@ -289,7 +289,7 @@ def test_without_replicas_nothing_more_is_sent(world: ClockWorld, proxy: Proxy, 
 def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyredisson.core.replicas.LOOK_AGAIN", 0.2)
+    monkeypatch.setattr("pyredisson.core.requests.replicas.LOOK_AGAIN", 0.2)
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
 
@@ -318,7 +318,7 @@ def test_a_replica_in_its_first_synchronisation_is_waited_for_once_that_is_over(
     unique_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyredisson.core.replicas.LOOK_AGAIN", 0.2)
+    monkeypatch.setattr("pyredisson.core.requests.replicas.LOOK_AGAIN", 0.2)
     master = fresh_server(VALKEY, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "1000")
     fresh_server(VALKEY, "--replicaof", HOST, str(master.port))
     load_scripts(master)

@@ -18,8 +18,8 @@ import redis.sentinel
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.asyncio.transport import PipeTransport
+from pyredisson.core.driver import run
 from pyredisson.core.names import LockNames
-from pyredisson.core.running import run
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.events import Renewed
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url

@@ -13,7 +13,7 @@ import redis.asyncio
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.server import ServerFacts
+from pyredisson.core.requests.server import ServerFacts
 from pyredisson.errors import RedissonError
 from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy

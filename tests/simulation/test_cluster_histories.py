@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from pyredisson.core.background.watchdog import Watchdog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Rejected
-from pyredisson.core.watchdog import Watchdog
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.net import cluster, resp
 from pyredisson.net.cluster_map import ClusterMap

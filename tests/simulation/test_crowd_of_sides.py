@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from pyredisson.core.attempt import Attempt, FirstRequest
+from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
 from pyredisson.core.outcomes import Answer, Refused
 from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting

@@ -17,14 +17,17 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core import acquire, client, hold, ownership_state, release, settling
-from pyredisson.core.backlog import Backlog
+from pyredisson.core import client
+from pyredisson.core.acquiring import acquire, release
+from pyredisson.core.background.unsettled import Backlog
 from pyredisson.core.failures import Failure
-from pyredisson.core.hold import Hold
 from pyredisson.core.outcomes import ACQUIRED, LockAcquired
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.ownership_table import OwnershipTable
-from pyredisson.core.settling import settle
+from pyredisson.core.ownership import hold, ownership_state
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.table import OwnershipTable
+from pyredisson.core.requests import settle as settling
+from pyredisson.core.requests.settle import settle
 from pyredisson.core.waiting import wait_loop
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.kinds import fair_lock

@@ -10,7 +10,7 @@ import pytest
 
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
-from pyredisson.core import release
+from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core import attempt, client
-from pyredisson.core.calls import Reader
+from pyredisson.core import client
+from pyredisson.core.acquiring import attempt
 from pyredisson.core.client import ClientCore
-from pyredisson.core.hold import Hold
-from pyredisson.core.numbered import NumberedCall
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.replicas import NotAcknowledged, Replicas
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.requests.call import Reader
+from pyredisson.core.requests.idempotent_request import NumberedCall
+from pyredisson.core.requests.replicas import NotAcknowledged, Replicas
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
 from pyredisson.kinds.semaphore import SemaphoreCore

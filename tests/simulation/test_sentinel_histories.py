@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.watchdog import Watchdog
+from pyredisson.core.background.watchdog import Watchdog
 from pyredisson.net import resp
 from pyredisson.net.sentinel import Whereabouts
 from tests.simulation.history import quiet

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyredisson.core.server import ServerFacts
+from pyredisson.core.requests.server import ServerFacts
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import World
 

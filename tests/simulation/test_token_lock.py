@@ -9,8 +9,8 @@ import pytest
 
 from pyredisson.asyncio.primitives import TokenLock
 from pyredisson.config import Config
-from pyredisson.core.hold import Hold
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.runtime import Request
 from pyredisson.core.waiting.wait_queue import QueueUpdate
 from pyredisson.errors import LockError, LockNotOwnedError

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyredisson.core.in_flight import Pending
 from pyredisson.core.names import ReadWriteNames
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.events import Acquired, Event
 from pyredisson.kinds.token_lock import TokenPair
 from pyredisson.quorum.ownership import MultiOwnership

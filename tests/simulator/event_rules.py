@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from pyredisson.core.holder import Held
+from pyredisson.core.ownership.liveness import Held
 from pyredisson.events import Acquired, Event, Lost, Released
 from tests.simulator.runtime import AnyClient
 from tests.simulator.world import World

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pyredisson.core.in_flight import Pending
 from pyredisson.core.names import LockNames
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.pending_request import Pending
 from tests.simulator.checkers import LockRules
 from tests.simulator.event_rules import Violation
 from tests.simulator.replication import Loss

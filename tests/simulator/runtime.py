@@ -16,10 +16,10 @@ from typing_extensions import Self
 
 from pyredisson.asyncio.factory import Factory
 from pyredisson.config import Config
-from pyredisson.core.callers import Caller, Holding
 from pyredisson.core.client import ClientCore
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.core.identity import Identity
+from pyredisson.core.ownership.owner_protocols import Caller, Holding
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.net import resp

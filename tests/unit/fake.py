@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.callers import Caller
 from pyredisson.core.client import ClientCore
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure
-from pyredisson.core.identity import Identity
+from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.shared.marks import AnyOwner
 

@@ -9,8 +9,8 @@ import pytest
 import redis
 import redis.exceptions as rx
 
+from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, Unanswered
-from pyredisson.core.running import run
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink

@@ -11,8 +11,8 @@ import redis.exceptions as rx
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure, NotNow, Unanswered
-from pyredisson.core.running import run
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.kinds.lock import LockCore

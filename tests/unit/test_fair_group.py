@@ -10,10 +10,10 @@ import pytest
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent
 from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import WITHOUT_END, Answer, Refused
-from pyredisson.core.running import run
 from pyredisson.kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import has_to_attempt, leave, woken

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.hold import Hold
-from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.in_flight import Pending, Unlock
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.ownership_table import OwnershipTable
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.pending_request import Pending, Unlock
+from pyredisson.core.ownership.table import OwnershipTable
 from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.unit.fake import FakeOwner, FakeRuntime
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import Holder, __version__
-from pyredisson.core.finding import Found, token_id
-from pyredisson.core.identity import Identity
+from pyredisson.core.diagnosis.holder_lookup import Found, token_id
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.net.introduction import app_in, connection_name, introduction
 from pyredisson.net.resp import pack
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.hold import Hold
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.errors import LockLostError
 from pyredisson.lease import Lease
 from tests.unit.fake import FakeOwner, FakeRuntime

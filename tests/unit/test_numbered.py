@@ -9,8 +9,8 @@ import pytest
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run
 from pyredisson.core.names import LatchNames, SemaphoreNames
-from pyredisson.core.running import run
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL, Waiter

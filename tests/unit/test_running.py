@@ -11,11 +11,11 @@ import redis.exceptions as rx
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run, together
 from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson.core.in_flight import Pending
 from pyredisson.core.outcomes import ACQUIRED, Refused
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.running import run, together
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.runtime import Ask, Runtime
 from pyredisson.errors import LockError, OutcomeUnknownError
 from pyredisson.kinds.lock import LockCore

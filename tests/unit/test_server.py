@@ -8,7 +8,14 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.core.failures import Rejected
-from pyredisson.core.server import Complaint, ServerFacts, ServerState, complaints, lack_of_persistence, read_info
+from pyredisson.core.requests.server import (
+    Complaint,
+    ServerFacts,
+    ServerState,
+    complaints,
+    lack_of_persistence,
+    read_info,
+)
 from pyredisson.errors import RedissonError
 from tests.unit.fake import FakeMutex
 

@@ -14,6 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FUNCTION = 50  # lines, docstring excluded
 FILE = 400
 FACADE = 800  # mostly docstrings
+FOLDER = 20  # files
 FACADES = {
     f"{form}/{name}.py" for form in ("threads", "asyncio") for name in ("primitives", "semaphores", "client", "factory")
 }
@@ -52,6 +53,11 @@ def test_a_function_is_within_its_limit(path: Path) -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             name = f"{relative(path)}:{node.name}"
             assert length(node) <= OVERSIZE_FUNCTIONS.get(name, FUNCTION), name
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCES}), ids=relative)
+def test_a_folder_is_within_its_limit(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= FOLDER
 
 
 def test_what_is_listed_as_too_large_is_there() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.ownership import Ownership
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.lua import script_text
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,7 @@ def test_the_core_waits_through_its_runtime_only(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         assert not isinstance(node, (ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)) or path.name in (
             "runtime.py",
-            "running.py",
+            "driver.py",
             "member.py",
         ), f"line {node.lineno}"
 
@@ -270,7 +270,7 @@ def test_each_script_is_called_in_one_place_by_its_kind() -> None:
 
 def test_requests_are_made_by_kinds_alone() -> None:
     for path in CORE:
-        if path.parent.name != "kinds" and path.name not in ("kind.py", "numbered.py"):
+        if path.parent.name != "kinds" and path.name not in ("kind.py", "idempotent_request.py"):
             assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
+from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent
-from pyredisson.core.running import run
 from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.sentinel import Sentinels, parse_sentinel_url, read_master
 from pyredisson.net.slots import Cluster, read_slots

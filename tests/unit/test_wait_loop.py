@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
-from pyredisson.core.running import run
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from pyredisson.core.driver import run
 from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer
-from pyredisson.core.running import run
 from pyredisson.core.waiting.protocol import ACQUIRED as ACQUIRED_WORD
 from pyredisson.core.waiting.protocol import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT
 from pyredisson.core.waiting.pubsub_wait import lock_message

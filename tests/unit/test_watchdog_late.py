@@ -8,9 +8,9 @@ import pytest
 
 from pyredisson import events
 from pyredisson.config import Config
+from pyredisson.core.background.watchdog import LATE
 from pyredisson.core.client import ClientCore
-from pyredisson.core.running import run
-from pyredisson.core.watchdog import LATE
+from pyredisson.core.driver import run
 from tests.unit.fake import FakeRuntime
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson.core.server import read_info
+from pyredisson.core.requests.server import read_info
 from pyredisson.tools.doctor import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas
 from pyredisson.tools.doctor.show import show
 

@@ -17,8 +17,8 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
+from pyredisson.core.driver import run, run_to_the_end
 from pyredisson.core.failures import is_interruption
-from pyredisson.core.running import run, run_to_the_end
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.shared import process
 from pyredisson.shared.made_owners import HandleOwner

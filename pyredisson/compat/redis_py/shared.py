@@ -15,8 +15,8 @@ from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError,
 from pyredisson.kinds.token_lock import TokenLockCore
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import MadeCaller
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership.owner_protocols import MadeCaller
 
 LEAST_SLEEP = 0.001
 

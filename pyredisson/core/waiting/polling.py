@@ -10,7 +10,7 @@ from pyredisson.core.kind import Waiting
 from pyredisson.core.outcomes import LockAcquired
 
 if TYPE_CHECKING:
-    from pyredisson.core.attempt import Attempt
+    from pyredisson.core.acquiring.attempt import Attempt
     from pyredisson.core.backoff import Uniform
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.outcomes import Refused

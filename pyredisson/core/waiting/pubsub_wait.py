@@ -9,7 +9,7 @@ from pyredisson.core import events
 from pyredisson.core.failures import Rejected, is_interruption
 from pyredisson.core.kind import Waiting
 from pyredisson.core.names import WAITING
-from pyredisson.core.settling import CLEANUP_BUDGET
+from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.core.waiting.wait_queue import QueuedGroup
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from pyredisson.core.attempt import Attempt
+    from pyredisson.core.acquiring.attempt import Attempt
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer, Refused
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_groups import Notifies

@@ -12,7 +12,7 @@ import math
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
-from pyredisson.core.messages import INTERRUPTED
+from pyredisson.core.diagnosis.error_text import INTERRUPTED
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:

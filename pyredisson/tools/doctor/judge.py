@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import final
 
-from pyredisson.core.server import complaints, lack_of_persistence
+from pyredisson.core.requests.server import complaints, lack_of_persistence
 from pyredisson.tools.doctor.probe import Node, SentinelView
 
 MAX_CLOCK_DIFFERENCE = 1.0  # seconds; times to live are measured by these clocks

@@ -16,7 +16,7 @@ import redis.exceptions as rx
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pyredisson.core.server import ServerFacts, read_info
+from pyredisson.core.requests.server import ServerFacts, read_info
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
 from pyredisson.net.slots import SLOTS, read_slots

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.attempt import adopt, expire
-from pyredisson.core.calls import ReleaseCall
+from pyredisson.core.acquiring.attempt import adopt, expire
 from pyredisson.core.deadline import certain_for
+from pyredisson.core.diagnosis.error_text import held_here, not_held
+from pyredisson.core.diagnosis.holder_lookup import found_here
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unusable, is_interruption
-from pyredisson.core.finding import found_here
-from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.in_flight import Pending, Unlock
-from pyredisson.core.messages import held_here, not_held
-from pyredisson.core.replies import unusable
-from pyredisson.core.settling import settle, settle_on_leaving
+from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.pending_request import Pending, Unlock
+from pyredisson.core.requests.call import ReleaseCall
+from pyredisson.core.requests.replies import unusable
+from pyredisson.core.requests.settle import settle, settle_on_leaving
 from pyredisson.core.waiting.pubsub_wait import released_as
-from pyredisson.core.wrong_type import explain_type
 from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
-    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.driver import Progress
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership import Ownership
-    from pyredisson.core.running import Progress
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply
     from pyredisson.holders import Holder
 

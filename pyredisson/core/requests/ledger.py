@@ -1,6 +1,6 @@
 """What a client's owners have left open with things that have no owner in Redis, and the numbers of their requests.
 
-Plain tables but for :meth:`Ledger.settle`. The rules are those of ``core/numbered.py``.
+Plain tables but for :meth:`Ledger.settle`. The rules are those of ``core/requests/idempotent_request.py``.
 """
 
 from __future__ import annotations

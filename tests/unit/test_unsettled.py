@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core import backlog
-from pyredisson.core.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson.core.background import unsettled
+from pyredisson.core.background.unsettled import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent, Rejected, Unanswered, Unusable
-from pyredisson.core.hold import Hold
-from pyredisson.core.ownership import Ownership
-from pyredisson.core.running import run
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
@@ -25,7 +25,7 @@ AWAY = ConnectionError("away")
 def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clients of these tests say themselves what becomes of an ownership."""
     monkeypatch.setattr(
-        backlog, "settle", lambda client, ownership, budget, **how: client.settle(ownership, budget, **how)
+        unsettled, "settle", lambda client, ownership, budget, **how: client.settle(ownership, budget, **how)
     )
 
 

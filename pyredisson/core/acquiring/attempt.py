@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyredisson.core.calls import AcquireCall
 from pyredisson.core.failures import Failure, Unanswered, Unusable
-from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.in_flight import Pending
 from pyredisson.core.outcomes import AT_ONCE, LockAcquired, Refused, SelfBlocked
-from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.settling import settle
+from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.pending_request import Pending
+from pyredisson.core.requests.call import AcquireCall
+from pyredisson.core.requests.replicas import NotAcknowledged
+from pyredisson.core.requests.settle import settle
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer, Outcome
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.calls import ReleaseCall
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected
-from pyredisson.core.holder import GONE, lost_error
-from pyredisson.core.in_flight import Pending
-from pyredisson.core.replies import unusable
+from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.pending_request import Pending
+from pyredisson.core.requests.call import ReleaseCall
+from pyredisson.core.requests.replies import unusable
 
 if TYPE_CHECKING:
-    from pyredisson.core.calls import Exchange
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.in_flight import SettleBegun
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.ownership.pending_request import SettleBegun
+    from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply
 
 #: What a caller that goes away in the middle may spend on giving back, in seconds.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.holder import holder_alive
-from pyredisson.core.owner_table import OwnerTable
+from pyredisson.core.ownership.liveness import holder_alive
+from pyredisson.core.ownership.owner_table import OwnerTable
 
 if TYPE_CHECKING:
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Runtime
 
 

@@ -6,26 +6,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.attempt import Attempt, FirstRequest, adopt, check_layout, make_ready
+from pyredisson.core.acquiring.attempt import Attempt, FirstRequest, adopt, check_layout, make_ready
+from pyredisson.core.acquiring.release import resume
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unanswered, reason_of
-from pyredisson.core.first_contact import waits_through
-from pyredisson.core.holder import holder_alive
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, LockAcquired, Refused
-from pyredisson.core.release import resume
-from pyredisson.core.settling import settle_on_leaving
-from pyredisson.core.wrong_type import explain_type
+from pyredisson.core.ownership.liveness import holder_alive
+from pyredisson.core.requests.connect_wait import waits_through
+from pyredisson.core.requests.settle import settle_on_leaving
 from pyredisson.errors import LockError, RedissonError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
 
 
 async def acquire(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.backoff import RETRY
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
-from pyredisson.core.wrong_type import explain_type
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, Rejected, Unusable
-from pyredisson.core.settling import settle
+from pyredisson.core.requests.settle import settle
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
+    from pyredisson.core.ownership.owner_protocols import Caller
 
 #: The error of a signal handler that needs what the call it interrupted keeps to itself.
 INTERRUPTED = (

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.attempt import expire
-from pyredisson.core.calls import ForceCall
+from pyredisson.core.acquiring.attempt import expire
+from pyredisson.core.acquiring.release import settle_or_explain
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure
-from pyredisson.core.release import settle_or_explain
-from pyredisson.core.replies import unusable
-from pyredisson.core.wrong_type import explain_type
+from pyredisson.core.requests.call import ForceCall
+from pyredisson.core.requests.replies import unusable
 from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
 
 
 async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:

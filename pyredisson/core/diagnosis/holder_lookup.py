@@ -24,8 +24,8 @@ from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Ownership
-    from pyredisson.core.presence import Entry
+    from pyredisson.core.diagnosis.presence import Entry
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply
 
 #: Seconds that a search may take.

@@ -22,23 +22,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
 from pyredisson.core import events
-from pyredisson.core.calls import PERMITS
+from pyredisson.core.diagnosis.error_text import INTERRUPTED
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption
-from pyredisson.core.first_contact import unreached
-from pyredisson.core.ledger import Open
-from pyredisson.core.messages import INTERRUPTED
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import Granted, NeverSet, Refused
-from pyredisson.core.replicas import NotAcknowledged
-from pyredisson.core.replies import read_stale
-from pyredisson.core.settling import CLEANUP_BUDGET
-from pyredisson.core.wrong_type import explain_type
+from pyredisson.core.requests.call import PERMITS
+from pyredisson.core.requests.connect_wait import unreached
+from pyredisson.core.requests.ledger import Open
+from pyredisson.core.requests.replicas import NotAcknowledged
+from pyredisson.core.requests.replies import read_stale
+from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.driver import Progress
     from pyredisson.core.names import NumberedNames
-    from pyredisson.core.running import Progress
     from pyredisson.core.runtime import Reply, Request
 
 T = TypeVar("T")

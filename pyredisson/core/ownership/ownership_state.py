@@ -1,4 +1,4 @@
-"""What an :class:`~pyredisson.core.ownership.Ownership` is made of, and how it ends by itself: see there."""
+"""What an :class:`~pyredisson.core.ownership.ownership.Ownership` is made of, and how it ends by itself: see there."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.holder import OVERLAPS
-from pyredisson.core.in_flight import InFlight, Pending
-from pyredisson.core.owned import NO_CALL, CallNote, Owned
+from pyredisson.core.ownership.liveness import OVERLAPS
+from pyredisson.core.ownership.owned import NO_CALL, CallNote, Owned
+from pyredisson.core.ownership.pending_request import InFlight, Pending
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.runtime import Request, Runtime
 
 

@@ -27,13 +27,13 @@ from weakref import WeakKeyDictionary
 from pyredisson.core import events
 from pyredisson.core.deadline import whole_ms
 from pyredisson.core.failures import Failure, Rejected
-from pyredisson.core.in_flight import QUEUE_FOR
 from pyredisson.core.names import presence_key
+from pyredisson.core.ownership.pending_request import QUEUE_FOR
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.owner_protocols import Caller
+    from pyredisson.core.ownership.ownership import Ownership
 
 #: The largest value that is written, in bytes.
 LIMIT: Final = 16 * 1024

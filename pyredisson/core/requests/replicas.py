@@ -27,10 +27,10 @@ from pyredisson.core.failures import Failure, Rejected, Unanswered, count_as_our
 from pyredisson.errors import NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:
-    from pyredisson.core.calls import Reader
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.requests.call import Reader
+    from pyredisson.core.requests.server import ServerFacts
     from pyredisson.core.runtime import Reply, Request
-    from pyredisson.core.server import ServerFacts
 
 LOOK_AGAIN = 5.0
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from pyredisson.core.hold import Hold
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 

@@ -16,17 +16,17 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
-from pyredisson.core.backlog import Backlog
+from pyredisson.core.background.renewal import Renewal, batches
+from pyredisson.core.background.unsettled import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.failures import Failure
-from pyredisson.core.hold import Hold
-from pyredisson.core.holder import gone_hint, holder_alive
-from pyredisson.core.renewal import Renewal, batches
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.liveness import gone_hint, holder_alive
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 

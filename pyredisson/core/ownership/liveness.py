@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
-    from pyredisson.core.callers import Caller
+    from pyredisson.core.ownership.owner_protocols import Caller
 
 #: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"

@@ -29,9 +29,9 @@ Rules kept here:
 
 from __future__ import annotations
 
-from pyredisson.core.hold import Hold
-from pyredisson.core.in_flight import AcquireBegun, Pending, ReleaseBegun, SettleBegun, Unlock
-from pyredisson.core.ownership_state import OwnershipState
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership_state import OwnershipState
+from pyredisson.core.ownership.pending_request import AcquireBegun, Pending, ReleaseBegun, SettleBegun, Unlock
 
 
 class Ownership(OwnershipState):

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyredisson.core.failures import Failure
-from pyredisson.core.holder import GONE
-from pyredisson.core.replies import read_renewed
+from pyredisson.core.ownership.liveness import GONE
+from pyredisson.core.requests.replies import read_renewed
 from pyredisson.core.runtime import Ask
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership import Ownership
+    from pyredisson.core.ownership.ownership import Ownership
 
 
 def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:

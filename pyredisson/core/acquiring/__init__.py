@@ -1,0 +1,1 @@
+"""Acquiring and releasing a lock: the general path."""

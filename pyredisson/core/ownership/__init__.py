@@ -1,0 +1,1 @@
+"""What one owner holds of one lock, with its request in flight; and the owners."""

@@ -1,0 +1,1 @@
+"""One request: sent, repeated under a later epoch, settled; what is known of its server."""
