@@ -20,7 +20,7 @@ from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, check_name
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.ownership_state import ReadyRequests
+from pyredisson.core.ownership.pending_request import ReadyRequests
 from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import ByMessage

@@ -22,7 +22,8 @@ from pyredisson.core.acquiring import acquire, release
 from pyredisson.core.background.unsettled import Backlog
 from pyredisson.core.failures import Failure
 from pyredisson.core.outcomes import ACQUIRED, LockAcquired
-from pyredisson.core.ownership import hold, ownership_state
+from pyredisson.core.ownership import hold
+from pyredisson.core.ownership import ownership as ownerships
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.table import OwnershipTable
@@ -212,7 +213,7 @@ BUGS = {
     "no drift is taken off": Bug(
         lambda patch: (
             patch.setattr(hold, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(ownership_state, "certain_for", lambda ms: ms / 1000),
+            patch.setattr(ownerships, "certain_for", lambda ms: ms / 1000),
             patch.setattr(release, "certain_for", lambda ms: ms / 1000),
             patch.setattr(settling, "certain_for", lambda ms: ms / 1000),
         )[0]

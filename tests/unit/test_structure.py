@@ -484,7 +484,7 @@ def assignments_to_ownerships(tree: ast.Module) -> list[str]:
     return found
 
 
-OWN_STATE = ("ownership.py", "ownership_state.py", "in_flight.py")
+OWN_STATE = ("ownership.py", "pending_request.py")
 
 
 @every([path for path in SOURCES if path.name not in (*OWN_STATE, "fast_path.py")])  # Spells out what these do.

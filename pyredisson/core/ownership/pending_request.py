@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyredisson.core.runtime import Request
 
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
 QUEUE_FOR = 900.0
@@ -27,6 +30,24 @@ class Unlock(Enum):
     RELEASE = "release"  # ask the server to take one hold away
     LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
     NOT_OWNED = "not owned"
+
+
+class ReadyRequests(NamedTuple):
+    """An owner's two usual requests: its first acquire and its last release.
+
+    Attributes:
+        epoch: The epoch of both.
+        lease_ms: The lease.
+        acquire: The acquire; of a lock with a queue, for a wait without a time limit.
+        release: The release.
+        queued_ms: The wait with which the acquire joins the queue; 0: there is none.
+    """
+
+    epoch: int
+    lease_ms: int
+    acquire: Request
+    release: Request
+    queued_ms: int
 
 
 class AcquireBegun(NamedTuple):
