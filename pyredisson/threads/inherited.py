@@ -124,11 +124,15 @@ def end_inherited_thread() -> None:
     threading.current_thread()
 
 
-class BackgroundThread(threading.Thread):
-    """A daemon thread that begins quietly even if it is the copy of a thread that was about to begin in the parent.
+#: Held while a thread is about to begin.
+_beginning = threading.RLock()
 
-    ``threading`` forgets in the child of a fork which threads are about to begin. A greenlet begins there all the same,
-    and would fail with a ``KeyError`` that is printed. Its start may be interrupted by a signal handler.
+
+class BackgroundThread(threading.Thread):
+    """A daemon thread that has begun when its process forks, or not yet.
+
+    ``threading`` forgets in the child which threads are about to begin, but a greenlet would begin there all the same,
+    and print a traceback. Its start may be interrupted by a signal handler.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
@@ -140,13 +144,22 @@ class BackgroundThread(threading.Thread):
         ``threading.Condition``, interrupted while it takes its lock back, raises an error of its own instead.
         """
         try:
-            super().start()
+            with _beginning:
+                super().start()
         except RuntimeError as error:
             if error.args != ("release unlocked lock",) or error.__context__ is None:
                 raise
             raise error.__context__ from None
 
-    def _bootstrap_inner(self) -> None:
-        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
-        about_to_begin.setdefault(self, self)
-        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.
+
+def _before_fork() -> None:
+    _beginning.acquire(timeout=1.0)
+
+
+def _after_fork() -> None:
+    with contextlib.suppress(RuntimeError):  # It was not to be had in time.
+        _beginning.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
