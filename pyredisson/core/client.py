@@ -184,7 +184,7 @@ class ClientCore:
             epoch: The epoch of its first copy.
             repeat: Whether an earlier copy may have run already.
             budget: Seconds; ``Config.timeout`` if ``None``.
-            begun: The reply to its first copy, or the error that came of it, and when that was sent, if it was.
+            begun: The reply to its first copy, or the error instead of it, and when that was sent, if it was.
 
         Returns:
             The reply, when the answered copy was sent, and whether an earlier copy may have run before it.
@@ -355,7 +355,7 @@ class ClientCore:
         return await query(self, command)
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
-        """Return the error to show to the user for a request that got no reply of use.
+        """Return the error to show to the user for a request without a usable reply.
 
         One that may have taken effect is settled in the background from here on.
         """
@@ -373,7 +373,7 @@ class ClientCore:
         return error
 
     def settle_later(self, ownership: Ownership, lease_ms: int) -> None:
-        """Let the watchdog settle what is pending, until a lease that it may have begun is over."""
+        """Let the watchdog settle the pending request, until a lease that it may have begun has ended."""
         ownership.settle_until(self.runtime.now() + lease_ms / 1000)
         self.watchdog.settle(ownership)
 

@@ -142,7 +142,7 @@ class Deadline(NamedTuple):
         return max(0.0, self.at - now)
 
     def passed(self, now: float) -> bool:
-        """Whether it is over."""
+        """Whether it has passed."""
         return now >= self.at
 
 

@@ -70,7 +70,7 @@ async def together(runtime: Runtime, coroutines: Iterable[Asking[T]]) -> list[T 
 
 
 class Progress:
-    """How far a call is that gives back a hold.
+    """How far a call is that releases a hold.
 
     Attributes:
         begun: Whether it sees to its own end from here on, whatever interrupts it. Set before it does anything.
@@ -80,9 +80,9 @@ class Progress:
 
 
 def run_to_the_end(call: Callable[..., Coroutine[Any, Any, None] | None], *args: object) -> None:
-    """Run what gives back a hold, although Ctrl-C may come at any moment, or another interruption.
+    """Run what releases a hold, although Ctrl-C may come at any moment, or another interruption.
 
-    ``call`` gets a :class:`Progress` as its last argument, and returns what is left to run. Interrupted before that has
+    ``call`` receives a :class:`Progress` as its last argument, and returns the rest to run. Interrupted before that has
     begun, it is called again here. A second Ctrl-C is meant.
     """
     progress: Progress | None = None

@@ -1,4 +1,4 @@
-"""Why a request got no reply of use, and what counts as an error of this library's own."""
+"""Why a request has no usable reply, and what counts as an error of this library's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class Failure(Exception):
-    """A request that got no reply of use. ``cause`` is the error to show to the user.
+    """A request without a usable reply. ``cause`` is the error to show to the user.
 
     Never let out of the core: callers see ``cause``, or an error that says what became of their request.
     """

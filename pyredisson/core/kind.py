@@ -134,7 +134,7 @@ class LockKind(ABC):
         return None
 
     def holders(self) -> Sequence[Ownership]:
-        """Return the ownerships of this client that hold the lock, but for those whose release is on its way."""
+        """Return the ownerships of this client that hold the lock, but for those whose release is in flight."""
         return [
             each for each in self.client.ownerships.of(self.names.name) if each.unclaimed() > 0 and each.loss is None
         ]

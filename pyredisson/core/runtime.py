@@ -261,7 +261,7 @@ class Runtime(Protocol):
             work: What to finish.
             budget: Seconds.
             leaving: Whether the caller has been cancelled or interrupted already, and raises that afterwards. If not, a
-                cancellation that comes meanwhile is raised once ``work`` is over.
+                cancellation that comes meanwhile is raised once ``work`` has ended.
 
         Returns:
             Its result, or ``None`` when the budget was too small: ``work`` is then given up.

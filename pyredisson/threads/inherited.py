@@ -157,7 +157,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    with contextlib.suppress(RuntimeError):  # It was not to be had in time.
+    with contextlib.suppress(RuntimeError):  # It could not be acquired in time.
         _beginning.release()
 
 

@@ -77,6 +77,8 @@ PUBLIC = [
 #: Modules whose internal docstrings and comments are read as well.
 INSIDE = [
     "pyredisson/*.py",
+    "pyredisson/core/*.py",
+    "pyredisson/core/ownership/*.py",
     "pyredisson/core/waiting/*.py",
     *(
         f"pyredisson/{folder}/**/*.py"

@@ -1,4 +1,4 @@
-"""What holders of locks, permits and multi-locks have in common: whether they live, and how they hear of a loss."""
+"""What holders of locks, permits and multi-locks share: whether they live, and how they are notified of a loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NestedHolds(Protocol):
 
 
 def holder_alive(held: NestedHolds) -> bool:
-    """Whether anybody is there who could release it: its owner in the same call chain, or the block of a ``hold()``."""
+    """Whether there is a caller who could release it: its owner in the same call chain, or the block of a ``hold()``."""
     bound = not held.holds
     for hold in list(held.holds):
         if hold.block is None:

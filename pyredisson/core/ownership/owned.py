@@ -1,4 +1,4 @@
-"""What single locks and multi-locks have alike: their owner's holds, its mark, and those who want to hear of a loss."""
+"""What single locks and multi-locks have alike: their owner's holds, its mark, and who is notified of a loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CallNote:
     """Notes on what is held that a thread is in the middle of a call on it.
 
     Attributes:
-        thread: The thread; 0: the call is over. That is an assignment, and signal handlers run at calls and in loops:
+        thread: The thread; 0: the call has ended. That is an assignment, and signal handlers run at calls and in loops:
             whatever they raise, no note outlives its call.
     """
 

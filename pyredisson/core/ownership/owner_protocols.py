@@ -1,4 +1,4 @@
-"""Who asks, and the marks by which a call chain knows its own holds again; ``shared/`` has the classes."""
+"""Callers, and the marks by which a call chain knows its own holds again; ``shared/`` has the classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Holding(Protocol):
 
 
 class Caller(Protocol):
-    """Who asks: a thread, a task or an owner that the user made, by a number that is never used for another."""
+    """A caller: a thread, a task or an owner that the user made, by a number that is never used for another."""
 
     @property
     def number(self) -> int:

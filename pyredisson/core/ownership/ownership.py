@@ -6,7 +6,7 @@ Its states. ``holds`` are the nested holds, ``pending`` is the request in flight
 state       holds   pending   what ends it
 =========== ======= ========= ==========================================================================================
 idle        none    none      an acquire
-acquiring   any     ACQUIRE   the reply: granted or refused; or settling, which gives back what it may have acquired
+acquiring   any     ACQUIRE   the reply: granted or refused; or settling, which releases what it may have acquired
 held        some    none      a release; the deadline; a loss
 releasing   some    RELEASE   the reply; or settling, which completes it; or the deadline
 queued      none    WAIT      settling, which gives up the place in the queue
@@ -23,7 +23,7 @@ Rules kept here:
    next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
    server. Each request has a number; an answer to an earlier one changes nothing.
 4. State is changed by methods of this class alone. They do no I/O, are atomic, and return what is now due.
-   Holds of blocks that were left meanwhile are given back after the request in flight (``releases_due``).
+   Holds of blocks that were left meanwhile are released after the request in flight (``releases_due``).
 5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so.
 """
 
@@ -141,7 +141,7 @@ class Ownership(Owned):
         return not (self.in_use() or self.epoch or self.in_flight.queued_ms)
 
     def in_use(self) -> bool:
-        """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
+        """Whether its owner holds anything, has anything under way, or has yet to be notified of an end."""
         in_flight = self.in_flight
         open_ = in_flight.pending or in_flight.released_behind or in_flight.releases_due
         return bool(self.holds or open_ or self.expired)
@@ -221,7 +221,7 @@ class Ownership(Owned):
     # ---- releasing -----------------------------------------------------------------------------------------------
 
     def begin_release(self, *, block: bool = False) -> ReleaseBegun:
-        """Note that an unlock is about to be sent; what was pending is settled by now.
+        """Note that an unlock is about to be sent; the pending request is settled by now.
 
         ``block`` says that it is the end of a block: no one will ask for its outcome.
         """
@@ -302,7 +302,7 @@ class Ownership(Owned):
     # ---- settling ------------------------------------------------------------------------------------------------
 
     def release_later(self, *, block: bool) -> bool:
-        """One more hold is done with: settling gives it back after what is pending. Returns whether there is one."""
+        """One more hold is done with: settling releases it after the pending request. Returns whether there is one."""
         with self.mutex:
             in_flight = self.in_flight
             if in_flight.releases_due and not block:
@@ -314,7 +314,7 @@ class Ownership(Owned):
             return True
 
     def take_over(self, since: int | None = None) -> SettleBegun:
-        """Take what is pending, or due behind it, upon oneself: to an earlier sender the answer is of no interest then.
+        """Take over the pending request, or what is due behind it: its answer no longer concerns an earlier sender.
 
         Args:
             since: The request that was left pending; if the owner has begun another one since, that is left to it.
@@ -354,11 +354,11 @@ class Ownership(Owned):
             return True
 
     def settle_until(self, at: float = 0.0) -> None:
-        """What is pending is worth settling until then, or as long as something is certain to be held."""
+        """The pending request is worth settling until then, or as long as something is certain to be held."""
         self.in_flight.until = max(self.deadline, at)
 
     def abandon(self, request_id: int) -> None:
-        """The time of what is pending is over: whatever it did has ended with its lease."""
+        """The time of the pending request has passed: whatever it did has ended with its lease."""
         with self.mutex:
             if request_id != self.in_flight.request_id:
                 return
@@ -409,7 +409,7 @@ class Ownership(Owned):
             return True
 
     def undo_acquire(self, count: int) -> bool:
-        """The caller leaves in the middle of an acquire: what it took beyond ``count`` holds is to be given back.
+        """The caller leaves in the middle of an acquire: what it took beyond ``count`` holds is to be released.
 
         Wherever it was, in the middle of one of our own methods, too. ``count`` is negative if it was not that far yet.
         Returns whether there is anything to settle.
@@ -430,14 +430,14 @@ class Ownership(Owned):
             return True
 
     def redo_release(self, count: int) -> bool:
-        """The caller leaves in the middle of an unlock, begun with ``count`` holds: one of them is to be given back.
+        """The caller leaves in the middle of an unlock, begun with ``count`` holds: one of them is to be released.
 
         Whether that was done already matters not, since it is settled as a repeat. Returns whether to settle it.
         """
         with self.mutex:
             if not count or len(self.holds) < count:
                 return False
-            if self.loss is not None:  # Nothing is held that could be given back; a copy may be under way still.
+            if self.loss is not None:  # Nothing is held that could be released; a copy may be under way still.
                 self.epoch += self.in_flight.pending is not None
                 self.in_flight.request_id += 1
                 self.in_flight.pending = None
@@ -469,7 +469,7 @@ class Ownership(Owned):
             return False
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether its holder must hear of it (not twice, nor for a hold since gone).
+        """The hold was taken away. Returns whether its holder is to be notified (not twice, nor for a hold since gone).
 
         The holder of a multi-lock is notified by the multi-lock.
 
@@ -491,7 +491,7 @@ class Ownership(Owned):
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> bool:
-        """An unlock found that the hold was gone: that hold is over with it, and the others are lost.
+        """An unlock found that the hold was gone: that hold has ended with it, and the others are lost.
 
         ``behind`` says that its caller did not wait for it: the next unlock learns of the loss.
         Returns whether the loss must be reported; not that of a plain hold that has expired.
@@ -531,7 +531,7 @@ class Ownership(Owned):
         return hold
 
     def _drop_due(self) -> None:
-        """Nothing is held any more: what is done with need not be given back."""
+        """Nothing is held any more: what is done with need not be released."""
         in_flight = self.in_flight
         del self.holds[max(0, len(self.holds) - in_flight.releases_due) :]
         in_flight.releases_due = 0

@@ -92,7 +92,7 @@ class InFlight:
         lease_ms: The lease that was asked for last.
         of_block: It is the release of a block: no caller will ask for its outcome.
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
-        releases_due: How many more holds are to be given back once it is settled, since their blocks were left.
+        releases_due: How many more holds are to be released once it is settled, since their blocks were left.
         without_end: It was refused until the lock is released, whose key never expires.
         released_behind: A release that had failed was settled since, and its owner does not know that yet.
     """
