@@ -30,7 +30,7 @@ class NestedHolds(Protocol):
 
 
 def holder_alive(held: NestedHolds) -> bool:
-    """Whether there is a caller who could release it: its owner in the same call chain, or the block of a ``hold()``."""
+    """Whether there is a caller to release it: its owner in the same call chain, or the block of a ``hold()``."""
     bound = not held.holds
     for hold in list(held.holds):
         if hold.block is None:
