@@ -163,8 +163,11 @@ class Pipe(Replies):
         if type(reply) is not int and reply is not None and is_push(reply):
             return
         outcome = self._calls.popleft()[0]
-        if not outcome.done():
-            outcome.set_result(reply)
+        try:
+            if not outcome.done():
+                outcome.set_result(reply)
+        except asyncio.InvalidStateError:  # A signal handler has cancelled it just now.
+            pass
         if self.retired and not self._calls:
             self.close()
 

@@ -40,3 +40,24 @@ def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made() -> Non
     assert replies == list(range(2 * TOGETHER + 2))
     assert [write.count(b";") for write in sent] == [1, TOGETHER, TOGETHER, 1]
     assert b"".join(sent) == b"".join(b"%d;" % number for number in range(len(replies)))
+
+
+def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_other_reply() -> None:
+    class Cancelled(asyncio.Future[object]):
+        """It is cancelled between the question and the answer."""
+
+        def done(self) -> bool:
+            found = super().done()
+            self.cancel()
+            return found
+
+    async def ask() -> object:
+        loop = asyncio.get_running_loop()
+        pipe = Pipe(loop)
+        await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=Transport()))
+        pipe.post(b"first;", 5.0, Cancelled())
+        second = pipe.call(b"second;", 5.0)
+        pipe.data_received(b":1\r\n:2\r\n")
+        return await second
+
+    assert asyncio.run(ask()) == 2
