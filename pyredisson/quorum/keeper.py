@@ -1,7 +1,7 @@
-"""The table of a client's multi-locks, and their renewal: a part of the one watchdog of the client.
+"""The table of a client's multi-locks, and their renewal, which the client's watchdog runs.
 
-A client keeps the multi-locks of which it has the first member. Their members are in no client's own round: all of
-them are renewed at once, by a request for each server and a hundred names.
+A multi-lock is in the table of its first member's client. Its members are in no watchdog's rounds: they are renewed
+together, by one request for each server and a hundred names.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Keeper:
     # ---- the table -----------------------------------------------------------------------------------------------
 
     def find(self, key: object, who: Caller) -> MultiOwnership | None:
-        """What this owner holds, if anything."""
+        """The ownership of this owner, if there is one."""
         return self._table.find((key, who.number))
 
     def enter(self, owned: MultiOwnership) -> MultiOwnership:
@@ -59,13 +59,13 @@ class Keeper:
         return listed
 
     def _sweep(self) -> None:
-        """Forget what is idle, and what owners that are gone left behind with a fixed lease."""
+        """Forget idle ownerships, and expired ones of owners that are gone."""
         now = self._runtime.now()
         for owned in self.all():
             if owned.idle() or (not owned.who.alive() and owned not in self._kept and not owned.remaining(now)):
                 self._drop(owned)
                 if not owned.idle() and owned.who.alive():
-                    self._list(owned)  # Its owner has acquired it in this very moment.
+                    self._list(owned)  # Its owner has just acquired it.
         self._sweep_at = max(SWEEP_AT, 2 * len(self._table))
 
     def _drop(self, owned: MultiOwnership) -> None:
@@ -81,29 +81,29 @@ class Keeper:
             self.enter(owned)
 
     def of(self, key: object) -> list[MultiOwnership]:
-        """What any owner holds of one multi-lock."""
+        """The ownerships of one multi-lock, by any owner."""
         return self._table.of(key)
 
     def all(self) -> list[MultiOwnership]:
         """Everything in the table."""
         return list(self._table)
 
-    # ---- what to do ----------------------------------------------------------------------------------------------
+    # ---- what is renewed ------------------------------------------------------------------------------------------
 
     def keep(self, owned: MultiOwnership) -> None:
-        """Renew it if it wants that, and notify its holder when it is lost."""
+        """Renew it if it has no fixed lease, and notify its holder when it is lost."""
         if owned.renew_at == math.inf and owned.renewable():
             owned.renew_at = self._runtime.now() + owned.lease_ms() / 3000
         self._kept[owned] = None
-        # Without a renewal, that is at its deadline; and there is none to come after it.
+        # Without a renewal, its deadline is what comes next.
         at = owned.renew_at
         if at == math.inf and owned.holds:
             at = owned.deadline()
         self._client.watchdog.look(at)
 
     def leave_alone(self, owned: MultiOwnership) -> None:
-        """Neither renew it nor report its loss, unless an outer hold wants that."""
-        if owned.taking is None and not (owned.holds and (owned.watched() or owned.renewable())):
+        """Neither renew it nor report its loss, unless an outer hold needs that."""
+        if owned.acquiring is None and not (owned.holds and (owned.watched() or owned.renewable())):
             self._kept.pop(owned, None)
             owned.renew_at = math.inf
 
@@ -129,7 +129,7 @@ class Keeper:
         )
 
     async def step(self) -> None:
-        """Do what is due."""
+        """Report the losses and send the renewals that are due."""
         if not self._kept:
             return
         self._report_lost()
@@ -139,7 +139,7 @@ class Keeper:
             await self.renew(due + [owned for owned in self.kept() if self._may_come_along(owned, now)])
 
     def _may_come_along(self, owned: MultiOwnership, now: float) -> bool:
-        """Whether one that is not due yet is renewed with those that are, so that all of them come together."""
+        """Whether one that is not due yet is renewed together with those that are, to save requests later."""
         if not now < owned.renew_at < math.inf:
             return False
         return owned.renewable() and owned.renew_at <= now + owned.lease_ms() / 6000 and self._to_renew(owned)
@@ -149,18 +149,18 @@ class Keeper:
             self.drop(owned)
             self._client.emit(events.HolderGone(owned.name, owned.owner, gone_hint(owned)))
             return False
-        if not owned.renewable() or (owned.taking is None and owned.extended_enough()):
-            owned.renew_at = math.inf  # It ends by itself, and its holder is notified then.
+        if not owned.renewable() or (owned.acquiring is None and owned.extended_enough()):
+            owned.renew_at = math.inf  # It expires, and its holder is notified then.
             return False
         return True
 
     # ---- renewing ------------------------------------------------------------------------------------------------
 
     async def renew(self, several: list[MultiOwnership]) -> None:
-        """Renew these on all servers at once. What moves their deadlines is a quorum, inside of what was certain."""
+        """Renew these on all servers at once. A deadline moves if a quorum extends it within its validity."""
         sent = self._runtime.now()
         renewals = await self._runtime.fan_out(_renewals(several))
-        self._report_lost()  # An extension that comes too late is none.
+        self._report_lost()  # An extension after the deadline does not count.
         failed: Failure | None = None
         for renewal in renewals:
             failed = renewal.note() or failed
@@ -169,13 +169,13 @@ class Keeper:
         self._report_lost()
 
     def _renewed(self, owned: MultiOwnership, sent: float, failed: Failure | None) -> None:
-        """Settle when to renew it next: in a third of its lease if it was extended, else soon."""
+        """Set when to renew it next: in a third of its lease if it was extended, else soon."""
         if not owned.renewable():
             owned.renew_at = math.inf
             return
         lease = owned.lease_ms() / 1000
         if owned.certain_until() >= sent + lease / 2:
-            owned.extensions += owned.taking is None
+            owned.extensions += owned.acquiring is None
             owned.renew_at = sent + lease / 3
             owned.failed_renewals = 0
             return
@@ -192,7 +192,7 @@ class Keeper:
         for owned in self.kept():
             if owned.holds and owned.expire(now):
                 self.report_lost(owned)
-            if owned.taking is None and not owned.watched():
+            if owned.acquiring is None and not owned.watched():
                 self._kept.pop(owned, None)
                 owned.renew_at = math.inf
 

@@ -219,7 +219,7 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
 
         async def work(index: int, locks: list[MultiLock] = locks, asked: list[int] = asked) -> None:
             lock = locks[index]
-            core: Any = lock._core.way
+            core: Any = lock._core.strategy
             original = core.ask_all
 
             async def counted(*args: Any) -> Any:
@@ -410,7 +410,9 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
     )[0],
     "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),
-    "an interrupted acquire is not given back": lambda patch: patch.setattr(multi_lock, "go_away", _gives_nothing_back),
+    "an interrupted acquire is not given back": lambda patch: patch.setattr(
+        multi_lock, "undo_interrupted", _gives_nothing_back
+    ),
     "a quorum is never told of as lost": lambda patch: patch.setattr(Keeper, "report_lost", lambda self, owned: None),
 }
 

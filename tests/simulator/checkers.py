@@ -266,7 +266,7 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.subscriptions.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        open_ = [hold for hold in client.core.keeper.all() if hold.remaining(now) or hold.taking]
+        open_ = [hold for hold in client.core.keeper.all() if hold.remaining(now) or hold.acquiring]
         if open_ or client.core.keeper.keeping():
             found.append(f"multi-locks of {client.id}: {open_}, {client.core.keeper.keeping()} kept")
         if client.core.watchdog.watching():

@@ -77,7 +77,7 @@ PUBLIC = [
 #: Modules whose internal docstrings and comments are read as well.
 INSIDE = [
     "pyredisson/*.py",
-    "pyredisson/core/waiting/*.py",
+    *(f"pyredisson/core/{folder}/*.py" for folder in ("acquiring", "background", "requests", "waiting")),
     *(
         f"pyredisson/{folder}/**/*.py"
         for folder in (
@@ -88,6 +88,7 @@ INSIDE = [
             "lua",
             "net",
             "observe",
+            "quorum",
             "shared",
             "testing",
             "threads",
