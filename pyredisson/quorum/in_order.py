@@ -64,7 +64,7 @@ class InOrder:
     async def _acquire_each(
         self, owned: MultiOwnership, hold: MultiHold, wait: float | None, deadline: Deadline
     ) -> bool:
-        runtime, keeper = self._client.runtime, self._client.keeper
+        runtime, table = self._client.runtime, self._client.multi_locks
         began = runtime.now()
         for index, (member, ownership) in enumerate(owned.parts()):
             part = hold.part()
@@ -72,8 +72,8 @@ class InOrder:
             if not acquired and wait != 0:
                 # Those that were acquired before are renewed while this one is waited for.
                 owned.begin_acquiring(hold)
-                keeper.enter(owned)
-                keeper.keep(owned)
+                table.enter(owned)
+                table.watch(owned)
                 left = None if wait is None else deadline.left(runtime.now())
                 acquired = await acquire(member.client, member.kind, ownership, part, left, NO_MARK)
             if not acquired:
@@ -82,7 +82,7 @@ class InOrder:
         if runtime.now() - began > hold.lease_ms / 20_000:
             # It took a while: the lease begins now, for all of them.
             owned.begin_acquiring(hold)
-            await keeper.renew([owned])
+            await table.renew([owned])
         owned.end_acquiring()
         return True
 

@@ -25,7 +25,6 @@ from pyredisson.quorum.ownership import KIND, MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
 from pyredisson.quorum.release import (
     hand_over,
-    look_for_loss,
     release,
     settle_all_later,
     timeout_error,
@@ -134,7 +133,7 @@ class MultiLockCore:
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
         text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
-        for owned in self.client.keeper.of(self._key):
+        for owned in self.client.multi_locks.of(self._key):
             if owned.holds:
                 state = "lost" if owned.loss else "held"
                 text += f" {state} by {owned.owner[:4]}…:{owned.who.number} ×{len(owned.holds)}"
@@ -154,26 +153,26 @@ class MultiLockCore:
 
     def _taken(self, who: Caller) -> bool:
         """Whether this owner holds it, or any of its members."""
-        owned = self.client.keeper.find(self._key, who)
+        owned = self.client.multi_locks.held_by(self._key, who)
         return (owned is not None and owned.in_use()) or any(lock.taken(who) for lock in self.locks)
 
     def mine(self) -> MultiOwnership:
         """The ownership of the caller; see :meth:`LockCore.mine`."""
         who, last = self.owner(), self._last
-        if last is not None and last.who is who and last.listed_in is self.client.keeper and _is_callers(last):
+        if last is not None and last.who is who and last.listed_in is self.client.multi_locks and _is_callers(last):
             return last
         return self._ownership_of(self._acting())
 
     def _ownership_of(self, who: Caller) -> MultiOwnership:
-        keeper = self.client.keeper
+        table = self.client.multi_locks
         last = self._last
-        if last is not None and last.who is who and last.listed_in is keeper:
+        if last is not None and last.who is who and last.listed_in is table:
             return last
         for client in self._other_loops:  # Once for each owner: a task stays with its loop.
             client.runtime.owner()
-        owned = keeper.find(self._key, who)
+        owned = table.held_by(self._key, who)
         if owned is None:
-            owned = keeper.enter(MultiOwnership(self._key, self.name, who, self.members, self.quorum))
+            owned = table.enter(MultiOwnership(self._key, self.name, who, self.members, self.quorum))
         self._last = owned
         return owned
 
@@ -238,7 +237,7 @@ class MultiLockCore:
             if acquired:
                 _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
-            client.keeper.tidy(owned)
+            client.multi_locks.tidy(owned)
             if client.talkative():
                 if acquired:
                     hold.since = client.runtime.now()
@@ -248,13 +247,13 @@ class MultiLockCore:
         except GeneratorExit:  # A coroutine that is being closed cannot wait any more.
             undo_all(owned, hold, before)
             settle_all_later(owned)
-            client.keeper.tidy(owned)
+            client.multi_locks.tidy(owned)
             raise
         except BaseException as error:
             try:
                 await (undo_interrupted(owned, hold, before) if is_interruption(error) else undo(owned, hold))
             finally:
-                client.keeper.tidy(owned)
+                client.multi_locks.tidy(owned)
             if not is_interruption(error):
                 tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
@@ -263,13 +262,13 @@ class MultiLockCore:
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
         owned.granted(hold)
-        keeper = self.client.keeper
-        if owned.listed_in is not keeper:
-            keeper.enter(owned)
+        table = self.client.multi_locks
+        if owned.listed_in is not table:
+            table.enter(owned)
         if hold.watched:
-            keeper.keep(owned)
+            table.watch(owned)
         else:
-            keeper.leave_alone(owned)
+            table.unwatch(owned)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -294,7 +293,7 @@ class MultiLockCore:
         try:
             foreign = await release(owned, progress)
         finally:
-            self.client.keeper.tidy(owned)
+            self.client.multi_locks.tidy(owned)
         if foreign is not None:
             index, error = foreign
             member = self.members[index]
@@ -327,7 +326,7 @@ class MultiLockCore:
     def _ownership_of_block(self, lease: Lease) -> MultiOwnership | None:
         """That of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
         owned = lease._held
-        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is self.client.keeper else None
+        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is self.client.multi_locks else None
 
     def _ownership_of_closed_block(self) -> MultiOwnership | None:
         """That of the calling task. It may be closing an asynchronous generator of another one."""
@@ -335,10 +334,11 @@ class MultiLockCore:
             who = self.owner()
         except RuntimeError:
             return None  # It is closed where no task runs.
-        owned = self.client.keeper.find(self._key, who)
+        owned = self.client.multi_locks.held_by(self._key, who)
         if owned is not None and owned.holds:
             return owned
-        return next((each for each in self.client.keeper.of(self._key) if each.holds and who.has_mark(each)), None)
+        listed = self.client.multi_locks.of(self._key)
+        return next((each for each in listed if each.holds and who.has_mark(each)), None)
 
     async def force_unlock(self) -> bool:
         """Free every member, for any holder. Returns whether any was locked."""
@@ -346,15 +346,15 @@ class MultiLockCore:
         owned = self.mine()
         found = [await lock.force_unlock() for lock in self.locks]
         owned.clear()
-        self.client.keeper.leave_alone(owned)
-        self.client.keeper.tidy(owned)
+        self.client.multi_locks.unwatch(owned)
+        self.client.multi_locks.tidy(owned)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
     def validity(self) -> float:
         """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
-        owned = self.client.keeper.find(self._key, self._acting())
+        owned = self.client.multi_locks.held_by(self._key, self._acting())
         return owned.remaining(self.client.runtime.now()) if owned is not None else 0.0
 
     async def is_locked(self) -> bool:
@@ -375,12 +375,12 @@ class MultiLockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         self._check_open()
-        owned = self.client.keeper.find(self._key, self._acting())
+        owned = self.client.multi_locks.held_by(self._key, self._acting())
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
 
 
 def _raise_if_lost(owned: MultiOwnership) -> None:
-    lost = look_for_loss(owned)
+    lost = owned.client.multi_locks.look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
 

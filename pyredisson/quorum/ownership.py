@@ -99,7 +99,7 @@ class MultiOwnership(Owned):
         self.owner: str = f"{self.client.id}:{who.number}"
         self.quorum: int = quorum
         self.mutex: AbstractContextManager[Any] = self.client.runtime.mutex()
-        self.listed_in: object | None = None  # The keeper in whose table it is.
+        self.listed_in: object | None = None  # The table that it is in.
         self.mark: Callable[[], Any] | None = None  # What it has left in the context of its owner; see Mark.
         self.ownerships: tuple[Ownership, ...] = ()
         self.holds: list[MultiHold] = []

@@ -38,8 +38,7 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
     """Release what was acquired for this hold."""
     owned.end_acquiring()
-    keeper = owned.client.keeper
-    keeper.leave_alone(owned)
+    owned.client.multi_locks.unwatch(owned)
     held = []
     for index, (member, ownership) in enumerate(owned.parts()):
         part, hold.parts[index] = hold.parts[index], None
@@ -93,7 +92,7 @@ def settle_all_later(owned: MultiOwnership) -> None:
 def forget(owned: MultiOwnership, hold: MultiHold) -> None:
     """Its owner has no use for a hold any more, whatever becomes of its parts."""
     owned.forget(hold)
-    owned.client.keeper.leave_alone(owned)
+    owned.client.multi_locks.unwatch(owned)
 
 
 def hand_over(owned: MultiOwnership) -> None:
@@ -105,14 +104,7 @@ def hand_over(owned: MultiOwnership) -> None:
             ownership.bring_up(part)
             ownership.hand_over()
     settle_all_later(owned)
-    owned.client.keeper.tidy(owned)
-
-
-def look_for_loss(owned: MultiOwnership) -> str | None:
-    """Report a loss that was not noticed before. Returns why it is lost, if it is."""
-    if owned.holds and owned.expire(owned.client.runtime.now()):
-        owned.client.keeper.report_lost(owned)
-    return owned.loss
+    owned.client.multi_locks.tidy(owned)
 
 
 async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
@@ -129,7 +121,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     client = owned.client
     now = client.runtime.now()
     client.refuse_interrupter(owned, *owned.ownerships)
-    lost = look_for_loss(owned)
+    lost = client.multi_locks.look_for_loss(owned)
     hold = owned.next_to_release()
     if hold is None:
         if owned.unlock_expired():
@@ -161,7 +153,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     finally:
         note.thread = 0
     # An outer hold may have been lost before the answers were read.
-    lost = lost or look_for_loss(owned)
+    lost = lost or client.multi_locks.look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
     if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
@@ -259,7 +251,7 @@ def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None
 
 def other_here(owned: MultiOwnership) -> MultiOwnership | None:
     """Return what another owner of this client holds of it, if one does."""
-    others = owned.client.keeper.of(owned.key[0])
+    others = owned.client.multi_locks.of(owned.key[0])
     return next((each for each in others if each.holds and each.who is not owned.who), None)
 
 

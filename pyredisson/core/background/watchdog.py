@@ -140,7 +140,7 @@ class Watchdog:
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
         await self._renew()
-        await self._client.keeper.step()
+        await self._client.multi_locks.step()
         await self._backlog.step()
         presence = self._client.presence
         if self._runtime.now() >= presence.due():
@@ -168,7 +168,7 @@ class Watchdog:
             self._next_retry if self._round else self._next_round,
             self._backlog.due(),
             self._earliest,
-            self._client.keeper.due(),
+            self._client.multi_locks.due(),
         )
 
     def _find_earliest(self) -> None:
