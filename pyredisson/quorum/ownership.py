@@ -164,11 +164,11 @@ class MultiOwnership(Owned):
         return self.loss is None and any(hold.watched for hold in self.holds)
 
     def lease_ms(self) -> int:
-        """The lease to renew with."""
+        """The lease to renew with; also right after its owner has released it, in another thread."""
         wanted = [hold.lease_ms for hold in self.holds if hold.watchdog]
         if self.acquiring is not None:
             wanted.append(self.acquiring.lease_ms)
-        return max(wanted)
+        return max(wanted, default=self.client.watchdog.lease_ms)
 
     def extended_enough(self) -> bool:
         """Whether it is a quorum's, and was extended as often as it may be."""

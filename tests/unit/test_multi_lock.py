@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -12,6 +13,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.core.driver import run
 from pyredisson.quorum.decisions import node_timeout, weakness_of
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 from pyredisson.quorum.table import MultiOwnershipTable
@@ -158,3 +160,11 @@ def test_the_holds_of_one_multi_lock_are_those_in_the_table(lock: pyredisson.Mul
     assert table.of("goods") == []
     assert table.of("never taken") == []
     assert len(table) == 1
+
+
+def test_a_hold_that_is_released_once_its_renewal_is_due_is_no_error(lock: pyredisson.MultiLock) -> None:
+    released = hold_of(lock, "goods")
+    released.refresh()
+    released.holds.clear()  # By its own thread, after the watchdog's has looked.
+    run(table_of(lock).renew([released]))
+    assert released.renew_at == math.inf
