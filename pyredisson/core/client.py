@@ -32,8 +32,8 @@ from pyredisson.core.requests.server import Complaint, ServerState
 from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
-from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.restart_guard import Starts
+from pyredisson.quorum.table import MultiOwnershipTable
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -86,7 +86,7 @@ class ClientCore:
         self.finder: Finder = Finder(self)
         self.watchdog: Watchdog = Watchdog(self)
         self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
-        self.keeper: Keeper = Keeper(self)
+        self.multi_locks: MultiOwnershipTable = MultiOwnershipTable(self)
         self.ledger: Ledger = Ledger(self)
         self.server.forget(self.runtime.mutex())
         self.replicas.begin()

@@ -9,22 +9,22 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-#: What a node gets to answer at least: a two-hundredth of the lease, within these bounds, in seconds.
+#: The least time that a node has to answer: a two-hundredth of the lease, within these bounds, in seconds.
 NODE_TIMEOUT_SHARE = 1 / 200
 NODE_TIMEOUT_MIN = 0.005
 NODE_TIMEOUT_MAX = 0.05
 
-#: What it gets if it is farther away: this number of round trips, but at most this share of the lease.
+#: The time for a node with longer round trips: this number of them, but at most this share of the lease.
 NODE_TIMEOUT_ROUND_TRIPS = 4
 NODE_TIMEOUT_LARGEST_SHARE = 1 / 10
 
-#: Between two rounds: at least so much chance, in seconds, doubled each time that votes were split, up to so much.
+#: The random pause between two rounds: this range at first, in seconds, doubled after each lost round, to at most that.
 SPREAD_MIN = 0.002
 SPREAD_MAX = 0.25
 
 
 def majority(nodes: int) -> int:
-    """Return the least number of nodes that two holders cannot have without one in common."""
+    """Return the least number of nodes such that any two such sets have one in common."""
     return nodes // 2 + 1
 
 
@@ -40,7 +40,7 @@ def weakness_of(nodes: int, quorum: int) -> str | None:
 
 @lru_cache(maxsize=100)
 def node_timeout(lease_ms: int, configured: float | None, round_trip: float) -> float:
-    """Seconds that one node gets to answer.
+    """Seconds that one node has to answer.
 
     Args:
         lease_ms: The lease that is asked for.
@@ -64,7 +64,7 @@ def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | 
     """For how many ms a quorum is sure to be refused: until enough of those that refused are free by time alone.
 
     Args:
-        refusals: For how long each of them is another's; ``None``: until a release.
+        refusals: For how long each of them is held by another; ``None``: until a release.
         free: How many nodes did not refuse.
         quorum: How many are needed.
 
@@ -79,7 +79,7 @@ def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | 
 
 
 def spread(rounds: int, round_took: float) -> float:
-    """Return the seconds within which the next round begins by chance, after a number of lost rounds in a row.
+    """Return the longest random pause before the next round, in seconds, after a number of lost rounds in a row.
 
     Clients that were woken by one message would otherwise ask at the same moment again and again, and none would win.
     """

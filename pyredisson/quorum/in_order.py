@@ -22,7 +22,7 @@ class InOrder:
     """Acquires all members one after another. The members are sorted by name.
 
     Args:
-        client: That of the first member.
+        client: The client of the first member.
     """
 
     quick = False
@@ -31,11 +31,11 @@ class InOrder:
         self._client = client
 
     def where(self, index: int) -> str:
-        """See :meth:`Way.where`. The members have different names."""
+        """See :meth:`AcquireStrategy.where`. The members have different names."""
         return ""
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """See :meth:`Way.acquire`."""
+        """See :meth:`AcquireStrategy.acquire`."""
         runtime = self._client.runtime
         deadline = Deadline.after(wait, asked)
         reached = asked
@@ -46,8 +46,8 @@ class InOrder:
             except Failure as failure:
                 await undo(owned, hold)
                 now = runtime.now()
-                patience = self._client.config.quorum_retry_timeout
-                left = deadline.left(now) if wait is not None else patience - (now - reached)
+                retry_timeout = self._client.config.quorum_retry_timeout
+                left = deadline.left(now) if wait is not None else retry_timeout - (now - reached)
                 if left <= RETRY.longest(failures) or wait == 0:
                     raise unreachable(owned, _states(owned, failure), "in time") from failure.cause
             else:
@@ -55,7 +55,7 @@ class InOrder:
                     return True
                 await undo(owned, hold)
                 reached = runtime.now()
-                # If they were acquired, one of them ran out while others were waited for.
+                # If they were acquired, one of them expired while others were waited for.
                 if not acquired or deadline.passed(reached):
                     return False
             await runtime.sleep(RETRY.pause(failures, runtime.jitter))
@@ -64,16 +64,16 @@ class InOrder:
     async def _acquire_each(
         self, owned: MultiOwnership, hold: MultiHold, wait: float | None, deadline: Deadline
     ) -> bool:
-        runtime, keeper = self._client.runtime, self._client.keeper
+        runtime, table = self._client.runtime, self._client.multi_locks
         began = runtime.now()
         for index, (member, ownership) in enumerate(owned.parts()):
             part = hold.part()
             acquired = await acquire(member.client, member.kind, ownership, part, 0, NO_MARK)
             if not acquired and wait != 0:
-                # Those that were acquired before stay alive while this one is waited for.
-                owned.begin_to_take(hold)
-                keeper.enter(owned)
-                keeper.keep(owned)
+                # Those that were acquired before are renewed while this one is waited for.
+                owned.begin_acquiring(hold)
+                table.enter(owned)
+                table.watch(owned)
                 left = None if wait is None else deadline.left(runtime.now())
                 acquired = await acquire(member.client, member.kind, ownership, part, left, NO_MARK)
             if not acquired:
@@ -81,9 +81,9 @@ class InOrder:
             hold.parts[index] = part
         if runtime.now() - began > hold.lease_ms / 20_000:
             # It took a while: the lease begins now, for all of them.
-            owned.begin_to_take(hold)
-            await keeper.renew([owned])
-        owned.take_no_more()
+            owned.begin_acquiring(hold)
+            await table.renew([owned])
+        owned.end_acquiring()
         return True
 
 

@@ -1,6 +1,6 @@
 """The members of a multi-lock: each is acquired, released and settled as a single lock is, but asked once.
 
-These coroutines are run side by side, by :func:`pyredisson.core.driver.together`: a server that does not answer in its
+These coroutines are run concurrently, by :func:`pyredisson.core.driver.together`: a server that does not answer in its
 time does not keep the others waiting. What stays pending is settled by the watchdog of that member's client.
 """
 
@@ -37,7 +37,7 @@ class Member:
 
     Args:
         lock: The lock, which is one of its attributes.
-        quick: Whether its server gets but the small timeout of one node among many.
+        quick: Whether its server has only the short timeout of one node among many.
 
     Attributes:
         client: The client.
@@ -189,5 +189,5 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
 
 
 async def settle_part(member: Member, ownership: Ownership) -> None:
-    """Settle what is pending of a member, for a caller that has gone. Raises ``Failure``: it is pending still."""
+    """Settle the pending request of a member, for a caller that has left. Raises ``Failure``: it is pending still."""
     await settle(member.client, ownership, behind=True, exchange=partial(MemberAsk, member))

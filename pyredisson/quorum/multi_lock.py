@@ -2,8 +2,8 @@
 
 Sources: "Distributed Locks with Redis" (redis.io), the Redlock algorithm, followed wholly where there is a quorum; and
 ``org.redisson.RedissonMultiLock``, whose members are ordinary locks, as here. What differs on purpose: time and drift
-are taken off the validity; what is given back is given back on every node; an extension needs a quorum; members that
-all have to be acquired are acquired in one order, by name, so that no clients wait for each other.
+are taken off the validity; a release goes to every node; an extension needs a quorum; members that all have to be
+acquired are acquired in one order, by name, so that no clients wait for each other.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from pyredisson.quorum.member import Member
 from pyredisson.quorum.ownership import KIND, MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
 from pyredisson.quorum.release import (
-    go_away,
     hand_over,
-    look_for_loss,
     release,
     settle_all_later,
     timeout_error,
     undo,
     undo_all,
+    undo_interrupted,
 )
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
 
     Args:
         members: The locks.
-        quorum: How many of them it takes. ``None``: the majority if all carry one name and each belongs to a different
-            client, which means independent nodes; otherwise all.
+        quorum: How many of them are needed. ``None``: the majority if all have one name and each belongs to a
+            different client, which means independent nodes; otherwise all.
 
     Raises:
         ValueError: No locks, one of them twice, or a quorum that two holders could have at once.
@@ -83,19 +82,19 @@ def _identity(member: LockCore) -> tuple[object, ...]:
     return id(member.client), member.names.raw, member.kind.layout, member.kind.label
 
 
-class Way(Protocol):
-    """How the members are acquired."""
+class AcquireStrategy(Protocol):
+    """How the members are acquired: in order, or all at once."""
 
-    quick: bool  # Whether a server gets but the small timeout of one node among many.
+    quick: bool  # Whether a server has only the short timeout of one node among many.
 
     def where(self, index: int) -> str:
         """Where a member's key is, if others have the same name, for messages."""
         ...
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """Acquire as many members as it takes, within ``wait`` seconds (``None``: however long it takes).
+        """Acquire enough members, within ``wait`` seconds (``None``: however long it takes).
 
-        If it returns ``False``, nothing is held; if it raises, its caller gives everything back.
+        If it returns ``False``, nothing is held; if it raises, its caller releases everything.
         """
         ...
 
@@ -103,11 +102,11 @@ class Way(Protocol):
 class MultiLockCore:
     """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
 
-    What owners hold stands in the table of the first member's client, so all handles on the same members are one lock.
+    What owners hold is in the table of the first member's client, so all handles on the same members are one lock.
 
     Args:
         locks: The members.
-        quorum: How many of them it takes.
+        quorum: How many of them are needed.
         nodes: Whether they are nodes that are asked at once, and not locks that are acquired in order.
     """
 
@@ -120,21 +119,21 @@ class MultiLockCore:
         names = list(dict.fromkeys(lock.names.name for lock in ordered))
         self.name: str = names[0] if len(names) == 1 else " + ".join(names)
         self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
-        self.way: Way = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
+        self.strategy: AcquireStrategy = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.
-        self._lookers = [
+        self._other_loops = [
             client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
         ]
         self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
-        self._last: MultiOwnership | None = None  # The one used last.
+        self._last: MultiOwnership | None = None  # The ownership used last.
         self._covers = tuple(names)
         self._caller = _one_caller(ordered)
 
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
         text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
-        for owned in self.client.keeper.of(self._key):
+        for owned in self.client.multi_locks.of(self._key):
             if owned.holds:
                 state = "lost" if owned.loss else "held"
                 text += f" {state} by {owned.owner[:4]}…:{owned.who.number} ×{len(owned.holds)}"
@@ -143,37 +142,37 @@ class MultiLockCore:
     # ---- whose call it is ----------------------------------------------------------------------------------------
 
     def owner(self) -> Caller:
-        """Who asks: the calling thread or task, if the members do not act for an owner of their own."""
+        """The caller: the calling thread or task, if the members do not act for an owner of their own."""
         asking = self.client.runtime.owner()
         return self._caller or asking
 
     def _acting(self) -> Caller:
-        """As :meth:`owner`; of several call chains that share a thread, the one that calls."""
+        """As :meth:`owner`; of several call chains that share a thread, the calling one."""
         who = self.owner()
         return who.acting(self._covers, self._taken) if who.shared else who
 
     def _taken(self, who: Caller) -> bool:
-        """Whether this owner has it, or anything of it."""
-        owned = self.client.keeper.find(self._key, who)
+        """Whether this owner holds it, or any of its members."""
+        owned = self.client.multi_locks.held_by(self._key, who)
         return (owned is not None and owned.in_use()) or any(lock.taken(who) for lock in self.locks)
 
     def mine(self) -> MultiOwnership:
-        """What the caller holds; see :meth:`LockCore.mine`."""
+        """The ownership of the caller; see :meth:`LockCore.mine`."""
         who, last = self.owner(), self._last
-        if last is not None and last.who is who and last.listed_in is self.client.keeper and _is_callers(last):
+        if last is not None and last.who is who and last.listed_in is self.client.multi_locks and _is_callers(last):
             return last
         return self._ownership_of(self._acting())
 
     def _ownership_of(self, who: Caller) -> MultiOwnership:
-        keeper = self.client.keeper
+        table = self.client.multi_locks
         last = self._last
-        if last is not None and last.who is who and last.listed_in is keeper:
+        if last is not None and last.who is who and last.listed_in is table:
             return last
-        for client in self._lookers:  # Once for each owner: a task stays with its loop.
+        for client in self._other_loops:  # Once for each owner: a task stays with its loop.
             client.runtime.owner()
-        owned = keeper.find(self._key, who)
+        owned = table.held_by(self._key, who)
         if owned is None:
-            owned = keeper.enter(MultiOwnership(self._key, self.name, who, self.members, self.quorum))
+            owned = table.enter(MultiOwnership(self._key, self.name, who, self.members, self.quorum))
         self._last = owned
         return owned
 
@@ -234,27 +233,27 @@ class MultiLockCore:
         try:
             owned.note_call(note)
             _raise_if_lost(owned)
-            acquired = await self.way.acquire(owned, hold, wait, asked)
+            acquired = await self.strategy.acquire(owned, hold, wait, asked)
             if acquired:
                 _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
-            client.keeper.tidy(owned)
+            client.multi_locks.tidy(owned)
             if client.talkative():
                 if acquired:
                     hold.since = client.runtime.now()
                 key = owned.name, owned.owner
                 tell(client, KIND, key, asked, acquired, len(owned.holds), hold.fixed_lease)
             return acquired
-        except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+        except GeneratorExit:  # A coroutine that is being closed cannot wait any more.
             undo_all(owned, hold, before)
             settle_all_later(owned)
-            client.keeper.tidy(owned)
+            client.multi_locks.tidy(owned)
             raise
         except BaseException as error:
             try:
-                await (go_away(owned, hold, before) if is_interruption(error) else undo(owned, hold))
+                await (undo_interrupted(owned, hold, before) if is_interruption(error) else undo(owned, hold))
             finally:
-                client.keeper.tidy(owned)
+                client.multi_locks.tidy(owned)
             if not is_interruption(error):
                 tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
@@ -263,18 +262,18 @@ class MultiLockCore:
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
         owned.granted(hold)
-        keeper = self.client.keeper
-        if owned.listed_in is not keeper:
-            keeper.enter(owned)
+        table = self.client.multi_locks
+        if owned.listed_in is not table:
+            table.enter(owned)
         if hold.watched:
-            keeper.keep(owned)
+            table.watch(owned)
         else:
-            keeper.leave_alone(owned)
+            table.unwatch(owned)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
     def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
-        """Give back one hold of the calling thread or task.
+        """Release one hold of the calling thread or task.
 
         ``progress``: see ``run_to_the_end``.
         """
@@ -294,18 +293,18 @@ class MultiLockCore:
         try:
             foreign = await release(owned, progress)
         finally:
-            self.client.keeper.tidy(owned)
+            self.client.multi_locks.tidy(owned)
         if foreign is not None:
             index, error = foreign
             member = self.members[index]
             raise await explain_type(
-                member.client, error, member.name, member.kind.layout, self.way.where(index)
+                member.client, error, member.name, member.kind.layout, self.strategy.where(index)
             ) from error
 
     async def leave(
         self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
     ) -> None:
-        """Give back the hold of a block that ended with ``error``, which goes before any error of ours.
+        """Release the hold of a block that ended with ``error``, which takes precedence over an error of the release.
 
         See :meth:`LockCore.leave`.
         """
@@ -319,7 +318,7 @@ class MultiLockCore:
                 raise
 
     def _hand_over(self, lease: Lease | None) -> None:
-        """The block's coroutine is being closed, and can wait for nothing: leave the release to the watchdogs."""
+        """The block's coroutine is being closed, and cannot wait: leave the release to the watchdogs."""
         owned = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
         if owned is not None and owned.holds and (lease is None or lease._brought_up()):
             hand_over(owned)
@@ -327,7 +326,7 @@ class MultiLockCore:
     def _ownership_of_block(self, lease: Lease) -> MultiOwnership | None:
         """That of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
         owned = lease._held
-        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is self.client.keeper else None
+        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is self.client.multi_locks else None
 
     def _ownership_of_closed_block(self) -> MultiOwnership | None:
         """That of the calling task. It may be closing an asynchronous generator of another one."""
@@ -335,10 +334,11 @@ class MultiLockCore:
             who = self.owner()
         except RuntimeError:
             return None  # It is closed where no task runs.
-        owned = self.client.keeper.find(self._key, who)
+        owned = self.client.multi_locks.held_by(self._key, who)
         if owned is not None and owned.holds:
             return owned
-        return next((each for each in self.client.keeper.of(self._key) if each.holds and who.has_mark(each)), None)
+        listed = self.client.multi_locks.of(self._key)
+        return next((each for each in listed if each.holds and who.has_mark(each)), None)
 
     async def force_unlock(self) -> bool:
         """Free every member, for any holder. Returns whether any was locked."""
@@ -346,15 +346,15 @@ class MultiLockCore:
         owned = self.mine()
         found = [await lock.force_unlock() for lock in self.locks]
         owned.clear()
-        self.client.keeper.leave_alone(owned)
-        self.client.keeper.tidy(owned)
+        self.client.multi_locks.unwatch(owned)
+        self.client.multi_locks.tidy(owned)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
     def validity(self) -> float:
         """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
-        owned = self.client.keeper.find(self._key, self._acting())
+        owned = self.client.multi_locks.held_by(self._key, self._acting())
         return owned.remaining(self.client.runtime.now()) if owned is not None else 0.0
 
     async def is_locked(self) -> bool:
@@ -375,12 +375,12 @@ class MultiLockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         self._check_open()
-        owned = self.client.keeper.find(self._key, self._acting())
+        owned = self.client.multi_locks.held_by(self._key, self._acting())
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
 
 
 def _raise_if_lost(owned: MultiOwnership) -> None:
-    lost = look_for_loss(owned)
+    lost = owned.client.multi_locks.look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
 

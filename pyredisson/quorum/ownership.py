@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.quorum.member import Member
 
-#: The kind of all multi-locks, quorums included, for those who look.
+#: The kind of all multi-locks, quorums included, as inspection shows it.
 KIND = "multi_lock"
 
-#: How many fixed leases that ran out an owner is reminded of.
+#: How many expired fixed leases are remembered for the unlocks to come.
 REMEMBERED = 1000
 
 
@@ -33,7 +33,7 @@ class MultiHold:
     """One hold among the nested ones of an owner of a multi-lock.
 
     Attributes:
-        lease_ms: The lease that its members were taken with.
+        lease_ms: The lease that its members were acquired with.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost.
         block: As for :class:`pyredisson.core.ownership.ownership.Hold`.
@@ -44,7 +44,7 @@ class MultiHold:
 
     __slots__ = ("block", "lease_ms", "parts", "since", "votes", "watchdog", "watched")
 
-    token: int | None = None  # Those of the members grow apart: there is none for all.
+    token: int | None = None  # The members have different ones: there is none for all.
 
     def __init__(self, lease_ms: int, members: int, *, watchdog: bool, block: bool) -> None:
         self.block: Callable[[], object | None] | None = None
@@ -66,13 +66,15 @@ class MultiHold:
 
 
 class MultiOwnership(Owned):
-    """What one owner holds of one multi-lock. Plain state, to which a :class:`pyredisson.Lease` can be."""
+    """What one owner holds of one multi-lock. Plain state; a :class:`pyredisson.Lease` can refer to it."""
 
     what = "lock"
     overlaps = OVERLAPS
 
     __slots__ = (
+        "acquiring",
         "client",
+        "expired",
         "extensions",
         "failed_renewals",
         "key",
@@ -80,13 +82,11 @@ class MultiOwnership(Owned):
         "loss",
         "members",
         "name",
-        "open",
-        "over",
         "owner",
         "ownerships",
         "quorum",
         "renew_at",
-        "taking",
+        "unconfirmed",
         "who",
     )
 
@@ -99,16 +99,16 @@ class MultiOwnership(Owned):
         self.owner: str = f"{self.client.id}:{who.number}"
         self.quorum: int = quorum
         self.mutex: AbstractContextManager[Any] = self.client.runtime.mutex()
-        self.listed_in: object | None = None  # The keeper in whose table it is.
+        self.listed_in: object | None = None  # The table that it is in.
         self.mark: Callable[[], Any] | None = None  # What it has left in the context of its owner; see Mark.
         self.ownerships: tuple[Ownership, ...] = ()
         self.holds: list[MultiHold] = []
-        self.taking: MultiHold | None = None  # Some of its members are taken, the others waited for.
+        self.acquiring: MultiHold | None = None  # Some of its members are acquired, the others waited for.
         self.loss: str | None = None
         self.on_loss: tuple[Callable[[], None], ...] = ()
         self.call: CallNote = NO_CALL
-        self.over: int = 0  # Plain holds that simply ran out, and whose unlock is to come.
-        self.open: MultiHold | None = None  # Given back, and too few nodes have confirmed it.
+        self.expired: int = 0  # Unwatched holds that have expired, and whose unlock is to come.
+        self.unconfirmed: MultiHold | None = None  # Released, and too few nodes have confirmed it.
         self.extensions: int = 0
         self.renew_at: float = math.inf
         self.failed_renewals: int = 0
@@ -127,10 +127,10 @@ class MultiOwnership(Owned):
         return min([self.deadline_of(hold) for hold in self.holds], default=-math.inf)
 
     def certain_until(self) -> float:
-        """Until when all that is held is certain; while members are waited for, each of those that are taken."""
-        if self.taking is None:
+        """Until when all that is held is certain; while members are waited for, that of the acquired ones."""
+        if self.acquiring is None:
             return self.deadline()
-        parts = zip(self.ownerships, self.taking.parts, strict=True)
+        parts = zip(self.ownerships, self.acquiring.parts, strict=True)
         return min((ownership.deadline for ownership, part in parts if part is not None), default=math.inf)
 
     def parts(self) -> list[tuple[Member, Ownership]]:
@@ -142,8 +142,8 @@ class MultiOwnership(Owned):
         return list(dict.fromkeys(member.client for member in self.members))
 
     def in_use(self) -> bool:
-        """Whether its owner holds anything, has anything under way, or has yet to hear of an end."""
-        return bool(self.holds or self.over or self.taking or self.open)
+        """Whether its owner holds it, has a request in flight, or has yet to unlock an expired hold."""
+        return bool(self.holds or self.expired or self.acquiring or self.unconfirmed)
 
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
@@ -151,7 +151,7 @@ class MultiOwnership(Owned):
 
     def renewable(self) -> bool:
         """Whether its members have to be renewed."""
-        if self.taking is not None:
+        if self.acquiring is not None:
             return True
         if self.loss is None:
             for hold in self.holds:  # any() costs a generator, on the hot path.
@@ -164,11 +164,11 @@ class MultiOwnership(Owned):
         return self.loss is None and any(hold.watched for hold in self.holds)
 
     def lease_ms(self) -> int:
-        """The lease to renew with."""
+        """The lease to renew with; also right after its owner has released it, in another thread."""
         wanted = [hold.lease_ms for hold in self.holds if hold.watchdog]
-        if self.taking is not None:
-            wanted.append(self.taking.lease_ms)
-        return max(wanted)
+        if self.acquiring is not None:
+            wanted.append(self.acquiring.lease_ms)
+        return max(wanted, default=self.client.watchdog.lease_ms)
 
     def extended_enough(self) -> bool:
         """Whether it is a quorum's, and was extended as often as it may be."""
@@ -185,7 +185,7 @@ class MultiOwnership(Owned):
         return not self.in_use()
 
     def begin(self) -> None:
-        """It is idle, and stays for its owner's next time: that is a hold of its own."""
+        """Reset it: it is idle, and stays in the table for its owner's next hold."""
         self.loss = None
         self.on_loss = ()
         self.extensions = 0
@@ -193,7 +193,7 @@ class MultiOwnership(Owned):
         self.failed_renewals = 0
 
     def expire(self, now: float) -> bool:
-        """Draw the consequences if too little is certain. Returns whether a loss must be reported."""
+        """End the holds if too few members are certain. Returns whether a loss must be reported."""
         with self.mutex:
             if not self.holds or self.loss is not None or now < self.deadline():
                 return False
@@ -202,14 +202,14 @@ class MultiOwnership(Owned):
                 enough = self.extended_enough() and self.renewable()
                 self.loss = bound if enough else "too few of its members are certain to be held"
                 return True
-            self.over = min(self.over + len(self.holds), REMEMBERED)
+            self.expired = min(self.expired + len(self.holds), REMEMBERED)
             self.holds.clear()
             return False
 
     # ---- changes -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> list[int]:
-        """Make sure that these are its owner's ownerships of now. Returns how often each of them is held."""
+        """Look the members' ownerships up again if they are outdated. Returns how often each of them is held."""
         for ownership, member in zip(self.ownerships, self.members, strict=False):  # There are none at first.
             if ownership.table is not member.client.ownerships:
                 break
@@ -219,51 +219,51 @@ class MultiOwnership(Owned):
         self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
         return [len(ownership.holds) for ownership in self.ownerships]
 
-    def begin_to_take(self, hold: MultiHold) -> None:
-        """Some members are taken and kept alive while others are waited for."""
-        self.taking = hold
+    def begin_acquiring(self, hold: MultiHold) -> None:
+        """Some members are acquired, and renewed while others are waited for."""
+        self.acquiring = hold
 
-    def take_no_more(self) -> None:
+    def end_acquiring(self) -> None:
         """No member is waited for any more."""
-        self.taking = None
+        self.acquiring = None
 
     def granted(self, hold: MultiHold) -> None:
         """Enough members are held."""
-        self.taking = self.open = None
+        self.acquiring = self.unconfirmed = None
         self.holds.append(hold)
 
     def forget(self, hold: MultiHold) -> None:
-        """Its owner wants no more of a hold, whatever becomes of its parts."""
-        self.taking = None
+        """Its owner has no use for a hold any more, whatever becomes of its parts."""
+        self.acquiring = None
         if hold in self.holds:
             self.holds.remove(hold)
         if not self.holds:
             self.loss = None
             self.extensions = 0
 
-    def left_open(self, hold: MultiHold | None) -> None:
-        """It was given back, and too few servers have confirmed it; ``None``: enough have."""
-        self.open = hold
+    def set_unconfirmed(self, hold: MultiHold | None) -> None:
+        """It was released, and too few servers have confirmed it; ``None``: enough have."""
+        self.unconfirmed = hold
 
-    def take_over(self) -> MultiHold | None:
-        """The hold to give back next, or to go on with giving back."""
-        return self.holds[-1] if self.holds else self.open
+    def next_to_release(self) -> MultiHold | None:
+        """The hold to release next, or whose release is unconfirmed."""
+        return self.holds[-1] if self.holds else self.unconfirmed
 
-    def take_ended(self) -> bool:
-        """Whether a hold has simply run out whose unlock was still to come: this is it."""
-        ended = self.over > 0
-        self.over -= ended
+    def unlock_expired(self) -> bool:
+        """Whether this unlock is that of a hold that has expired."""
+        ended = self.expired > 0
+        self.expired -= ended
         return ended
 
     def clear(self) -> None:
-        """Its owner has ended all of it."""
+        """Its owner has released all of it by force."""
         self.holds.clear()
-        self.loss = self.open = None
-        self.over = 0
+        self.loss = self.unconfirmed = None
+        self.expired = 0
 
     def renewable_parts(self) -> list[tuple[Member, Ownership]]:
         """The members that are held, each with the ownership to renew."""
-        holds = self.holds if self.taking is None else [*self.holds, self.taking]
+        holds = self.holds if self.acquiring is None else [*self.holds, self.acquiring]
         return [
             (member, ownership)
             for index, (member, ownership) in enumerate(zip(self.members, self.ownerships, strict=True))

@@ -1,7 +1,7 @@
 """A quorum of independent nodes: the Redlock algorithm.
 
 Source: "Distributed Locks with Redis" (redis.io), followed wholly. Every node is asked at once; the lock is held if
-enough of them grant it in time; what was granted without a quorum is given back everywhere.
+enough of them grant it in time; what was granted without a quorum is released everywhere.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
-    from pyredisson.quorum.round import Said
+    from pyredisson.quorum.round import NodeReply
 
-#: Between two rounds for locks whose releases are not announced to us.
+#: Pauses between two rounds for locks whose releases are not published.
 POLL = DoublingBackoff(first=0.002, maximum=0.128)
 
 
@@ -47,8 +47,8 @@ class Redlock:
 
     Args:
         members: One lock on each of them.
-        quorum: How many of them it takes.
-        name: What is locked, for messages.
+        quorum: How many of them are needed.
+        name: The name of the lock, for messages.
     """
 
     quick = True
@@ -73,11 +73,11 @@ class Redlock:
         return f"node {index + 1} ({address})" if address else f"node {index + 1}"
 
     def where(self, index: int) -> str:
-        """See :meth:`Way.where`."""
+        """See :meth:`AcquireStrategy.where`."""
         return f" on {self._node(index)}"
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """See :meth:`Way.acquire`."""
+        """See :meth:`AcquireStrategy.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
             seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
@@ -87,10 +87,10 @@ class Redlock:
         if wait != 0 and not self._client.runtime.suspends:
             for member, ownership in owned.parts():
                 check_not_stuck(member.client, member.kind, ownership)
-        trial = Trial(self, owned, hold, asked)
-        await trial.count(first)
+        rounds = AcquireRounds(self, owned, hold, asked)
+        await rounds.count(first)
         if wait == 0:
-            return await self.given_up(owned, first, "at once")
+            return await self.give_up(owned, first, "at once")
         deadline = Deadline.after(wait, asked)
         waits = [
             (
@@ -101,54 +101,54 @@ class Redlock:
         ]
         try:
             if seen is None:
-                return await self._poll(trial, first, deadline)
-            return await self._wait(trial, first, seen, deadline)
+                return await self._poll(rounds, first, deadline)
+            return await self._wait(rounds, first, seen, deadline)
         finally:
             for presence, each in waits:
                 presence.end_wait(each)
 
-    async def given_up(self, owned: MultiOwnership, last: Round, within: str) -> bool:
-        """Return ``False`` if enough nodes answered, else raise what says that they did not."""
+    async def give_up(self, owned: MultiOwnership, last: Round, within: str) -> bool:
+        """Return ``False`` if enough nodes answered, else raise ``QuorumUnreachableError``."""
         if last.reached:
             return False
-        # A node whose key holds something else says what.
+        # For a node whose key holds another type, say which.
         now = self._client.runtime.now
-        over = now() + self._client.config.timeout
+        until = now() + self._client.config.timeout
         states = dict(last.states)
         for index, member in enumerate(self._members):
             state = states.get(node := self._node(index))
-            if isinstance(state, Exception) and now() < over:
+            if isinstance(state, Exception) and now() < until:
                 states[node] = await explain_type(member.client, state, member.name, member.kind.layout)
         raise unreachable(owned, states, within, last)
 
     # ---- one round -----------------------------------------------------------------------------------------------
 
     async def ask_all(self, owned: MultiOwnership, hold: MultiHold) -> Round:
-        """Ask every node once. What was granted without a quorum is given back."""
+        """Ask every node once. What was granted without a quorum is released."""
         runtime = self._client.runtime
         began = runtime.now()
         kinds = self._kinds if not self._one_token else self._with_one_token()
         # Kinds that number their holds write the number on the part.
         parts = [hold.part() for _ in kinds] if self._fenced else [hold.part()] * len(kinds)
-        said = await together(runtime, map(acquire_part, self._members, kinds, owned.ownerships, parts))
+        replies = await together(runtime, map(acquire_part, self._members, kinds, owned.ownerships, parts))
         error = self._look_at_servers(hold.lease_ms / 1000)
         now = runtime.now()
-        granted = self._note_votes(hold, said, parts, now)
+        granted = self._note_votes(hold, replies, parts, now)
         if granted < len(parts):
-            error = _unexpected(said) or error
+            error = _unexpected(replies) or error
         if error is None and granted >= self._quorum and owned.deadline_of(hold) > now:
             if granted < len(parts):
                 self._leave_rest(owned, hold)
             return ACQUIRED
-        states = self._states(hold, said, now)
+        states = self._states(hold, replies, now)
         yes = [index for index, part in enumerate(hold.parts) if part is not None]
         await undo(owned, hold)
         if error is not None:
             raise error
-        refused = {index: each for index, each in enumerate(said) if isinstance(each, Refused)}
+        refused = {index: each for index, each in enumerate(replies) if isinstance(each, Refused)}
         reached = granted + len(refused) >= self._quorum > granted
         allowed = max(member.timeout(hold.lease_ms) for member in self._members)
-        late = granted >= self._quorum  # Too late to be of use: as good as not having been reached.
+        late = granted >= self._quorum  # Too late to be of use, as if it had not been reached.
         return Round(False, reached, refused, states, runtime.now() - began, yes, allowed, late)
 
     def _with_one_token(self) -> list[LockKind]:
@@ -157,7 +157,7 @@ class Redlock:
         return [kind.with_token(token) if kind.shared_token else kind for kind in self._kinds]
 
     def _look_at_servers(self, lease: float) -> Exception | None:
-        """Look whether the servers are fit for this. Returns what says that they are not."""
+        """Check whether the servers can be used for this. Returns the error if not."""
         try:
             self._guard.look(lease)
         except Rejected as wrong:
@@ -166,11 +166,11 @@ class Redlock:
             return wrong
         return None
 
-    def _note_votes(self, hold: MultiHold, said: Sequence[Said], parts: Sequence[Hold], now: float) -> int:
+    def _note_votes(self, hold: MultiHold, replies: Sequence[NodeReply], parts: Sequence[Hold], now: float) -> int:
         """Note which nodes granted it, and return how many of these have a vote."""
         granted = 0
         all_vote = self._guard.all_vote(now)
-        for index, each in enumerate(said):
+        for index, each in enumerate(replies):
             if type(each) is LockAcquired:
                 hold.parts[index] = parts[index]
                 hold.votes[index] = vote = all_vote or self._guard.has_vote(index, now)
@@ -179,13 +179,13 @@ class Redlock:
 
     @staticmethod
     def _leave_rest(owned: MultiOwnership, hold: MultiHold) -> None:
-        """Let the watchdogs settle what nodes outside of the quorum have not answered."""
+        """Let the watchdogs settle the unanswered requests to nodes outside of the quorum."""
         for (member, ownership), part in zip(owned.parts(), hold.parts, strict=True):
             if part is None and ownership.pending is not None:
                 member.client.settle_later(ownership, hold.lease_ms)
 
-    def _states(self, hold: MultiHold, said: Sequence[Said], now: float) -> dict[str, object]:
-        states = {self._node(index): state_of(each) for index, each in enumerate(said)}
+    def _states(self, hold: MultiHold, replies: Sequence[NodeReply], now: float) -> dict[str, object]:
+        states = {self._node(index): state_of(each) for index, each in enumerate(replies)}
         for index, part in enumerate(hold.parts):
             if part is not None and not hold.votes[index]:
                 states[self._node(index)] = self._guard.why_not(index, now)
@@ -193,7 +193,7 @@ class Redlock:
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 
-    async def _poll(self, trial: Trial, last: Round, deadline: Deadline) -> bool:
+    async def _poll(self, rounds: AcquireRounds, last: Round, deadline: Deadline) -> bool:
         """Ask again after random pauses: no message announces a release."""
         runtime = self._client.runtime
         polls = 0
@@ -202,56 +202,56 @@ class Redlock:
             polls += 1
             free_in = last.free_in(len(self._members), self._quorum)
             if not last.reached:
-                wait = trial.pace.retry_in()
+                wait = rounds.pace.retry_in()
             elif free_in is not None:
                 wait = min(wait, (free_in + 1) / 1000)
             await runtime.sleep(min(wait, deadline.left(now)))
-            trial.check_open()
+            rounds.check_open()
             if deadline.passed(runtime.now()):
                 break
-            last = await trial.another()
+            last = await rounds.another()
             if last.acquired:
                 return True
-        return await self.given_up(trial.owned, last, "in time")
+        return await self.give_up(rounds.owned, last, "in time")
 
-    async def _wait(self, trial: Trial, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
-        """Ask again after a release, announced on enough nodes that they cannot all be away while a quorum is not."""
+    async def _wait(self, rounds: AcquireRounds, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
+        """Ask again after a release. Of the nodes subscribed to, one is up if a quorum is."""
         chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
-        heard = sorted(chosen[: len(self._members) - self._quorum + 1])
+        listened = sorted(chosen[: len(self._members) - self._quorum + 1])
 
         async def attempt() -> Answer:
-            await runtime.sleep(min(trial.pace.chance(), deadline.left(runtime.now())))
-            trial.check_open()
-            round_ = await trial.another()
-            return GRANTED if round_.acquired else self._refused(trial, round_)
+            await runtime.sleep(min(rounds.pace.chance(), deadline.left(runtime.now())))
+            rounds.check_open()
+            round_ = await rounds.another()
+            return GRANTED if round_.acquired else self._refused(rounds, round_)
 
         runtime = self._client.runtime
         ticket = runtime.ticket(self._name)
         waiters: list[tuple[Waiter, int | None]] = []
-        for index in heard:
+        for index in listened:
             client, channel = self._channels[index]
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, "multi", lock_message)
             waiters.append((Waiter(group, ticket), seen[index]))
-        free_after = trial.hold.lease_ms / 1000
-        acquired = await wait_loop(attempt, self._refused(trial, last), waiters, runtime, deadline, free_after)
-        return acquired or await self.given_up(trial.owned, trial.last or last, "in time")
+        free_after = rounds.hold.lease_ms / 1000
+        acquired = await wait_loop(attempt, self._refused(rounds, last), waiters, runtime, deadline, free_after)
+        return acquired or await self.give_up(rounds.owned, rounds.last or last, "in time")
 
-    def _refused(self, trial: Trial, round_: Round) -> Refused:
+    def _refused(self, rounds: AcquireRounds, round_: Round) -> Refused:
         """When to ask again after a round that was lost."""
         if not round_.reached:
-            return Refused(round(1000 * trial.pace.retry_in()))
+            return Refused(round(1000 * rounds.pace.retry_in()))
         free_in = round_.free_in(len(self._members), self._quorum)
-        # If it is free, votes were split, and those who had the others are giving them back.
-        return Refused(round(1000 * trial.pace.chance()) if free_in == 0 else free_in)
+        # If it is free, votes were split, and the clients with the other votes are releasing them.
+        return Refused(round(1000 * rounds.pace.chance()) if free_in == 0 else free_in)
 
 
-def _unexpected(said: Sequence[Said]) -> Exception | None:
-    """What a node replied that is no matter of votes: the last one, if there are several."""
+def _unexpected(replies: Sequence[NodeReply]) -> Exception | None:
+    """The error of a node that is neither a refusal nor an expected failure: of several, the last."""
     expected = (LockAcquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
-    return next((each for each in reversed(said) if not isinstance(each, expected)), None)
+    return next((each for each in reversed(replies) if not isinstance(each, expected)), None)
 
 
-class Trial:
+class AcquireRounds:
     """The rounds of one acquire."""
 
     def __init__(self, lock: Redlock, owned: MultiOwnership, hold: MultiHold, asked: float) -> None:
@@ -281,6 +281,6 @@ class Trial:
     async def count(self, round_: Round) -> None:
         """Note the outcome of a round that was lost. Raises as :meth:`another`."""
         self.pace.count(round_)
-        patience = self.owned.client.config.quorum_retry_timeout
-        if not round_.reached and self.owned.client.runtime.now() - self.pace.reached_at >= patience:
-            await self._lock.given_up(self.owned, round_, f"for {patience:g} s")
+        retry_timeout = self.owned.client.config.quorum_retry_timeout
+        if not round_.reached and self.owned.client.runtime.now() - self.pace.reached_at >= retry_timeout:
+            await self._lock.give_up(self.owned, round_, f"for {retry_timeout:g} s")

@@ -1,6 +1,6 @@
-"""Giving a multi-lock back: after an unlock, after an acquire in vain, and after an interruption.
+"""Releasing a multi-lock: for an unlock, after a failed acquire, and after an interruption.
 
-It is given back on every server. What a server does not confirm is settled by the watchdog of its client.
+It is released on every server. What a server does not confirm is settled by the watchdog of its client.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
-# ---- an acquire in vain ----------------------------------------------------------------------------------------------
+# ---- a failed acquire ------------------------------------------------------------------------------------------------
 
 
 async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
-    """Give back what was acquired for this hold."""
-    owned.take_no_more()
-    keeper = owned.client.keeper
-    keeper.leave_alone(owned)
+    """Release what was acquired for this hold."""
+    owned.end_acquiring()
+    owned.client.multi_locks.unwatch(owned)
     held = []
     for index, (member, ownership) in enumerate(owned.parts()):
         part, hold.parts[index] = hold.parts[index], None
@@ -51,14 +50,14 @@ async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
         await together(owned.client.runtime, starmap(release_part, held))
 
 
-async def go_away(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
-    """The caller leaves in the middle (Ctrl-C, cancellation): give back what any member may have granted."""
+async def undo_interrupted(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
+    """The caller is interrupted (Ctrl-C, cancellation): release what any member may have granted."""
     undo_all(owned, hold, before)
     await _settle_now(owned)
 
 
 def undo_all(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
-    """Note that what any member may have granted for this hold is to be given back.
+    """Note that what any member may have granted for this hold is to be released.
 
     ``before``: how often the owner held each of them before.
     """
@@ -69,7 +68,7 @@ def undo_all(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> N
 
 
 async def _settle_now(owned: MultiOwnership) -> None:
-    """Settle what the members have pending, although the caller is leaving; what does not answer, later."""
+    """Settle the pending requests of the members, although the caller is leaving; the unanswered ones later."""
     runtime = owned.client.runtime
     try:
         open_ = [each for each in owned.parts() if each[1].pending is not None]
@@ -79,7 +78,7 @@ async def _settle_now(owned: MultiOwnership) -> None:
 
 
 def settle_all_later(owned: MultiOwnership) -> None:
-    """Leave what the members have pending to the watchdogs of their clients."""
+    """Leave the pending requests of the members to the watchdogs of their clients."""
     for member, ownership in owned.parts():
         if ownership.pending is not None:
             member.client.watchdog.settle(ownership)
@@ -91,13 +90,13 @@ def settle_all_later(owned: MultiOwnership) -> None:
 
 
 def forget(owned: MultiOwnership, hold: MultiHold) -> None:
-    """Its owner wants no more of a hold, whatever becomes of its parts."""
+    """Its owner has no use for a hold any more, whatever becomes of its parts."""
     owned.forget(hold)
-    owned.client.keeper.leave_alone(owned)
+    owned.client.multi_locks.unwatch(owned)
 
 
 def hand_over(owned: MultiOwnership) -> None:
-    """The block of a hold is being closed, and can wait for nothing: leave the release to the watchdogs."""
+    """The block of a hold is being closed, and cannot wait: leave the release to the watchdogs."""
     hold = owned.holds[-1]
     forget(owned, hold)
     for (_, ownership), part in zip(owned.parts(), hold.parts, strict=True):
@@ -105,21 +104,14 @@ def hand_over(owned: MultiOwnership) -> None:
             ownership.bring_up(part)
             ownership.hand_over()
     settle_all_later(owned)
-    owned.client.keeper.tidy(owned)
-
-
-def look_for_loss(owned: MultiOwnership) -> str | None:
-    """Report a loss that was not noticed before. Returns why it is lost, if it is."""
-    if owned.holds and owned.expire(owned.client.runtime.now()):
-        owned.client.keeper.report_lost(owned)
-    return owned.loss
+    owned.client.multi_locks.tidy(owned)
 
 
 async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
-    """Give back one hold, or go on with one that could not be confirmed.
+    """Release one hold, or continue a release that could not be confirmed.
 
     Returns:
-        ``None`` as a rule; else a member whose key holds something else, and its server's error: it is lost by that.
+        ``None`` as a rule; else a member whose key holds another type, and the error of its server: that lost it.
 
     Raises:
         LockNotOwnedError: There is none.
@@ -129,10 +121,10 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     client = owned.client
     now = client.runtime.now()
     client.refuse_interrupter(owned, *owned.ownerships)
-    lost = look_for_loss(owned)
-    hold = owned.take_over()
+    lost = client.multi_locks.look_for_loss(owned)
+    hold = owned.next_to_release()
     if hold is None:
-        if owned.take_ended():
+        if owned.unlock_expired():
             raise lost_error(owned, "its lease expired")
         text, holder, free = await who_else(owned)
         held = text if other_here(owned) is not None else None
@@ -161,7 +153,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     finally:
         note.thread = 0
     # An outer hold may have been lost before the answers were read.
-    lost = lost or look_for_loss(owned)
+    lost = lost or client.multi_locks.look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
     if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
@@ -174,7 +166,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
 
 def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
     client = owned.client
-    owned.left_open(hold if unsure else None)
+    owned.set_unconfirmed(hold if unsure else None)
     if unsure:
         error = OutcomeUnknownError(
             f"an unlock of multi-lock {owned.name!r} was sent, and too few nodes have confirmed it; it is being "
@@ -194,7 +186,7 @@ class _Confirmed:
     Attributes:
         gone: On how many it was gone already.
         unsure: How many have not answered.
-        foreign: A member whose key holds something else, and the error of its server.
+        foreign: A member whose key holds another type, and the error of its server.
     """
 
     def __init__(self) -> None:
@@ -203,12 +195,12 @@ class _Confirmed:
         self.foreign: tuple[int, Exception] | None = None
 
 
-#: What they nearly always say.
+#: The result of nearly every release.
 ALL = _Confirmed()
 
 
 async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Failure | RedissonError | None]:
-    """Give one hold back on every server, once. Returns what each brought, by member."""
+    """Release one hold on every server, once. Returns the result of each, by member."""
     held = {
         index: (member, ownership, part)
         for index, ((member, ownership), part) in enumerate(zip(owned.parts(), hold.parts, strict=True))
@@ -221,7 +213,7 @@ async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Fa
 async def _confirm(
     owned: MultiOwnership, hold: MultiHold, results: dict[int, Failure | RedissonError | None], until: float
 ) -> _Confirmed:
-    """See to it that enough servers confirm that it was given back, after their first replies."""
+    """After the first replies, retry until enough servers have confirmed the release."""
     runtime = owned.client.runtime
     parts = owned.parts()
     confirmed = _Confirmed()
@@ -259,7 +251,7 @@ def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None
 
 def other_here(owned: MultiOwnership) -> MultiOwnership | None:
     """Return what another owner of this client holds of it, if one does."""
-    others = owned.client.keeper.of(owned.key[0])
+    others = owned.client.multi_locks.of(owned.key[0])
     return next((each for each in others if each.holds and each.who is not owned.who), None)
 
 
@@ -267,19 +259,19 @@ async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None, bo
     """Find out who holds it, or one of its members.
 
     Returns:
-        That in words, the holder, and whether it is known that no one holds any member.
+        The holder in words, the holder, and whether it is known that no one holds any member.
     """
     other = other_here(owned)
     if other is not None:
         held = next((each for each in other.ownerships if each.holds), other.ownerships[0])
         return held_here(other.who), found_here(other.client, held).holder, False
     now = owned.client.runtime.now
-    over = now() + BUDGET
+    until = now() + BUDGET
     free = 0
     for member in owned.members:
         found = await member.client.finder.find(member.name)
         free += found.free
-        if found.holder is not None or now() >= over:
+        if found.holder is not None or now() >= until:
             text = found.describe()
             return (
                 text if member.name == owned.name or text is None else f"{member.name!r} is {text}",

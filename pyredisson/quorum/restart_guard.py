@@ -1,4 +1,4 @@
-"""Which nodes of a quorum have a vote: not one that may have forgotten what it granted.
+"""Which nodes of a quorum have a vote: none that may have lost a granted lock.
 
 A node that restarts without its data would grant a lock again that a majority still holds, and with one such node two
 majorities need have no honest node in common. "Distributed Locks with Redis" therefore wants a crashed node to stay
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pyredisson.core.requests.server import ServerFacts, ServerState
 
 #: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in
-#: whole seconds, so that two that were started at once may look a second apart.
+#: whole seconds, so that those of two started at once may differ by one.
 CLEARLY_OLDER = 2.0
 
 
 class Starts:
-    """What one client has seen of the starts of its server. It outlives every multi-lock.
+    """What one client knows of the restarts of its server. It outlives every multi-lock.
 
     Attributes:
         longest_lease: The longest that this client has asked a quorum for, in seconds.
-        replaced: The run id that has taken the place of another one, if any has.
+        replaced: The run id that replaced another one, if one did.
     """
 
     def __init__(self, server: ServerState) -> None:
@@ -37,7 +37,7 @@ class Starts:
         server.on_learned.append(self._learned)
 
     def begin(self) -> None:
-        """Nothing was seen yet."""
+        """Reset it: nothing is known yet."""
         self.longest_lease: float = 0.0
         self.replaced: str | None = None
 
@@ -53,10 +53,10 @@ def no_vote_until(
 
     Args:
         facts: What each reported of itself; ``None`` if nothing.
-        replaced: The run id that was seen to take the place of another one there.
+        replaced: The run id that replaced another one there, if one did.
         delays: For how long each has to stay away after its start.
     """
-    # The latest that it can have been: uptimes are rounded down.
+    # The latest possible start: uptimes are rounded down.
     starts = [each.seen_at - each.uptime if each is not None and each.run_id else None for each in facts]
     first = min((start for start in starts if start is not None), default=0.0)
     until = []
@@ -75,8 +75,8 @@ class RestartGuard:
 
     Args:
         clients: The client of each node.
-        name: What is locked, for messages.
-        label: What a node is called in messages, by its number.
+        name: The name of the lock, for messages.
+        label: The name of a node in messages, by its index.
     """
 
     def __init__(self, clients: tuple[ClientCore, ...], name: str, label: Callable[[int], str]) -> None:
@@ -110,7 +110,7 @@ class RestartGuard:
             starts.longest_lease = max(starts.longest_lease, lease)
             guard = client.config.restart_guard
             if client.runtime.place("") is not None:
-                delays.append(0.0)  # Of the many servers of a cluster, no one's age says anything of the rest.
+                delays.append(0.0)  # The uptime of one server of a cluster says nothing of the others.
             elif guard is True:
                 delays.append(max(client.config.lock_watchdog_timeout, starts.longest_lease))
             else:
@@ -174,7 +174,7 @@ class RestartGuard:
                 continue
             complaint = lack_of_persistence(each)
             config = client.config
-            wanted = config.strict_server or config.restart_guard  # Without a guard its user cares for restarts.
+            wanted = config.strict_server or config.restart_guard  # Without a guard, restarts are left to the user.
             if complaint is not None and wanted and client.server.is_new(complaint):
                 forgetful.append(self._label(index))
                 lacking = complaint

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.quorum.ownership import MultiOwnership
 
 
-Said: TypeAlias = "Answer | Failure | RedissonError"
+NodeReply: TypeAlias = "Answer | Failure | RedissonError"
 """The outcome of asking one node."""
 
 
@@ -30,7 +30,7 @@ class Round(NamedTuple):
         acquired: Whether enough granted it, in time.
         reached: Whether enough answered at all.
         refused: The replies of those that refused, by member.
-        states: What to say of each in messages, by its name.
+        states: The state of each for messages, by its name.
         took: Seconds.
         granted: Which members granted it.
         allowed: Seconds that a node had to answer; of several, the most.
@@ -47,7 +47,7 @@ class Round(NamedTuple):
     late: bool = False
 
     def free_in(self, members: int, quorum: int) -> int | None:
-        """For how many ms asking again is sure to be in vain; ``None``: until a release."""
+        """For how many ms another round is sure to be refused; ``None``: until a release."""
         return free_in_ms([each.retry_in_ms for each in self.refused.values()], members - len(self.refused), quorum)
 
 
@@ -55,14 +55,14 @@ class Round(NamedTuple):
 ACQUIRED = Round(True, True, {}, {}, 0.0)
 
 
-def state_of(said: Said) -> object:
+def state_of(reply: NodeReply) -> object:
     """Describe the outcome of asking one node, for messages."""
-    if isinstance(said, LockAcquired):
+    if isinstance(reply, LockAcquired):
         return "granted"
-    if isinstance(said, Refused):
-        ms = said.retry_in_ms
+    if isinstance(reply, Refused):
+        ms = reply.retry_in_ms
         return "held by another" if ms is None else f"held by another for {ms / 1000:.3f} s"
-    return said.cause if isinstance(said, Failure) else said
+    return reply.cause if isinstance(reply, Failure) else reply
 
 
 def unreachable(
@@ -115,7 +115,7 @@ class Pace:
             self._silent += 1
 
     def chance(self) -> float:
-        """A random pause: those who were woken by one message would meet on the nodes at the same moment."""
+        """A random pause: clients woken by one message would ask the nodes at the same moment."""
         return self._runtime.jitter(0.0, spread(self._lost, self._took))
 
     def retry_in(self) -> float:

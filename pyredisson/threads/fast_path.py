@@ -74,7 +74,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 client.ownerships.enter(ownership)
             ready, deadline = ownership.ready, sent + hold.certain
             channel = core.kind.waiting.channel(core.kind, ownership) if ready.queued_ms else None
-            seen = channel and client.subscriptions.messages_of(channel)
+            seen = client.subscriptions.messages_of(channel) if channel else None
             reply = _exchange(client, ready.acquire.data)
             late = client.sync is not None or monotonic() >= deadline
             with ownership.mutex:

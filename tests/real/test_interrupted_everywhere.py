@@ -72,10 +72,10 @@ class Work:
         for client in self.clients:
             core = client._core
             found += [f"{core.watchdog.watching()} watched"] * bool(core.watchdog.watching())
-            found += [f"{core.keeper.keeping()} kept"] * bool(core.keeper.keeping())
+            found += [f"{each!r} is watched" for each in core.multi_locks.watched()]
             found += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
             found += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
-            found += [f"a call on {each!r}" for each in (*core.ownerships, *core.keeper.all()) if each.call.thread]
+            found += [f"a call on {each!r}" for each in (*core.ownerships, *core.multi_locks) if each.call.thread]
             found += [f"a call on {name}" for name, _ in core.ledger.asking]
         for server in direct:
             holds = (

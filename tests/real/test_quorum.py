@@ -372,7 +372,7 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
         assert alice.do(lock.validity) > 0
         alice.do(lock.unlock)
     assert not world.losses
-    assert clients[0]._core.keeper.keeping() == 0
+    assert clients[0]._core.multi_locks.watched() == []
     assert not any(any(fleet.holders(lock.name)) for lock in locks[::33])
 
 

@@ -94,7 +94,7 @@ class QuorumHistory(HandleHistory):
     def _sweep(self) -> None:
         """Forget what is idle, in the middle of whatever its owners do: otherwise that takes a thousand of them."""
         for client in self.clients:
-            client._core.keeper._sweep()
+            client._core.multi_locks._sweep()
             client._core.ownerships._sweep()
 
     def disturb(self) -> None:

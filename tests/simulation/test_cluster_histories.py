@@ -288,7 +288,7 @@ def dropped_without_a_word(self: Watchdog) -> None:
     for ownership in list(self._watched):
         if ownership.deadline <= self._runtime.now():
             self.unwatch(ownership)
-    self._look_for_earliest()
+    self._find_earliest()
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -302,7 +302,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "tokens go back": lambda patch: changed_script(
         patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
     ),
-    "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
+    "a loss is not told": lambda patch: patch.setattr(Watchdog, "_report_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}
     ),

@@ -14,11 +14,11 @@ from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script
-from pyredisson.quorum import keeper, multi_lock, ownership, redlock, round
+from pyredisson.quorum import multi_lock, ownership, redlock, round, table
 from pyredisson.quorum.decisions import certain_until
-from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.ownership import MultiOwnership
 from pyredisson.quorum.restart_guard import RestartGuard, Starts
+from pyredisson.quorum.table import MultiOwnershipTable
 from tests.simulation.history import quiet
 from tests.simulation.quorum_history import QuorumHistory, QuorumPlan
 from tests.simulation.seeds import finding, first_of
@@ -162,10 +162,10 @@ def test_a_lock_that_waited_for_votes_counts_them() -> None:
 
 
 def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "SWEEP_AT", 4)
+    monkeypatch.setattr(table, "SWEEP_AT", 4)
     scene = Scene(nodes=3)
     held = scene.lock("mine")
-    kept = held._core.client.keeper
+    listed = held._core.client.multi_locks
 
     async def work() -> None:
         await held.lock()
@@ -173,12 +173,12 @@ def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyP
             passing = MultiLock(*[client.get_lock(f"passing{number}") for client in scene.clients])
             await passing.lock()
             await passing.unlock()
-        assert len(kept.all()) < 12
+        assert len(listed) < 12
         again = MultiLock(*[client.get_lock("orders") for client in scene.clients])
         assert await again.get_hold_count() == 1, "what is held is found by any handle"
         await again.unlock()
 
-    kept._sweep_at = 4
+    listed._sweep_at = 4
     scene.do(held, work)
     scene.end()
 
@@ -219,7 +219,7 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
 
         async def work(index: int, locks: list[MultiLock] = locks, asked: list[int] = asked) -> None:
             lock = locks[index]
-            core: Any = lock._core.way
+            core: Any = lock._core.strategy
             original = core.ask_all
 
             async def counted(*args: Any) -> Any:
@@ -410,8 +410,12 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
     )[0],
     "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),
-    "an interrupted acquire is not given back": lambda patch: patch.setattr(multi_lock, "go_away", _gives_nothing_back),
-    "a quorum is never told of as lost": lambda patch: patch.setattr(Keeper, "report_lost", lambda self, owned: None),
+    "an interrupted acquire is not given back": lambda patch: patch.setattr(
+        multi_lock, "undo_interrupted", _gives_nothing_back
+    ),
+    "a quorum is never told of as lost": lambda patch: patch.setattr(
+        MultiOwnershipTable, "report_lost", lambda self, owned: None
+    ),
 }
 
 

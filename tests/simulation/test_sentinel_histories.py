@@ -217,7 +217,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a master that took over does not learn of greater tokens": lambda patch: changed_script(
         patch, "fenced_acquire", "if behind then", "if behind and false then"
     ),
-    "a loss is not told": lambda patch: patch.setattr(Watchdog, "_tell_of_expired", dropped_without_a_word),
+    "a loss is not told": lambda patch: patch.setattr(Watchdog, "_report_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}
     ),

@@ -160,7 +160,7 @@ class QuorumRules:
         return [
             hold
             for client in self._clients
-            for hold in client.core.keeper.all()
+            for hold in client.core.multi_locks
             if hold.name == name and hold.remaining(client.runtime.now()) > 0
         ]
 
@@ -266,9 +266,9 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.subscriptions.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        open_ = [hold for hold in client.core.keeper.all() if hold.remaining(now) or hold.taking]
-        if open_ or client.core.keeper.keeping():
-            found.append(f"multi-locks of {client.id}: {open_}, {client.core.keeper.keeping()} kept")
+        open_ = [hold for hold in client.core.multi_locks if hold.remaining(now) or hold.acquiring]
+        if open_ or client.core.multi_locks.watched():
+            found.append(f"multi-locks of {client.id}: {open_}, {client.core.multi_locks.watched()} watched")
         if client.core.watchdog.watching():
             found.append(f"{client.core.watchdog.watching()} ownerships watched by {client.id}")
     return found

@@ -47,7 +47,7 @@ class EventRules:
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
-        held: list[Held] = [*client.core.ownerships.of(name), *client.core.keeper.all()]
+        held: list[Held] = [*client.core.ownerships.of(name), *client.core.multi_locks]
         return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:

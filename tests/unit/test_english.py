@@ -77,19 +77,18 @@ PUBLIC = [
 #: Modules whose internal docstrings and comments are read as well.
 INSIDE = [
     "pyredisson/*.py",
-    "pyredisson/core/*.py",
-    "pyredisson/core/ownership/*.py",
-    "pyredisson/core/waiting/*.py",
     *(
         f"pyredisson/{folder}/**/*.py"
         for folder in (
             "asyncio",
             "compat",
+            "core",
             "fencing",
             "kinds",
             "lua",
             "net",
             "observe",
+            "quorum",
             "shared",
             "testing",
             "threads",

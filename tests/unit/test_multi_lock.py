@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -12,9 +13,10 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson.core.driver import run
 from pyredisson.quorum.decisions import node_timeout, weakness_of
-from pyredisson.quorum.keeper import Keeper
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+from pyredisson.quorum.table import MultiOwnershipTable
 from tests.unit.fake import FakeOwner
 
 MANY = 40_000
@@ -89,8 +91,8 @@ def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiOw
     return hold
 
 
-def keeper_of(lock: pyredisson.MultiLock) -> Keeper:
-    return lock._core.client.keeper
+def table_of(lock: pyredisson.MultiLock) -> MultiOwnershipTable:
+    return lock._core.client.multi_locks
 
 
 def asks_for_its_state(lock: pyredisson.MultiLock) -> None:
@@ -133,28 +135,36 @@ def lines_of(work: Callable[[Any], None], lock: pyredisson.MultiLock) -> int:
 def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
     lock: pyredisson.MultiLock, work: Callable[[Any], None]
 ) -> None:
-    keeper = keeper_of(lock)
+    table = table_of(lock)
     for number in range(MANY):
-        keeper.enter(hold_of(lock, number))
-    assert len(keeper.all()) == MANY + 1
+        table.enter(hold_of(lock, number))
+    assert len(table) == MANY + 1
     assert lines_of(work, lock) < MANY / 4
 
 
 def test_the_holds_of_one_multi_lock_are_those_in_the_table(lock: pyredisson.MultiLock) -> None:
-    keeper = keeper_of(lock)
-    first, second = (keeper.enter(hold_of(lock, "goods", number)) for number in (1, 2))
-    assert keeper.enter(hold_of(lock, "goods", 1)) is first
-    assert keeper.of("goods") == [first, second]
-    keeper.drop(first)
-    keeper.drop(first)
-    assert keeper.of("goods") == [second]
-    assert keeper.find("goods", first.who) is None
-    assert keeper.find("goods", second.who) is second
+    table = table_of(lock)
+    first, second = (table.enter(hold_of(lock, "goods", number)) for number in (1, 2))
+    assert table.enter(hold_of(lock, "goods", 1)) is first
+    assert table.of("goods") == [first, second]
+    table.drop(first)
+    table.drop(first)
+    assert table.of("goods") == [second]
+    assert table.held_by("goods", first.who) is None
+    assert table.held_by("goods", second.who) is second
     assert first.listed_in is None
-    keeper.enter(first)
-    assert keeper.of("goods") == [second, first]
+    table.enter(first)
+    assert table.of("goods") == [second, first]
     for hold in (first, second):
-        keeper.drop(hold)
-    assert keeper.of("goods") == []
-    assert keeper.of("never taken") == []
-    assert len(keeper.all()) == 1
+        table.drop(hold)
+    assert table.of("goods") == []
+    assert table.of("never taken") == []
+    assert len(table) == 1
+
+
+def test_a_hold_that_is_released_once_its_renewal_is_due_is_no_error(lock: pyredisson.MultiLock) -> None:
+    released = hold_of(lock, "goods")
+    released.refresh()
+    released.holds.clear()  # By its own thread, after the watchdog's has looked.
+    run(table_of(lock).renew([released]))
+    assert released.renew_at == math.inf

@@ -210,7 +210,7 @@ def test_a_release_that_is_due_is_settled() -> None:
     assert client.backlog.due() == math.inf
 
 
-def test_chores_are_done_each_on_its_own() -> None:
+def test_each_work_entry_is_done_on_its_own() -> None:
     client = FakeClient()
     done: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Acquiring: attempts until the lock is acquired or the time is over, and what becomes of a caller that goes away."""
+"""Acquiring: attempts until the lock is acquired or the time has elapsed; cleaning up after an interrupted caller."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def acquire(
 
 
 async def make_attempts(attempt: Attempt, wait: float | None, asked: float, first: FirstRequest | None = None) -> bool:
-    """Attempt until the lock is acquired or the time is over. ``first``: the fast path has begun with that."""
+    """Attempt until the lock is acquired or the time has elapsed. ``first``: the fast path has begun with that."""
     client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
     waiting = kind.waiting
     answer: Answer | None = None
@@ -188,7 +188,7 @@ def tell_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: floa
 
 
 async def go_away(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
-    """The caller leaves in the middle of an acquire (Ctrl-C, cancellation): give back what it may have acquired."""
+    """The caller is interrupted during an acquire (Ctrl-C, cancellation): release what it may have acquired."""
     if ownership.undo_acquire(before):
         ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
         await settle_on_leaving(client, ownership)
@@ -213,7 +213,7 @@ def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) ->
 
 
 def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-    """Raise ``LockError`` if a holder can only release the lock when this call is over."""
+    """Raise ``LockError`` if a holder can only release the lock once this call has returned."""
     for each in kind.holders():
         if each.who is not ownership.who and (each.bound() or not each.who.shared) and holder_alive(each):
             why = client.runtime.stuck_behind(each.who)

@@ -28,7 +28,7 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
     held = dict.fromkeys((ownership, *kind.ended_by_force()))
     client.refuse_interrupter(*[each for each in held if each is not ownership])
     for each in held:
-        expire(client, each)  # What simply ran out before is not taken from anybody now.
+        expire(client, each)  # A hold that has expired already is not lost by this call.
     victims = [(each, each.generation) for each in held]
     request_id, epoch = ownership.begin_force()
     lease = client.watchdog.lease_ms

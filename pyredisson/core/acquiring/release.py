@@ -1,4 +1,4 @@
-"""Releasing: one hold is given back, exactly once, whatever becomes of the request and of its caller."""
+"""Releasing: one hold is released exactly once, whatever becomes of the request and of its caller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
-    """Give back one hold of an owner, or continue to, if the last time could not be settled."""
+    """Release one hold of an owner, or continue the last release if that could not be settled."""
     if ownership.in_flight.pending is not None:
         # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
         later = ownership.pending is Pending.ACQUIRE and ownership.release_later(block=False)
@@ -38,7 +38,7 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
             ownership.take_released_behind()
             resume(client, ownership)
             return
-    # Not before what is pending: what the background settles in between is seen here.
+    # Looked at after the pending request: what the background settles in between is seen here.
     if ownership.in_flight.released_behind and ownership.take_released_behind():
         resume(client, ownership)
         return
@@ -46,11 +46,11 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
 
 
 async def leave_block(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
-    """Give back the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed."""
+    """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed."""
     if ownership.pending is not None:
         if progress is not None:
             progress.begun = True
-        # No one returns to a block's hold: if it cannot be released now, it is released after what is pending.
+        # No one returns to a block's hold: if it cannot be released now, it is released after the pending request.
         later = ownership.release_later(block=True)
         try:
             await settle_or_explain(client, ownership)
@@ -65,7 +65,7 @@ async def leave_block(client: ClientCore, kind: LockKind, ownership: Ownership, 
 
 
 async def settle_or_explain(client: ClientCore, ownership: Ownership) -> Pending | None:
-    """Settle what is pending. Raises the error to show if that fails."""
+    """Settle the pending request. Raises the error to show if that fails."""
     try:
         return await settle(client, ownership)
     except Failure as failure:
@@ -74,7 +74,7 @@ async def settle_or_explain(client: ClientCore, ownership: Ownership) -> Pending
 
 
 def resume(client: ClientCore, ownership: Ownership) -> None:
-    """Watch the ownership if its holder wants to hear of a loss."""
+    """Watch the ownership if its holder is to be notified of a loss."""
     if ownership.watched():
         client.watchdog.watch(ownership)
     else:
@@ -89,7 +89,7 @@ async def release(
     *,
     block: bool = False,
 ) -> None:
-    """Give back one hold; if the caller is interrupted, in the background. ``progress``: see ``run_to_the_end``."""
+    """Release one hold; if the caller is interrupted, in the background. ``progress``: see ``run_to_the_end``."""
     before = len(ownership.holds)
     try:
         if progress is not None:
@@ -102,7 +102,7 @@ async def release(
 
 
 async def leave_release(client: ClientCore, ownership: Ownership, before: int, error: BaseException) -> None:
-    """Leave with an error; or since the caller leaves in the middle, who has no use for the hold in any case."""
+    """Clean up after an error, or after an interruption, whose caller has no use for the hold in any case."""
     if is_interruption(error):
         if ownership.redo_release(before):
             ownership.settle_until()
@@ -154,7 +154,7 @@ async def ask_for_release(
 
 
 def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, block: bool) -> tuple[ReleaseCall, int]:
-    """Note that a hold is about to be given back. Returns the request, and the epoch of its first copy.
+    """Note that a hold is about to be released. Returns the request, and the epoch of its first copy.
 
     Raises:
         LockNotOwnedError: There is none.
@@ -177,7 +177,7 @@ def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, b
 
 
 def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
-    """Note that a release got no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
+    """Note that a release has no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
     ownership = call.ownership
     if call.lost is not None:
         raise lost_error(ownership, call.lost) from failure.cause

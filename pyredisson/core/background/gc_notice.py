@@ -1,7 +1,7 @@
 """A client that is garbage-collected while it holds locks: they cannot be released any more.
 
-The garbage collector may run anywhere, in the middle of one of our own methods, too. So what is called from there only
-looks, and takes no mutex; the rest is done where the client's watchdog runs.
+The garbage collector may run anywhere, in the middle of one of our own methods, too. So functions for a finalizer only
+read, and take no mutex; the rest is done where the client's watchdog runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ REASON = "its client was garbage-collected"
 
 
 def what_it_held(client: ClientCore) -> events.ClientCollected | None:
-    """What a client that was not closed holds; ``None`` if that is nothing. Plain reading, for a finalizer."""
+    """Describe the locks that a client holds that was not closed; ``None`` if there are none. For a finalizer."""
     held = [ownership.name for ownership in client.watchdog.ownerships() if ownership.watched()]
-    held += [owned.name for owned in client.keeper.kept() if owned.watched()]
+    held += [owned.name for owned in client.multi_locks.watched() if owned.watched()]
     if client.closed or not held:
         return None
     return events.ClientCollected(client.id, tuple(list(dict.fromkeys(held))[:NAMES]), len(held))
@@ -38,8 +38,8 @@ def tell_of_collected(client: ClientCore, event: events.ClientCollected) -> None
                 call()
             if client.config.on_lock_lost is not None:
                 client.runtime.call_back(client.config.on_lock_lost, ownership.name, ownership.who.number)
-    for owned in client.keeper.kept():
-        client.keeper.drop(owned)
+    for owned in client.multi_locks.watched():
+        client.multi_locks.drop(owned)
         for each in owned.clients():
             if each.config.on_lock_lost is not None and owned.watched():
                 each.runtime.call_back(each.config.on_lock_lost, owned.name, owned.who.number)

@@ -1,4 +1,4 @@
-"""One request that renews what many owners hold: which of them it is about, and what its answer says of each."""
+"""One request that renews the holds of many owners: which of them it is about, and its answer for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> l
 
 
 class Renewal(Ask):
-    """A request that renews what these owners hold.
+    """A request that renews the holds of these owners.
 
     Args:
         client: The client of their server.

@@ -1,11 +1,11 @@
-"""The client's one watchdog: renews what is held without a fixed lease, reports losses, settles what was left open.
+"""The client's one watchdog: renews holds without a fixed lease, reports losses, settles unfinished requests.
 
 It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
-request. A renewal has three outcomes: kept; lost (its holder is notified at once); unknown (asked again at once, until
-the deadline, at which the lock is lost with or without an answer).
+request. A renewal has three outcomes: kept; lost (its holder is notified at once); unknown (retried at once, until the
+deadline, at which the lock is lost with or without an answer).
 
 On a cluster a request is about names of one slot, which makes many small requests: these are sent in waves, and those
-that got no answer are asked again behind all others, so that a node that is down costs no lock on the others.
+without an answer are retried after all others, so that a node that is down costs no lock on the other nodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
-#: The number of requests that may be under way at once on a cluster.
+#: The number of requests that may be in flight at once on a cluster.
 WAVE = 1000
 
 #: Seconds, at least, by which a watchdog is late before that is worth a warning.
@@ -60,8 +60,8 @@ class Watchdog:
         self._earliest = math.inf  # No watched ownership's deadline is before this.
         self._grace = max(LATE, self._period)
         self._late_at = math.inf  # If the next step has not begun by then, no thread or task runs it.
-        self._told_late = False
-        self._backlog = Backlog(client, self._patience)
+        self._late_reported = False
+        self._backlog = Backlog(client, self._answer_timeout)
         self._unsettled = self._backlog.ownerships
         self._background = client.runtime.spawn(self.step, "watchdog")
 
@@ -72,7 +72,7 @@ class Watchdog:
         self._watched[ownership] = None
         deadline = ownership.deadline
         if deadline - self.plain_hold.certain > self._late_at:  # A lease of the usual length begins about now.
-            self._look_whether_it_runs()
+            self._warn_if_late()
         if deadline < self._earliest:
             self._earliest = deadline
         if self._next_round == math.inf:
@@ -83,30 +83,30 @@ class Watchdog:
     def unwatch(self, ownership: Ownership) -> None:
         """Leave this ownership alone."""
         if self._late_at < math.inf and self._runtime.now() > self._late_at:
-            self._look_whether_it_runs()
+            self._warn_if_late()
         self._watched.pop(ownership, None)
 
     def settle(self, ownership: Ownership) -> None:
-        """Finish in the background what the ownership has pending, until its time is over."""
+        """Settle the pending request of this ownership in the background, until its lease has expired."""
         if self._backlog.settle(ownership):
             self._nudge()
 
     def settles(self, ownership: Ownership) -> bool:
-        """Whether what the ownership has pending is left to the background."""
+        """Whether the pending request of this ownership is left to the background."""
         return ownership in self._unsettled
 
     def look(self, at: float) -> None:
-        """Be awake then: something of the client's :class:`pyredisson.quorum.keeper.Keeper` will be due."""
+        """Wake up by then, since a multi-lock of the client will be due."""
         if at < self._wakes_at:
             self._nudge()
 
     def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """Do something in the background, until it raises no ``Failure`` or its time is over."""
+        """Do this work in the background, until it raises no ``Failure`` or ``until`` has passed."""
         self._backlog.do(work, until)
         self._nudge()
 
     async def end(self) -> None:
-        """Do what was left to the background, since the client was closed. Ownerships are left to their leases."""
+        """Finish the background work of a closed client. Ownerships are left to their leases."""
         await self._backlog.end()
 
     def watching(self) -> int:
@@ -121,26 +121,26 @@ class Watchdog:
         self._late_at = min(self._late_at, self._runtime.now() + self._grace)
         self._background.nudge()
 
-    def _look_whether_it_runs(self) -> None:
+    def _warn_if_late(self) -> None:
         """Warn, once, if the loop is late: in some processes threads do not run."""
         late_at = self._late_at
         if self._runtime.now() > late_at:
             self._late_at = math.inf
-            if not self._told_late:
-                self._told_late = True
+            if not self._late_reported:
+                self._late_reported = True
                 self._client.emit(events.WatchdogLate(self._runtime.now() - late_at + self._grace))
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def step(self) -> float:
         """Do what is due, and return after how many seconds there will be more."""
-        self._look_whether_it_runs()
+        self._warn_if_late()
         self._late_at = math.inf
-        self._tell_of_expired()
+        self._report_expired()
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
         await self._renew()
-        await self._client.keeper.step()
+        await self._client.multi_locks.step()
         await self._backlog.step()
         presence = self._client.presence
         if self._runtime.now() >= presence.due():
@@ -148,8 +148,8 @@ class Watchdog:
         return self._sleep()
 
     def _sleep(self) -> float:
-        if self._earliest < self._next_round:  # Else the next round sees to it.
-            self._look_for_earliest()
+        if self._earliest < self._next_round:  # Else the next round does it.
+            self._find_earliest()
         now = self._runtime.now()
         if not self._watched:
             self._next_round = math.inf
@@ -163,21 +163,21 @@ class Watchdog:
         return max(0.0, self._wakes_at - now)
 
     def _due(self) -> float:
-        """When locks have to be seen to next."""
+        """When locks have to be renewed, settled or reported next."""
         return min(
             self._next_retry if self._round else self._next_round,
             self._backlog.due(),
             self._earliest,
-            self._client.keeper.due(),
+            self._client.multi_locks.due(),
         )
 
-    def _look_for_earliest(self) -> None:
+    def _find_earliest(self) -> None:
         # Set first: an ownership that is noted while we look lowers it again. The copy is for the same reason.
         self._earliest = math.inf
         earliest = min([ownership.deadline for ownership in list(self._watched)], default=math.inf)
         self._earliest = min(self._earliest, earliest)
 
-    def _tell_of_expired(self) -> None:
+    def _report_expired(self) -> None:
         now = self._runtime.now()
         if now < self._earliest:
             return
@@ -187,7 +187,7 @@ class Watchdog:
                     self._client.tell_lost(ownership)
                 if not ownership.watched():
                     self.unwatch(ownership)
-        self._look_for_earliest()
+        self._find_earliest()
 
     def _begin_round(self) -> None:
         now = self._runtime.now()
@@ -197,12 +197,12 @@ class Watchdog:
             if holder_alive(ownership):
                 alive.append(ownership)
             else:
-                self._bury(ownership)
+                self._forget_dead_holder(ownership)
         self._round.extend(batches(self._client, alive, self._batch))
         self._round_size = self._round_requests = 0
-        self._look_for_earliest()
+        self._find_earliest()
 
-    def _bury(self, ownership: Ownership) -> None:
+    def _forget_dead_holder(self, ownership: Ownership) -> None:
         self.unwatch(ownership)
         if ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
             self._client.ownerships.drop(ownership)
@@ -216,13 +216,13 @@ class Watchdog:
                 self._round.extend(batches(self._client, unknown, 1 if self._several else self._batch))
                 self._next_retry = self._runtime.now() + RETRY.pause(self._failed - 1, self._runtime.jitter)
                 return
-            self._tell_of_expired()
+            self._report_expired()
         if self._round_requests and not self._round:
             self._client.emit(events.Renewed(self._round_size, self._round_requests))
             self._round_size = self._round_requests = 0
 
     def _next_wave(self) -> list[list[Ownership]]:
-        """Take what is asked for next off the round: ownerships of one request each."""
+        """Take the next requests of the round off it, each as the ownerships that it renews."""
         wave: list[list[Ownership]] = []
         while self._round and len(wave) < (WAVE if self._several else 1):
             batch = [ownership for ownership in self._round.popleft() if ownership.renewable()]
@@ -233,34 +233,34 @@ class Watchdog:
         """Renew ownerships, up to a hundred a request. Returns those of which the outcome is unknown."""
         if not wave:
             return []
-        patience = self._patience(self._runtime.now())
-        renewals = [Renewal(self._client, batch, self.lease_ms, patience) for batch in wave]
+        timeout = self._answer_timeout(self._runtime.now())
+        renewals = [Renewal(self._client, batch, self.lease_ms, timeout) for batch in wave]
         self._round_requests += len(renewals)
         if len(renewals) > 1:
-            answers = await self._runtime.eval_all([renewal.request for renewal in renewals], patience)
+            answers = await self._runtime.eval_all([renewal.request for renewal in renewals], timeout)
             for renewal, answer in zip(renewals, answers, strict=True):
                 renewal.answer = answer
         else:
             try:
-                renewals[0].answer = await self._runtime.eval(renewals[0].request, patience)
+                renewals[0].answer = await self._runtime.eval(renewals[0].request, timeout)
             except Failure as failure:
                 renewals[0].answer = failure
         unknown: list[Ownership] = []
-        setback: Failure | None = None
+        failed: Failure | None = None
         for renewal in renewals:
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
             else:
-                setback = setback or without_answer
+                failed = failed or without_answer
                 unknown += renewal.ownerships
-        if setback is not None:
+        if failed is not None:
             self._failed += 1
-            self._client.emit(events.RenewalFailed(len(unknown), setback.cause, self._failed))
+            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
         else:
             self._failed = 0
         return unknown
 
-    def _patience(self, now: float) -> float:
+    def _answer_timeout(self, now: float) -> float:
         """How long to wait for one answer: never past the next deadline, at which a loss has to be reported."""
         return max(0.001, min(self._client.attempt_timeout(self.lease_ms), self._earliest - now))

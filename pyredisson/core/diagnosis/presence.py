@@ -4,7 +4,7 @@ For people who look, not for the protocol: no lock depends on it, and no other c
 
 Rules kept here:
 
-1. Nothing is noted on the way of a lock that is free: holds are found in the tables that exist in any case. A call is
+1. Nothing is noted for a lock that is free: holds are found in the tables that exist in any case. A call is
    listed once it really waits. Of what is held only the beginnings are read; entries are made of what is shown.
 2. The client's one watchdog looks, once a period, and sooner only when something becomes old enough. What it writes is
    one request, after renewals and whatever else is due, which may take no longer than until more is due. It is not
@@ -282,7 +282,7 @@ class Presence:
         ttl_ms = whole_ms(max([at_least, *(self._outlives(each, now) for each in longer)]) - now)
         command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
-            self._written = True  # Before: it may arrive, whatever we hear of it.
+            self._written = True  # Before: it may arrive, whether or not its reply does.
             await self._client.runtime.ask(command, patience)
             if self._client.closed:  # What close() has deleted may have been there no longer.
                 await self._delete(patience)

@@ -40,7 +40,7 @@ class Call(ABC):
 
     Attributes:
         ownership: Whose it is.
-        request_id: Its number; when the ownership has a later one, this is over.
+        request_id: Its number; when the ownership has a later one, this one is superseded.
         lease_ms: The lease that it is about.
         reader: What reads its reply, if something may be acquired.
     """
@@ -119,7 +119,7 @@ class Exchange(Protocol):
 
 
 class ReleaseCall(Call):
-    """A release of one of ``count`` holds; ``0``: of whatever stands there.
+    """A release of one of ``count`` holds; ``0``: of any value stored there.
 
     Attributes:
         count: How often the owner holds the lock.

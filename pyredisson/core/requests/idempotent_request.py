@@ -253,7 +253,7 @@ class NumberedCall(Generic[T]):
                 pass  # The event loop is gone, and its background with it.
 
     async def discard(self) -> None:
-        """Give back permits that were granted too late to be of use. :meth:`ask` can be called again."""
+        """Release permits that were granted too late to be of use. :meth:`ask` can be called again."""
         self.granted = False
         await self.leave()
         self.given_up = False

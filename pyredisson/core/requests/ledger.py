@@ -27,7 +27,7 @@ class Open:
     Attributes:
         request: What settles it, sent as it is until it is answered.
         until: When it is no longer worth doing: the server may have forgotten what became of the original.
-        undoes: Whether it gives back what the original took. Else it is the original.
+        undoes: Whether it undoes the original. Else it is the original.
     """
 
     __slots__ = ("request", "undoes", "until")

@@ -5,7 +5,7 @@ behind the script that took it and on the same connection, narrows that: it does
 
 Rules kept here:
 
-1. Only what takes something waits for replicas; what gives back or renews never does, so it cannot fail for them.
+1. Only an acquire waits for replicas; a release or a renewal never does, so it cannot fail for them.
 2. Asked for are ``Config.min_replicas``, connected or not; without that, one, if any is connected and past its first
    synchronisation. Where there is none nothing more is sent.
 3. Too few acknowledged in time: the hold is released, exactly once, and the caller gets an error.
@@ -36,7 +36,7 @@ LOOK_AGAIN = 5.0
 
 
 class Syncing(Protocol):
-    """Who sees to it that replicas acknowledge what is taken."""
+    """Lets replicas acknowledge what is acquired."""
 
     async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
         """Run a script that takes something, and let replicas acknowledge it if it did.
@@ -72,7 +72,7 @@ class NotAcknowledged(Exception):
 
 
 class Taking:
-    """One request on its way to a server with replicas.
+    """One request in flight to a server with replicas.
 
     Attributes:
         count: How many replicas were asked for.
@@ -120,7 +120,7 @@ class Replicas:
         return self._unsupported
 
     def wanted(self) -> int:
-        """How many replicas have to acknowledge what is taken now."""
+        """How many replicas have to acknowledge an acquire now."""
         if self._least:
             return self._least
         facts = self._client.server.facts
@@ -180,7 +180,7 @@ class Replicas:
             pass  # The next connection shows it.
 
     def error(self, name: str, short: NotAcknowledged, *, given_back: bool) -> Exception:
-        """The error to show to the user, once what was taken was given back, or is being."""
+        """The error to show to the user, once the acquire is undone, or is being undone."""
         least = f"{short.asked} replica{'s' * (short.asked != 1)}"
         then = (
             "It was released again" if given_back else "It could not be released yet: that continues in the background"

@@ -59,25 +59,25 @@ Learned: TypeAlias = Callable[[ServerFacts, "ServerFacts | None"], object]
 
 
 def read_info(info: bytes, now: float) -> ServerFacts:
-    """Read the reply to ``INFO``, got at ``now`` (monotonic seconds). What is missing in it is not known."""
-    said: dict[str, str] = {}
+    """Read the reply to ``INFO``, received at ``now`` (monotonic seconds). What is missing in it is not known."""
+    data: dict[str, str] = {}
     for line in info.decode(errors="replace").splitlines():
         name, colon, value = line.partition(":")
         if colon and not name.startswith("#"):
-            said[name] = value.strip()
-    aof = said.get("aof_enabled")
+            data[name] = value.strip()
+    aof = data.get("aof_enabled")
     return ServerFacts(
-        run_id=said.get("run_id", ""),
-        uptime=_whole(said.get("uptime_in_seconds")),
-        version=said.get("valkey_version") or said.get("redis_version", ""),
-        product=said.get("server_name") or ("valkey" if "valkey_version" in said else "redis"),
-        role=said.get("role", ""),
-        replicas=_whole(said.get("connected_slaves")),
-        syncing=sum(name[5:].isdecimal() and "state=online" not in said[name] for name in said if name[:5] == "slave"),
-        eviction=said.get("maxmemory_policy"),
+        run_id=data.get("run_id", ""),
+        uptime=_whole(data.get("uptime_in_seconds")),
+        version=data.get("valkey_version") or data.get("redis_version", ""),
+        product=data.get("server_name") or ("valkey" if "valkey_version" in data else "redis"),
+        role=data.get("role", ""),
+        replicas=_whole(data.get("connected_slaves")),
+        syncing=sum(name[5:].isdecimal() and "state=online" not in data[name] for name in data if name[:5] == "slave"),
+        eviction=data.get("maxmemory_policy"),
         aof=None if aof is None else aof == "1",
         rdb_saves=None,
-        replication_id=said.get("master_replid", ""),
+        replication_id=data.get("master_replid", ""),
         seen_at=now,
     )
 

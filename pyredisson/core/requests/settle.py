@@ -1,4 +1,4 @@
-"""Finishing what an owner left open: an acquire without an answer is given back, a release completed."""
+"""Settling the pending request of an owner: an acquire without an answer is undone, a release completed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply
 
-#: What a caller that goes away in the middle may spend on giving back, in seconds.
+#: How long an interrupted caller may wait for the release, in seconds.
 CLEANUP_BUDGET = 1.0
 
 
@@ -32,25 +32,25 @@ async def settle(
     behind: bool = False,
     exchange: Exchange | None = None,
 ) -> Pending | None:
-    """Finish what the ownership has pending (an acquire is given back, a release completed), then what is due.
+    """Settle the pending request (an acquire is undone, a release completed), then the releases due.
 
     Args:
         client: The client.
         ownership: The ownership.
         budget: Seconds; ``Config.timeout`` if ``None``.
-        since: The request that was left pending, if it matters that nothing has begun since.
+        since: The request that was left pending, if it matters that no later one has begun.
         behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
         exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
 
     Returns:
-        What was pending at last, or ``None`` if nothing was, or another call took it over.
+        The kind of the last pending request; ``None`` if there was none, or another call took it over.
 
     Raises:
         Failure: It could not be settled; it is pending still.
         LockLostError: It was a release, and the hold was lost before (unless ``behind``).
     """
     left = client.config.timeout if budget is None else budget
-    over = client.runtime.now() + left
+    until = client.runtime.now() + left
     last = None
     background = since is not None
     while True:
@@ -63,7 +63,7 @@ async def settle(
             if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
                     return None
-                since, left = None, max(0.001, over - client.runtime.now())
+                since, left = None, max(0.001, until - client.runtime.now())
                 continue  # Its owner cannot go on before it is settled, whichever call has it now.
         except Rejected:
             raise
@@ -73,11 +73,11 @@ async def settle(
             _left_open(client, ownership, begun)
             raise
         last, since = begun.pending, begun.request_id
-        left = max(0.001, over - client.runtime.now())
+        left = max(0.001, until - client.runtime.now())
 
 
 def _call_to_settle(ownership: Ownership, begun: SettleBegun) -> ReleaseCall:
-    """The request that settles what was taken over."""
+    """The request that settles the one taken over."""
     assert ownership.kind is not None, "a request is pending that no kind of lock has made"
     return ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
 

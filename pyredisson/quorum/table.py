@@ -1,7 +1,7 @@
-"""The table of a client's multi-locks, and their renewal: a part of the one watchdog of the client.
+"""The table of a client's multi-locks, and their renewal, which the client's watchdog runs.
 
-A client keeps the multi-locks of which it has the first member. Their members are in no client's own round: all of
-them are renewed at once, by a request for each server and a hundred names.
+A multi-lock is in the table of its first member's client. Its members are in no watchdog's rounds: they are renewed
+together, by one request for each server and a hundred names.
 """
 
 from __future__ import annotations
@@ -28,154 +28,137 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 SWEEP_AT = 1000
 
 
-class Keeper:
-    """Renews the multi-locks of one client, and reports their losses.
+class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
+    """The multi-locks of one client: renews them, and reports their losses.
 
     Plain methods note what to do; :meth:`step`, called by the client's watchdog, does it.
     """
 
     def __init__(self, client: ClientCore) -> None:
+        super().__init__(client.runtime)
         self._client = client
         self._runtime = client.runtime
-        self._table: OwnerTable[MultiOwnership] = OwnerTable(client.runtime)
-        self._kept: dict[MultiOwnership, None] = {}
+        self._watched: dict[MultiOwnership, None] = {}
         self._sweep_at = SWEEP_AT
 
     # ---- the table -----------------------------------------------------------------------------------------------
 
-    def find(self, key: object, who: Caller) -> MultiOwnership | None:
-        """What this owner holds, if anything."""
-        return self._table.find((key, who.number))
+    def held_by(self, key: object, who: Caller) -> MultiOwnership | None:
+        """The ownership of this owner, if there is one."""
+        return self.find((key, who.number))
 
     def enter(self, owned: MultiOwnership) -> MultiOwnership:
         """Put it into the table, unless there is one: then return that."""
-        if len(self._table) >= self._sweep_at:
+        if len(self) >= self._sweep_at:
             self._sweep()
-        return self._list(owned)
+        return self._list_entry(owned)
 
-    def _list(self, owned: MultiOwnership) -> MultiOwnership:
-        listed = self._table.enter(owned)
+    def _list_entry(self, owned: MultiOwnership) -> MultiOwnership:
+        listed = super().enter(owned)
         listed.listed_in = self
         return listed
 
     def _sweep(self) -> None:
-        """Forget what is idle, and what owners that are gone left behind with a fixed lease."""
+        """Forget idle ownerships, and expired ones of owners that are gone."""
         now = self._runtime.now()
-        for owned in self.all():
-            if owned.idle() or (not owned.who.alive() and owned not in self._kept and not owned.remaining(now)):
-                self._drop(owned)
+        for owned in self:
+            if owned.idle() or (not owned.who.alive() and owned not in self._watched and not owned.remaining(now)):
+                self._drop_entry(owned)
                 if not owned.idle() and owned.who.alive():
-                    self._list(owned)  # Its owner has acquired it in this very moment.
-        self._sweep_at = max(SWEEP_AT, 2 * len(self._table))
+                    self._list_entry(owned)  # Its owner has just acquired it.
+        self._sweep_at = max(SWEEP_AT, 2 * len(self))
 
-    def _drop(self, owned: MultiOwnership) -> None:
+    def drop(self, owned: MultiOwnership) -> None:
+        """Take one out whose owner is gone."""
+        self._watched.pop(owned, None)
+        self._drop_entry(owned)
+
+    def _drop_entry(self, owned: MultiOwnership) -> None:
         owned.listed_in = None
-        self._table.drop(owned)
+        super().drop(owned)
 
     def tidy(self, owned: MultiOwnership) -> None:
         """Its owner has finished with it. If idle, it is kept for the next acquire, until there are too many."""
         if owned.idle():
-            self._kept.pop(owned, None)
+            self._watched.pop(owned, None)
             owned.begin()
         elif owned.listed_in is None:
             self.enter(owned)
 
-    def of(self, key: object) -> list[MultiOwnership]:
-        """What any owner holds of one multi-lock."""
-        return self._table.of(key)
+    # ---- what is renewed -----------------------------------------------------------------------------------------
 
-    def all(self) -> list[MultiOwnership]:
-        """Everything in the table."""
-        return list(self._table)
-
-    # ---- what to do ----------------------------------------------------------------------------------------------
-
-    def keep(self, owned: MultiOwnership) -> None:
-        """Renew it if it wants that, and notify its holder when it is lost."""
+    def watch(self, owned: MultiOwnership) -> None:
+        """Renew it if it has no fixed lease, and notify its holder when it is lost."""
         if owned.renew_at == math.inf and owned.renewable():
             owned.renew_at = self._runtime.now() + owned.lease_ms() / 3000
-        self._kept[owned] = None
-        # Without a renewal, that is at its deadline; and there is none to come after it.
+        self._watched[owned] = None
+        # Without a renewal, its deadline is what comes next.
         at = owned.renew_at
         if at == math.inf and owned.holds:
             at = owned.deadline()
         self._client.watchdog.look(at)
 
-    def leave_alone(self, owned: MultiOwnership) -> None:
-        """Neither renew it nor report its loss, unless an outer hold wants that."""
-        if owned.taking is None and not (owned.holds and (owned.watched() or owned.renewable())):
-            self._kept.pop(owned, None)
+    def unwatch(self, owned: MultiOwnership) -> None:
+        """Neither renew it nor report its loss, unless an outer hold needs that."""
+        if owned.acquiring is None and not owned.watched():
+            self._watched.pop(owned, None)
             owned.renew_at = math.inf
 
-    def keeping(self) -> int:
-        """How many are renewed or watched."""
-        return len(self._kept)
-
-    def kept(self) -> list[MultiOwnership]:
-        """Those that are renewed or watched."""
-        return list(self._kept)
-
-    def drop(self, owned: MultiOwnership) -> None:
-        """Its owner is gone."""
-        self._kept.pop(owned, None)
-        self._drop(owned)
+    def watched(self) -> list[MultiOwnership]:
+        """Those that are renewed, or whose loss is reported."""
+        return list(self._watched)
 
     def due(self) -> float:
         """When :meth:`step` has something to do next."""
         # A loss is reported at the deadline, and a renewal comes before; both are looked up, since renewals move them.
         return min(
-            [min(owned.renew_at, owned.deadline() if owned.holds else math.inf) for owned in self.kept()],
+            [min(owned.renew_at, owned.deadline() if owned.holds else math.inf) for owned in self.watched()],
             default=math.inf,
         )
 
     async def step(self) -> None:
-        """Do what is due."""
-        if not self._kept:
-            return
-        self._report_lost()
+        """Report the losses and send the renewals that are due."""
+        self._report_losses()
         now = self._runtime.now()
-        due = [owned for owned in self.kept() if owned.renew_at <= now and self._to_renew(owned)]
+        due = [owned for owned in self.watched() if owned.renew_at <= now and self._to_renew(owned)]
         if due:
-            await self.renew(due + [owned for owned in self.kept() if self._may_come_along(owned, now)])
-
-    def _may_come_along(self, owned: MultiOwnership, now: float) -> bool:
-        """Whether one that is not due yet is renewed with those that are, so that all of them come together."""
-        if not now < owned.renew_at < math.inf:
-            return False
-        return owned.renewable() and owned.renew_at <= now + owned.lease_ms() / 6000 and self._to_renew(owned)
+            # Those with a sixth of their lease or less to go until then come along, to save requests later.
+            soon = [owned for owned in self.watched() if now < owned.renew_at < math.inf and owned.renewable()]
+            soon = [owned for owned in soon if owned.renew_at <= now + owned.lease_ms() / 6000]
+            await self.renew(due + [owned for owned in soon if self._to_renew(owned)])
 
     def _to_renew(self, owned: MultiOwnership) -> bool:
         if not holder_alive(owned):
             self.drop(owned)
             self._client.emit(events.HolderGone(owned.name, owned.owner, gone_hint(owned)))
             return False
-        if not owned.renewable() or (owned.taking is None and owned.extended_enough()):
-            owned.renew_at = math.inf  # It ends by itself, and its holder is notified then.
+        if not owned.renewable() or (owned.acquiring is None and owned.extended_enough()):
+            owned.renew_at = math.inf  # It expires, and its holder is notified then.
             return False
         return True
 
     # ---- renewing ------------------------------------------------------------------------------------------------
 
     async def renew(self, several: list[MultiOwnership]) -> None:
-        """Renew these on all servers at once. What moves their deadlines is a quorum, inside of what was certain."""
+        """Renew these on all servers at once. A deadline moves if a quorum extends it within its validity."""
         sent = self._runtime.now()
         renewals = await self._runtime.fan_out(_renewals(several))
-        self._report_lost()  # An extension that comes too late is none.
+        self._report_losses()  # An extension after the deadline does not count.
         failed: Failure | None = None
         for renewal in renewals:
             failed = renewal.note() or failed
         for owned in several:
             self._renewed(owned, sent, failed)
-        self._report_lost()
+        self._report_losses()
 
     def _renewed(self, owned: MultiOwnership, sent: float, failed: Failure | None) -> None:
-        """Settle when to renew it next: in a third of its lease if it was extended, else soon."""
+        """Set when to renew it next: in a third of its lease if it was extended, else soon."""
         if not owned.renewable():
             owned.renew_at = math.inf
             return
         lease = owned.lease_ms() / 1000
         if owned.certain_until() >= sent + lease / 2:
-            owned.extensions += owned.taking is None
+            owned.extensions += owned.acquiring is None
             owned.renew_at = sent + lease / 3
             owned.failed_renewals = 0
             return
@@ -187,14 +170,16 @@ class Keeper:
 
     # ---- losses --------------------------------------------------------------------------------------------------
 
-    def _report_lost(self) -> None:
-        now = self._runtime.now()
-        for owned in self.kept():
-            if owned.holds and owned.expire(now):
-                self.report_lost(owned)
-            if owned.taking is None and not owned.watched():
-                self._kept.pop(owned, None)
-                owned.renew_at = math.inf
+    def _report_losses(self) -> None:
+        for owned in self.watched():
+            self.look_for_loss(owned)
+            self.unwatch(owned)
+
+    def look_for_loss(self, owned: MultiOwnership) -> str | None:
+        """Report a loss that was not noticed before. Returns why it is lost, if it is."""
+        if owned.holds and owned.expire(self._runtime.now()):
+            self.report_lost(owned)
+        return owned.loss
 
     def report_lost(self, owned: MultiOwnership) -> None:
         """A multi-lock was lost: report it to its holder, and to every client involved."""
