@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from pyredisson.net.sentinel import FoundBySentinels
+from pyredisson.net.sentinel import FoundBySentinels, Sentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import NOT_OURS, accepted_by
 
@@ -110,7 +110,7 @@ def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
         connection_pool=api.ConnectionPool(connection_class=made, **_settings_for(made, pool.connection_kwargs))
     )
     settings = {name: value for name, value in manager.sentinel_kwargs.items() if name not in NOT_OURS}
-    return FoundBySentinels.of(client, sentinels, pool.service_name, settings)
+    return FoundBySentinels(client, Sentinels(sentinels, pool.service_name, settings))
 
 
 def _is_valkey(kind: type) -> bool:
