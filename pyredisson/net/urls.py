@@ -164,10 +164,13 @@ def _check_readable(url: str) -> None:
 
     redis-py drops what is not a digit from the database, or all of it.
     """
-    if url.partition("://")[0] not in ("redis", "rediss"):
+    scheme = url.partition("://")[0]
+    if scheme not in ("redis", "rediss", "unix"):
         return  # Of no single host; its own parser says what is wrong with it.
     try:
         parts = urlsplit(url)
+        if scheme == "unix":
+            return  # It has no port, and its path is that of a socket.
         _ = parts.hostname, parts.port
     except ValueError:
         raise ValueError(
