@@ -46,7 +46,7 @@ class AsyncBorrowedConnection(BorrowedWire):
 class AsyncBorrowedTransport(PoolTransport):
     """The pool of a client that the user made."""
 
-    wire = AsyncBorrowedConnection
+    wire: type[BorrowedWire] = AsyncBorrowedConnection
 
     def caller(self) -> object:
         return asyncio.current_task()

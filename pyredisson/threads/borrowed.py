@@ -37,13 +37,14 @@ class BorrowedConnection(BorrowedWire):
     def close(self) -> None:
         self.connection.disconnect()
 
-    abandon = close
+    def abandon(self) -> None:
+        self.close()
 
 
 class BorrowedTransport(PoolTransport):
     """The pool of a client that the user made."""
 
-    wire = BorrowedConnection
+    wire: type[BorrowedWire] = BorrowedConnection
 
     def __init__(self, pool: Any) -> None:
         super().__init__(pool)
