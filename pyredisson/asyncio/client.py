@@ -16,15 +16,14 @@ from pyredisson.config import Config
 from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import check_name
-from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
+from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
-    check_known,
     check_settings,
-    cluster_at,
+    client_at,
     known_url,
     settings_of,
     url_from_env,
@@ -79,13 +78,12 @@ class Redisson(Factory, NotPortable):
 
     def _start(
         self,
-        client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster,
+        client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster | FoundBySentinels,
         config: Config | None,
         server: EmbeddedServer | None,
-        sentinels: Sentinels | None = None,
     ) -> None:
         self._config = settings_of(config)
-        self._url, self._runtime = _runtime_of(client, self._config, sentinels)
+        self._url, self._runtime = _runtime_of(client, self._config)
         if server is not None:
             self._url = server.url
         self._server = server
@@ -124,16 +122,7 @@ class Redisson(Factory, NotPortable):
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
-        cluster = cluster_at(url, redis_kwargs, redis.asyncio.ConnectionPool)
-        if cluster is not None:
-            return cls._made(cluster, config, None)
-        sentinels = None
-        if (found := parse_sentinel_url(url)) is not None:
-            sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
-            url = found.data
-        client = _from_url(url, **redis_kwargs)
-        check_known(client.connection_pool, redis_kwargs)
-        return cls._made(client, config, None, sentinels)
+        return cls._made(client_at(url, redis_kwargs, redis.asyncio), config, None)
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
@@ -178,13 +167,12 @@ class Redisson(Factory, NotPortable):
     @classmethod
     def _made(
         cls,
-        client: redis.asyncio.Redis | Cluster,
+        client: redis.asyncio.Redis | Cluster | FoundBySentinels,
         config: Config | None,
         server: EmbeddedServer | None,
-        sentinels: Sentinels | None = None,
     ) -> Self:
         self = cls.__new__(cls)
-        self._start(client, config, server, sentinels)
+        self._start(client, config, server)
         return self
 
     def __repr__(self) -> str:
@@ -260,21 +248,21 @@ def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
 
 
 def _runtime_of(
-    client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
+    client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster | FoundBySentinels, config: Config
 ) -> tuple[str | None, AsyncioRuntime]:
     """Return where a client connects, its password masked, and a runtime with a link to there."""
-    found: Any = as_redis_client(client, redis.asyncio)
-    client, sentinels = found if isinstance(found, FoundBySentinels) else (found, sentinels)
-    if isinstance(client, (redis.asyncio.RedisCluster, Cluster)):
+    where: Any = as_redis_client(client, redis.asyncio)
+    where, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
+    if isinstance(where, (redis.asyncio.RedisCluster, Cluster)):
         from pyredisson.asyncio.cluster import link_to_cluster  # Most programs have one server.
 
-        url, make_link = link_to_cluster(client, config)
+        url, make_link = link_to_cluster(where, config)
         return url, AsyncioRuntime(make_link, config, scattered=True)
-    check_client(client, redis.asyncio.Redis)
-    pool = client.connection_pool
+    check_client(where, redis.asyncio.Redis)
+    pool = where.connection_pool
     tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
-    place = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return place, AsyncioRuntime(link_to(client, config.connect_timeout, sentinels), config)
+    place = url_of(pool.connection_kwargs, tls=tls, sentinels=sentinels)
+    return place, AsyncioRuntime(link_to(where, config.connect_timeout, sentinels), config)
 
 
 def _reborn(core: ClientCore) -> None:

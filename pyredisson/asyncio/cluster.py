@@ -11,7 +11,7 @@ import redis.asyncio
 from pyredisson.asyncio.transport import PipeTransport
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.slots import Cluster
+from pyredisson.net.slots import Cluster, cluster_of
 from pyredisson.net.urls import kept_settings, url_of_cluster
 from pyredisson.shared.clock import monotonic
 
@@ -46,13 +46,9 @@ NOT_FOR_CONNECTIONS = frozenset({"connection_class", "max_connections", "redis_c
 
 
 def _cluster_of(client: redis.asyncio.RedisCluster) -> Cluster:
-    """The cluster of a client that the user made. What is sent to it is sent past that client."""
-    manager: Any = client.nodes_manager
-    nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
-    seeds = tuple(dict.fromkeys((node.host, node.port) for node in nodes))
     given: dict[str, Any] = client.connection_kwargs
     settings = {key: value for key, value in kept_settings(given).items() if key not in NOT_FOR_CONNECTIONS}
-    return Cluster(seeds, given["connection_class"], settings, manager.address_remap)
+    return cluster_of(client, given["connection_class"], settings)
 
 
 def link_to_cluster(

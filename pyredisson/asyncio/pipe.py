@@ -222,8 +222,14 @@ class Pipe(Replies):
             self.close()
 
 
-class AsyncSocketStream(Replies):
-    """A stream for a subscriber."""
+class StreamReplies:
+    """The replies and messages on a stream, until a subscriber reads them.
+
+    Attributes:
+        broken: Why nothing more comes; ``None`` as long as something may.
+    """
+
+    broken: Exception | None = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -238,11 +244,6 @@ class AsyncSocketStream(Replies):
 
     def ended(self) -> None:
         self.wake()
-
-    def send(self, data: bytes) -> None:
-        if self.broken is not None:
-            raise self.broken
-        self._transport.write(data)
 
     def wake(self) -> None:
         self._woken = True
@@ -262,6 +263,15 @@ class AsyncSocketStream(Replies):
         self._woken = False
         replies, self._replies = self._replies, []
         return None if self.broken is not None and not replies else replies
+
+
+class AsyncSocketStream(StreamReplies, Replies):
+    """A stream for a subscriber."""
+
+    def send(self, data: bytes) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self._transport.write(data)
 
 
 async def open_connection(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> tuple[Any, Any]:

@@ -8,22 +8,14 @@ behind.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, final
-from urllib.parse import quote, unquote, urlsplit
 
 import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent
 from pyredisson.net.resp import as_redis_error, unexpected_reply
-from pyredisson.net.urls import is_database
 from pyredisson.net.wire import Address
-
-SCHEME = "redis+sentinel://"
-DEFAULT_PORT = 26379
-
-_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:,\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 #: A master that was replaced goes on for seconds before it learns of that: so often, in seconds, we ask who it is.
 ASK_AGAIN = 1.0
@@ -32,65 +24,6 @@ ASK_LATER = 5.0
 
 AskSentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Awaitable[Any]]
 """Runs one command on a sentinel: with redis-py's settings for the connection, and within a timeout in seconds."""
-
-
-@final
-class SentinelUrl:
-    """What ``redis+sentinel://`` says.
-
-    Attributes:
-        sentinels: Where they are.
-        service: The name under which they know the master.
-        data: The URL, as redis-py reads it, of a server in the master's place; its host and port mean nothing.
-        masked: The URL itself, password masked.
-    """
-
-    def __init__(self, sentinels: Sequence[Address], service: str, data: str, masked: str) -> None:
-        self.sentinels = sentinels
-        self.service = service
-        self.data = data
-        self.masked = masked
-
-
-def parse_sentinel_url(url: object) -> SentinelUrl | None:
-    """Read ``redis+sentinel://[[user]:password@]host:port[,host:port]/service[/db]``; ``None`` for any other URL.
-
-    User and password are the data servers'. What follows a ``?`` are settings, as in redis-py's URLs.
-
-    Raises:
-        ValueError: It begins like that, and goes on otherwise.
-    """
-    if not isinstance(url, str) or not url.startswith(SCHEME):
-        return None
-    parts = urlsplit("//" + url.removeprefix(SCHEME), allow_fragments=False)
-    login, _, hosts = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    sentinels = [_address(each) for each in hosts.split(",")]
-    service, _, db = parts.path.lstrip("/").partition("/")
-    if not service:
-        raise ValueError(f"the service is missing, whose master the sentinels report: {SCHEME}host:port/service")
-    if not is_database(db):
-        raise ValueError(f"the database after the service must be a number: {SCHEME}host:port/service/1")
-    behind = f"?{parts.query}" if parts.query else ""
-    data = f"redis://{login + '@' if login else ''}sentinel:0/{db or 0}{behind}"
-    secret = ":***" if colon else ""
-    shown = f"{user}{secret}@" if login else ""
-    return SentinelUrl(sentinels, unquote(service), data, _masked(shown, sentinels, unquote(service), db or 0))
-
-
-def _masked(login: str, sentinels: Sequence[Address], service: str, db: object) -> str:
-    listed = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in sentinels)
-    return f"{SCHEME}{login}{listed}/{quote(service)}/{db}"
-
-
-def _address(text: str) -> Address:
-    found = _ADDRESS.fullmatch(text)
-    if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65_536:
-        raise ValueError(  # Not the text itself: it may be part of a password.
-            f"{SCHEME} must be followed by host:port[,host:port]. In a user's name or password, percent-encode "
-            "characters such as # / ? : @ [ ] %"
-        )
-    return found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT)
 
 
 class FoundBySentinels(NamedTuple):
@@ -103,15 +36,6 @@ class FoundBySentinels(NamedTuple):
 
     client: Any
     sentinels: Sentinels
-
-    @classmethod
-    def of(cls, client: Any, sentinels: Sequence[Address], service: str, settings: dict[str, Any]) -> FoundBySentinels:
-        """Make it for the master of a service. ``settings``: those of the connections to the sentinels."""
-        given = client.connection_pool.connection_kwargs
-        user, password = given.get("username") or "", given.get("password")
-        login = f"{quote(user)}{':***' if password else ''}@" if user or password else ""
-        shown = _masked(login, sentinels, service, given.get("db") or 0)
-        return cls(client, Sentinels(SentinelUrl(sentinels, service, "", shown), settings))
 
 
 @final
@@ -173,19 +97,16 @@ class Sentinels:
     """The sentinels of one service.
 
     Args:
-        url: Where they are.
+        addresses: Where they are.
+        service: The name under which they know the master.
         settings: For the connections to them: ``username``, ``password``, ``ssl`` and the like, as redis-py has them.
     """
 
-    def __init__(self, url: SentinelUrl, settings: dict[str, Any] | None = None) -> None:
-        self._url = url
+    def __init__(self, addresses: Sequence[Address], service: str, settings: dict[str, Any] | None = None) -> None:
+        self.addresses = addresses
+        self.service = service
         self._settings = dict(settings or {})
-        self._order = list(url.sentinels)
-
-    @property
-    def url(self) -> str:
-        """The URL, password masked."""
-        return self._url.masked
+        self._order = list(addresses)
 
     def doubt(self) -> None:
         """The last answer is no master: ask another sentinel first the next time."""
@@ -194,7 +115,7 @@ class Sentinels:
     async def locate(self, ask: AskSentinel, timeout: float) -> Address:
         """Return where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if none knows."""
         order = self._order
-        service = self._url.service
+        service = self.service
         # All of them within the time, as far as it goes; a dead one must not cost it all.
         each = max(timeout / math.sqrt(len(order)), 0.05)
         said: list[str] = []

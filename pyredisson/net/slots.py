@@ -43,6 +43,28 @@ class Cluster(NamedTuple):
         return {**self.settings, "host": host, "port": port}
 
 
+def cluster_of(client: Any, connection_class: type[Any], settings: dict[str, Any]) -> Cluster:
+    """Return the cluster of a client that the user made. What is sent to it is sent past that client.
+
+    Args:
+        client: One of redis-py or of valkey.
+        connection_class: What redis-py makes the connections of.
+        settings: And with what, but for the address and for what the user does with each new connection.
+    """
+    manager = client.nodes_manager
+    nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
+    seeds = tuple(dict.fromkeys((node.host, node.port) for node in nodes))
+    greet: Callable[[Any], object] | None = getattr(client, "user_on_connect_func", None)
+    if greet is not None:
+
+        def connected(connection: Any) -> None:
+            connection.on_connect()
+            greet(connection)
+
+        settings = {**settings, "redis_connect_func": connected}
+    return Cluster(seeds, connection_class, settings, manager.address_remap)
+
+
 class SlotCall:
     """A script's call for one slot. It is packed when it is first sent: only then is the word for publishing known.
 

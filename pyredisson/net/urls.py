@@ -5,17 +5,20 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
-from urllib.parse import urlsplit
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
 
 import redis
 import redis.connection
 
 from pyredisson.config import Config
+from pyredisson.net.sentinel import FoundBySentinels, Sentinels
 from pyredisson.net.slots import Cluster
+from pyredisson.net.wire import Address
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -144,11 +147,9 @@ def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
     """Whether a URL asks for a private server of the client's own.
 
     Raises:
-        TypeError: The URL is not a ``str``, or there are settings for a server that takes none.
+        TypeError: There are settings for a server that takes none.
         ValueError: The URL says more than that.
     """
-    if not isinstance(url, str):
-        raise TypeError(f"url must be a str, not {type(url).__name__}")
     if not url.startswith("embedded:"):
         return False
     if url not in ("embedded:", "embedded://"):
@@ -163,29 +164,32 @@ def _check_readable(url: str) -> None:
 
     redis-py drops what is not a digit from the database, or all of it.
     """
-    if url.partition("://")[0] not in ("redis", "rediss"):
+    scheme = url.partition("://")[0]
+    if scheme not in ("redis", "rediss", "unix"):
         return  # Of no single host; its own parser says what is wrong with it.
     try:
         parts = urlsplit(url)
+        if scheme == "unix":
+            return  # It has no port, and its path is that of a socket.
         _ = parts.hostname, parts.port
     except ValueError:
         raise ValueError(
             "the URL is not valid: its port is not a number from 0 to 65535, or its host is wrong. In a user's name "
             "or password, percent-encode characters such as # / ? : @ [ ] %: urllib.parse.quote(password, safe='')"
         ) from None
-    if not is_database(parts.path.removeprefix("/")):
-        raise ValueError(f"the path of the URL must be the number of a database, such as {DEFAULT_URL}/1")
+    if re.fullmatch("/?[0-9]*", parts.path) is None:
+        raise ValueError(f"the database in the path of the URL must be a number, such as {DEFAULT_URL}/1")
 
 
-def is_database(text: str) -> bool:
-    """Return whether a part of a URL names a database: by one decimal number, or not at all."""
-    return re.fullmatch("[0-9]*", text) is not None
+# ---- URLs of several hosts -------------------------------------------------------------------------------------------
+
+_SEVERAL_HOSTS = re.compile(
+    r"(?P<scheme>[^:]*)://(?P<login>(?:[^/?#]*@)?)(?P<hosts>[^/?#]*)(?P<path>[^?]*)(?P<query>.*)", re.DOTALL
+)
+_HOST = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
-_CLUSTER_SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
-
-
-def cluster_url(url: str) -> tuple[tuple[tuple[str, int], ...], str] | None:
+def cluster_url(url: str) -> tuple[tuple[Address, ...], str] | None:
     """Read ``redis+cluster://[user:password@]host[:port][,host[:port]...][?settings]``, or with ``rediss`` for TLS.
 
     Returns:
@@ -194,48 +198,124 @@ def cluster_url(url: str) -> tuple[tuple[tuple[str, int], ...], str] | None:
     Raises:
         ValueError: It names no nodes, a port that is none, or a database. What it says of a login is not repeated.
     """
-    scheme, _, rest = url.partition("://")
-    plain = _CLUSTER_SCHEMES.get(scheme)
-    if plain is None:
+    parts = _SEVERAL_HOSTS.fullmatch(url)
+    if parts is None or not parts["scheme"].endswith("+cluster"):
         return None
-    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
-    authority, behind = rest[:end], rest[end:]
-    login, at, nodes = authority.rpartition("@")
-    path, question, query = behind.partition("?")
-    if path not in ("", "/", "/0"):
-        raise ValueError(f"{scheme}:// takes no path: a cluster has only database 0")
-    seeds = tuple(_node(node, scheme) for node in nodes.split(","))
-    host, port = seeds[0]
-    return seeds, f"{plain}://{login}{at}{_in_brackets(host)}:{port}{question}{query}"
+    if parts["path"] not in ("", "/", "/0"):
+        raise ValueError(f"{parts['scheme']}:// takes no path: a cluster has only database 0")
+    seeds = _hosts(parts, 6379)
+    first = f"{parts['scheme'].removesuffix('+cluster')}://{parts['login']}{_listed(seeds[:1])}{parts['query']}"
+    _check_readable(first)
+    return seeds, first
 
 
-def _node(node: str, scheme: str) -> tuple[str, int]:
-    host, colon, port = (node, "", "") if node.endswith("]") else node.rpartition(":")
-    if not colon:
-        host, port = node, "6379"
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"an IPv6 address must be in brackets in a {scheme}:// URL")
-    if not host:
-        raise ValueError(f"{scheme}:// must be followed by nodes, such as {scheme}://node1:6379,node2:6379")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise ValueError(f"the port of {host!r} in the {scheme}:// URL must be a number from 1 to 65535")
-    return host, int(port)
+class SentinelUrl(NamedTuple):
+    """What ``redis+sentinel://`` says.
+
+    Attributes:
+        sentinels: Where they are.
+        service: The name under which they know the master.
+        data: The URL, as redis-py reads it, of a server in the master's place; its host and port mean nothing.
+    """
+
+    sentinels: tuple[Address, ...]
+    service: str
+    data: str
+
+    @property
+    def masked(self) -> str:
+        """The URL itself, password masked."""
+        return url_of_sentinels(
+            self.sentinels, self.service, redis.ConnectionPool.from_url(self.data).connection_kwargs
+        )
 
 
-def _in_brackets(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def parse_sentinel_url(url: str) -> SentinelUrl | None:
+    """Read ``redis+sentinel://[[user]:password@]host:port[,host:port]/service[/db]``; ``None`` for any other URL.
+
+    User and password are the data servers'. What follows a ``?`` are settings, as in redis-py's URLs.
+
+    Raises:
+        ValueError: It begins like that, and goes on otherwise.
+    """
+    parts = _SEVERAL_HOSTS.fullmatch(url)
+    if parts is None or parts["scheme"] != "redis+sentinel":
+        return None
+    sentinels = _hosts(parts, 26379)
+    service, _, db = parts["path"].lstrip("/").partition("/")
+    if not service:
+        raise ValueError(
+            "the service is missing, whose master the sentinels report: redis+sentinel://host:port/service"
+        )
+    data = f"redis://{parts['login']}sentinel:0/{db or 0}{parts['query']}"
+    _check_readable(data)
+    return SentinelUrl(sentinels, unquote(service), data)
 
 
-def url_of_cluster(seeds: tuple[tuple[str, int], ...], settings: dict[str, Any], *, tls: bool) -> str:
+def _hosts(parts: re.Match[str], default_port: int) -> tuple[Address, ...]:
+    """Return the hosts of a URL and their ports."""
+    addresses: list[Address] = []
+    for each in parts["hosts"].split(","):
+        found = _HOST.fullmatch(each)
+        port = int(found["port"] or default_port) if found else 0
+        if found is None or not 0 < port < 65_536:
+            raise ValueError(  # Not the text itself: it may be part of a password.
+                f"{parts['scheme']}:// must be followed by nodes, as host:port[,host:port]: a port must be a number "
+                "from 1 to 65535, and an IPv6 address in brackets. In a user's name or password, percent-encode "
+                "characters such as # / ? : @ [ ] %"
+            )
+        addresses.append((found["ipv6"] or found["host"], port))
+    return tuple(addresses)
+
+
+def _listed(addresses: Iterable[Address]) -> str:
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+
+
+def client_at(url: str, settings: dict[str, Any], api: ModuleType) -> Any:
+    """Return the client for a URL: one of redis-py, a :class:`Cluster`, or what sentinels have to find.
+
+    Args:
+        url: As :func:`known_url` returns it.
+        settings: What was given as arguments.
+        api: ``redis`` or ``redis.asyncio``.
+
+    Raises:
+        TypeError: An argument is no setting.
+        ValueError: The URL leads nowhere, or contains what is no setting.
+    """
+    cluster, sentinel = cluster_url(url), parse_sentinel_url(url)
+    if cluster is not None:
+        seeds, first = cluster
+        remap = settings.pop("address_remap", None)
+        pool = api.ConnectionPool.from_url(first, **settings)
+        check_known(pool, settings)
+        if pool.connection_kwargs.get("db"):
+            raise ValueError("a cluster has only database 0")
+        return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)
+    sentinel_settings = settings.pop("sentinel_kwargs", None) if sentinel else None
+    client = api.Redis.from_url(sentinel.data if sentinel else url, **settings)
+    check_known(client.connection_pool, settings)
+    if sentinel is None:
+        return client
+    return FoundBySentinels(client, Sentinels(sentinel.sentinels, sentinel.service, sentinel_settings))
+
+
+# ---- what a client's settings say ------------------------------------------------------------------------------------
+
+
+def url_of_cluster(seeds: Iterable[Address], settings: dict[str, Any], *, tls: bool) -> str:
     """Return the URL, password masked, that leads to a cluster with these nodes."""
-    nodes = ",".join(f"{_in_brackets(host)}:{port}" for host, port in seeds)
-    return f"{'rediss' if tls else 'redis'}+cluster://{_login(settings)}{nodes}"
+    return f"{'rediss' if tls else 'redis'}+cluster://{_login(settings)}{_listed(seeds)}"
+
+
+def url_of_sentinels(sentinels: Iterable[Address], service: str, settings: dict[str, Any]) -> str:
+    """Return the URL, password masked, of the master that sentinels report. ``settings``: those of its clients."""
+    return f"redis+sentinel://{_login(settings)}{_listed(sentinels)}/{quote(service)}/{settings.get('db') or 0}"
 
 
 def _login(settings: dict[str, Any]) -> str:
-    user = settings.get("username") or ""
+    user = quote(settings.get("username") or "")
     secret = ":***" if settings.get("password") else ""
     return f"{user}{secret}@" if user or secret else ""
 
@@ -262,8 +342,10 @@ def settings_of(config: object) -> Config:
     return config
 
 
-def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:
-    """Return the URL, password masked, that leads where these connection settings lead."""
+def url_of(settings: dict[str, Any], *, tls: bool = False, sentinels: Sentinels | None = None) -> str | None:
+    """Return the URL, password masked, that leads where these connection settings lead, or where sentinels say."""
+    if sentinels is not None:
+        return url_of_sentinels(sentinels.addresses, sentinels.service, settings)
     login = _login(settings)
     db = settings.get("db") or 0
     path = settings.get("path")
@@ -272,7 +354,7 @@ def url_of(settings: dict[str, Any], *, tls: bool = False) -> str | None:
     host = settings.get("host")
     if not host:
         return None
-    return f"{'rediss' if tls else 'redis'}://{login}{_in_brackets(host)}:{settings.get('port', 6379)}/{db}"
+    return f"{'rediss' if tls else 'redis'}://{login}{_listed([(host, settings.get('port', 6379))])}/{db}"
 
 
 def kept_settings(settings: dict[str, Any]) -> dict[str, Any]:
@@ -293,21 +375,3 @@ def own_settings(settings: dict[str, Any], budget: float) -> dict[str, Any]:
         value = own.get(key)
         own[key] = min(value, budget) if isinstance(value, (int, float)) and value > 0 else budget
     return own
-
-
-def cluster_at(url: str, settings: dict[str, Any], pool_class: type[Any]) -> Cluster | None:
-    """The cluster that a URL leads to, ``None`` if it leads elsewhere. ``pool_class`` is redis-py's for the form.
-
-    Raises:
-        ValueError: It leads nowhere.
-    """
-    read = cluster_url(url)
-    if read is None:
-        return None
-    seeds, first = read
-    remap = settings.pop("address_remap", None)
-    pool = pool_class.from_url(first, **settings)
-    check_known(pool, settings)
-    if pool.connection_kwargs.get("db"):
-        raise ValueError("a cluster has only database 0")
-    return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)

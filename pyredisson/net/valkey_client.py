@@ -5,12 +5,12 @@ The package is a fork of redis-py, so its settings carry the same names. It need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from pyredisson.net.sentinel import FoundBySentinels
-from pyredisson.net.slots import Cluster
+from pyredisson.net.sentinel import FoundBySentinels, Sentinels
+from pyredisson.net.slots import Cluster, cluster_of
 from pyredisson.net.urls import NOT_OURS, accepted_by
 
 #: Those that carry the same name in both packages, and that we make ourselves.
@@ -69,30 +69,16 @@ def _settings_for(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cluster_of(client: Any, api: ModuleType) -> Cluster:
-    """The cluster of a client that the user made. What is sent to it is sent past that client."""
-    manager = client.nodes_manager
-    nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
-    seeds = tuple(dict.fromkeys((node.host, node.port) for node in nodes))
     given: Mapping[str, Any]
     if api.__name__.endswith(".asyncio"):
         kind, given = client.connection_kwargs["connection_class"], client.connection_kwargs
     else:
-        pool = manager.create_valkey_node(*seeds[0], **manager.connection_kwargs).connection_pool
+        manager = client.nodes_manager
+        any_node = next(iter(manager.startup_nodes.values()))
+        pool = manager.create_valkey_node(any_node.host, any_node.port, **manager.connection_kwargs).connection_pool
         kind, given = pool.connection_class, pool.connection_kwargs
     made: type[Any] = getattr(api, kind.__name__)
-    settings = _settings_for(made, given)
-    greet = getattr(client, "user_on_connect_func", None)
-    if greet is not None:
-        settings["redis_connect_func"] = _greeting(greet)
-    return Cluster(seeds, made, settings, manager.address_remap)
-
-
-def _greeting(greet: Callable[[Any], object]) -> Callable[[Any], None]:
-    def connected(connection: Any) -> None:
-        connection.on_connect()
-        greet(connection)
-
-    return connected
+    return cluster_of(client, made, _settings_for(made, given))
 
 
 def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
@@ -110,7 +96,7 @@ def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
         connection_pool=api.ConnectionPool(connection_class=made, **_settings_for(made, pool.connection_kwargs))
     )
     settings = {name: value for name, value in manager.sentinel_kwargs.items() if name not in NOT_OURS}
-    return FoundBySentinels.of(client, sentinels, pool.service_name, settings)
+    return FoundBySentinels(client, Sentinels(sentinels, pool.service_name, settings))
 
 
 def _is_valkey(kind: type) -> bool:

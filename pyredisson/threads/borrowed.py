@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.net.borrowed import RETRY, BorrowedWire, PoolTransport, own_settings_of, place_of
-from pyredisson.net.link import CONNECTING
-from pyredisson.net.resp import as_redis_error
-from pyredisson.shared.clock import monotonic
+from pyredisson.net.borrowed import BorrowedWire, PoolTransport, no_reply, place_of
 from pyredisson.threads.dialling import ThreadDial, in_time
 from pyredisson.threads.inherited import end_inherited
 
@@ -28,46 +24,27 @@ if TYPE_CHECKING:
 
 
 class BorrowedConnection(BorrowedWire):
-    """A connection of redis-py. ``answered``: whether its server answered the last time."""
+    """A connection of redis-py."""
 
-    answered: bool = False
+    async def _send(self, data: bytes) -> None:
+        self.connection.send_packed_command([data], check_health=False)
 
-    @property
-    def source(self) -> Any:
-        """What is another one after each time that it was connected."""
-        return getattr(self.connection, "_sock", None) or self.connection
-
-    async def call(self, data: bytes, timeout: float) -> Any:
-        connection = self.connection
-        self.answered = False
-        try:
-            connection.send_packed_command([data], check_health=False)
-        except (rx.RedisError, OSError) as error:
-            raise NotSent(as_redis_error(error)) from None
-        try:
-            if not connection.can_read(timeout):
-                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
-            reply = connection.read_response(disable_decoding=True)
-        except rx.ResponseError as error:
-            reply = error
-        except (rx.RedisError, OSError) as error:
-            raise Unanswered(as_redis_error(error)) from None
-        self.answered = True
-        return reply
+    async def _receive(self, timeout: float) -> Any:
+        if not self.connection.can_read(timeout):
+            raise no_reply(timeout)
+        return self.connection.read_response(disable_decoding=True)
 
     def close(self) -> None:
         self.connection.disconnect()
 
-    def retire(self) -> None:
+    def abandon(self) -> None:
         self.close()
-
-    abandon = retire
 
 
 class BorrowedTransport(PoolTransport):
     """The pool of a client that the user made."""
 
-    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
+    wire: type[BorrowedWire] = BorrowedConnection
 
     def __init__(self, pool: Any) -> None:
         super().__init__(pool)
@@ -76,45 +53,29 @@ class BorrowedTransport(PoolTransport):
         # settings let it, and so it is made in a thread of its own.
         self._answers = False
 
-    async def borrow(self, timeout: float) -> BorrowedConnection:
-        """Take a connection of the user's pool. Raises ``NotSent``."""
-        until = monotonic() + timeout
+    def caller(self) -> object:
+        return threading.get_ident()
+
+    async def _get(self, timeout: float) -> Any:
         get: Callable[[], Any] = self._pool.get_connection
-        failures = 0
-        while True:
-            pause = RETRY.longest(failures)
-            try:
-                connection = get() if self._answers else in_time(get, max(timeout, CONNECTING), self._pool.release)
-                self._answers = False
-                return BorrowedConnection(connection, own=False)
-            except rx.MaxConnectionsError as error:
-                if monotonic() + pause > until:
-                    raise NotSent(error) from None
-            except (rx.RedisError, OSError) as error:
-                raise NotSent(as_redis_error(error)) from None
-            time.sleep(pause)
-            failures += 1
+        connection = get() if self._answers else in_time(get, timeout, self._pool.release)
+        self._answers = False
+        return connection
 
     def give_back(self, wire: BorrowedConnection) -> None:
         """Let the user's pool have a connection back."""
         self._answers = wire.answered
         self._pool.release(wire.connection)
 
-    async def open(self, address: Address | None, timeout: float) -> BorrowedConnection:
-        return BorrowedConnection(self.make(timeout), own=True)
+    async def _connect(self, connection: Any, timeout: float) -> None:
+        self._made.add(connection)
+        in_time(connection.connect, timeout, lambda _: connection.disconnect())
 
-    def make(self, timeout: float) -> Any:
-        """Make a connection outside the pool, of the pool's kind."""
-        try:
-            connection = self._pool.connection_class(**own_settings_of(self._pool))
-            self._made.add(connection)
-            in_time(connection.connect, max(timeout, CONNECTING), lambda _: connection.disconnect())
-        except (rx.RedisError, OSError) as error:
-            raise NotSent(as_redis_error(error)) from None
-        return connection
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     async def open_stream(self, address: Address | None, timeout: float) -> BorrowedStream:
-        return BorrowedStream(self.make(timeout))
+        return BorrowedStream(await self._make(timeout))
 
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return ThreadDial(work)

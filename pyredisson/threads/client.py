@@ -17,15 +17,14 @@ from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
 from pyredisson.errors import ClientClosedError
 from pyredisson.kinds.lock import lock_core
-from pyredisson.net.sentinel import FoundBySentinels, Sentinels, parse_sentinel_url
+from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
     check_client,
-    check_known,
     check_settings,
-    cluster_at,
+    client_at,
     known_url,
     settings_of,
     url_from_env,
@@ -98,14 +97,13 @@ class Redisson(NotPortable):
 
     def _start(
         self,
-        client: redis.Redis | redis.RedisCluster | Cluster,
+        client: redis.Redis | redis.RedisCluster | Cluster | FoundBySentinels,
         config: Config | None,
         server: EmbeddedServer | None,
-        sentinels: Sentinels | None = None,
     ) -> None:
         check_patched()
         self._config = settings_of(config)
-        self._url, link = _link_of(client, self._config, sentinels)
+        self._url, link = _link_of(client, self._config)
         if server is not None:
             self._url = server.url
         self._runtime = ThreadsRuntime(link, self._config)
@@ -144,16 +142,7 @@ class Redisson(NotPortable):
         url = known_url(url)
         if asks_for_embedded(url, redis_kwargs):
             return cls.embedded(config=config)
-        cluster = cluster_at(url, redis_kwargs, redis.ConnectionPool)
-        if cluster is not None:
-            return cls._made(cluster, config, None)
-        sentinels = None
-        if (found := parse_sentinel_url(url)) is not None:
-            sentinels = Sentinels(found, redis_kwargs.pop("sentinel_kwargs", None))
-            url = found.data
-        client = redis.Redis.from_url(url, **redis_kwargs)
-        check_known(client.connection_pool, redis_kwargs)
-        return cls._made(client, config, None, sentinels)
+        return cls._made(client_at(url, redis_kwargs, redis), config, None)
 
     @classmethod
     def from_env(cls, *, config: Config | None = None) -> Self:
@@ -198,13 +187,12 @@ class Redisson(NotPortable):
     @classmethod
     def _made(
         cls,
-        client: redis.Redis | Cluster,
+        client: redis.Redis | Cluster | FoundBySentinels,
         config: Config | None,
         server: EmbeddedServer | None,
-        sentinels: Sentinels | None = None,
     ) -> Self:
         self = cls.__new__(cls)
-        self._start(client, config, server, sentinels)
+        self._start(client, config, server)
         return self
 
     def __repr__(self) -> str:
@@ -511,20 +499,20 @@ def _default() -> redis.Redis:
 
 
 def _link_of(
-    client: redis.Redis | redis.RedisCluster | Cluster, config: Config, sentinels: Sentinels | None
+    client: redis.Redis | redis.RedisCluster | Cluster | FoundBySentinels, config: Config
 ) -> tuple[str | None, Link]:
     """Return where a client connects, its password masked, and a link to there."""
-    found: Any = as_redis_client(client, redis)
-    client, sentinels = found if isinstance(found, FoundBySentinels) else (found, sentinels)
-    if isinstance(client, (redis.RedisCluster, Cluster)):
+    where: Any = as_redis_client(client, redis)
+    where, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
+    if isinstance(where, (redis.RedisCluster, Cluster)):
         from pyredisson.threads.cluster import link_to_cluster  # Most programs have one server.
 
-        return link_to_cluster(client, config)
-    check_client(client, redis.Redis)
-    pool = client.connection_pool
+        return link_to_cluster(where, config)
+    check_client(where, redis.Redis)
+    pool = where.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
-    place = sentinels.url if sentinels else url_of(pool.connection_kwargs, tls=tls)
-    return place, link_to(client, config.connect_timeout, sentinels)
+    place = url_of(pool.connection_kwargs, tls=tls, sentinels=sentinels)
+    return place, link_to(where, config.connect_timeout, sentinels)
 
 
 def _reborn(core: ClientCore) -> None:

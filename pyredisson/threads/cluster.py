@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.server_link import ServerLink
-from pyredisson.net.slots import Cluster
+from pyredisson.net.slots import Cluster, cluster_of
 from pyredisson.net.urls import kept_settings, url_of_cluster
 from pyredisson.threads.transport import SocketTransport
 
@@ -37,26 +36,13 @@ async def _sleep(seconds: float) -> None:
 
 
 def _cluster_of(client: redis.RedisCluster) -> Cluster:
-    """The cluster of a client that the user made. What is sent to it is sent past that client."""
     manager: Any = client.nodes_manager
-    nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
-    seeds = tuple(dict.fromkeys((node.host, node.port) for node in nodes))
+    any_node = next(iter(manager.startup_nodes.values()))
     # As that client would make one: redis-py knows what becomes of each setting.
-    pool = manager.create_redis_node(*seeds[0], **manager.connection_kwargs).connection_pool
+    pool = manager.create_redis_node(any_node.host, any_node.port, **manager.connection_kwargs).connection_pool
     settings = kept_settings(pool.connection_kwargs)
     settings.pop("redis_connect_func", None)  # Its own makes connections for reading, maybe, and keeps it alive.
-    greet: Callable[[Any], object] | None = client.user_on_connect_func
-    if greet is not None:
-        settings["redis_connect_func"] = _greeting(greet)
-    return Cluster(seeds, pool.connection_class, settings, manager.address_remap)
-
-
-def _greeting(greet: Callable[[Any], object]) -> Callable[[Any], None]:
-    def connected(connection: Any) -> None:
-        connection.on_connect()
-        greet(connection)
-
-    return connected
+    return cluster_of(client, pool.connection_class, settings)
 
 
 def link_to_cluster(client: redis.RedisCluster | Cluster, config: Config) -> tuple[str, ClusterLink]:

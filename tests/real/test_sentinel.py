@@ -22,8 +22,9 @@ from pyredisson.core.driver import run
 from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.events import Renewed
-from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.sentinel import Sentinels
 from pyredisson.net.server_link import ServerLink
+from pyredisson.net.urls import parse_sentinel_url
 from pyredisson.threads.transport import SocketTransport
 from tests.proxy import Proxy
 from tests.real.client_settings import await_renewals, changed, renewed_every

@@ -18,10 +18,11 @@ from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.resp import prepare
-from pyredisson.net.sentinel import Sentinels, parse_sentinel_url
+from pyredisson.net.sentinel import Sentinels
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.slots import Cluster, prepare_call, slot_of
 from pyredisson.net.subscribing import subscriber_for
+from pyredisson.net.urls import parse_sentinel_url
 from pyredisson.net.wire import Address
 from tests.simulator.network import Port, SimulatedTransport
 from tests.simulator.runtime import AnyClient, Seam
@@ -192,6 +193,6 @@ def sentinel_client(process: Process, network: Network, url: str, *, config: Con
     port = Port(process, network)
     found = parse_sentinel_url(url)
     assert found is not None, f"not a URL of sentinels: {url}"
-    sentinels = Sentinels(found)
+    sentinels = Sentinels(found.sentinels, found.service)
     link = ServerLink(SimulatedTransport(port), config.connect_timeout, sentinels)
-    return RoutedClient(port, link, config, sentinels.url)
+    return RoutedClient(port, link, config, found.masked)

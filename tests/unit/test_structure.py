@@ -601,7 +601,6 @@ EXPORTED = "not private: it is in asyncio.__all__, or documented"
 
 #: What of CPython and of redis-py is used that begins with an underscore, by module, and why.
 USED: dict[tuple[str, str], str] = {
-    ("asyncio/borrowed.py", "_reader"): TAKEN_OVER,
     ("asyncio/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
     ("asyncio/pipe.py", "connection._reader"): TAKEN_OVER,
     ("asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
@@ -609,6 +608,8 @@ USED: dict[tuple[str, str], str] = {
     ("asyncio/pipe.py", "transport._sock"): LET_GO,
     ("shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
     ("shared/stacks.py", "sys._current_frames"): EXPORTED,
+    ("net/borrowed.py", "_reader"): TAKEN_OVER,
+    ("net/borrowed.py", "_sock"): TAKEN_OVER,
     ("threads/borrowed.py", "_sock"): TAKEN_OVER,
     ("threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
     ("threads/inherited.py", "connection._sock"): TAKEN_OVER,

@@ -10,7 +10,7 @@ import redis.exceptions as rx
 from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent
 from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.sentinel import Sentinels, parse_sentinel_url, read_master
+from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import Cluster, read_slots
 
 ASKED = ("10.0.0.1", 7000)
@@ -87,9 +87,7 @@ def test_sentinels_that_all_name_no_master_are_named_in_the_error(what: str) -> 
 
 
 def sentinels_of_service() -> Sentinels:
-    url = parse_sentinel_url("redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/service")
-    assert url is not None
-    return Sentinels(url)
+    return Sentinels([FIRST, SECOND], "service")
 
 
 @pytest.mark.parametrize("what", NO_SLOTS)

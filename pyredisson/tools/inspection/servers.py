@@ -16,9 +16,9 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from pyredisson.net.resp import as_redis_error, pack_command
-from pyredisson.net.sentinel import SentinelUrl, parse_sentinel_url, read_master
+from pyredisson.net.sentinel import read_master
 from pyredisson.net.slots import read_slots
-from pyredisson.net.urls import cluster_url, known_url, url_of, url_of_cluster
+from pyredisson.net.urls import SentinelUrl, cluster_url, known_url, parse_sentinel_url, url_of, url_of_cluster
 from pyredisson.net.wire import Address
 
 T = TypeVar("T")
