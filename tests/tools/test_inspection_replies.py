@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyredisson.core.diagnosis.holder_lookup import token_id
 from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who, as_json, wait_graph
 from pyredisson.tools.inspection.people import People
 from pyredisson.tools.inspection.reading import Stored
@@ -23,7 +24,6 @@ from pyredisson.tools.inspection.replies import (
     read_owner,
     read_presence,
     read_token,
-    token_id,
 )
 from pyredisson.tools.inspection.views import view_of
 

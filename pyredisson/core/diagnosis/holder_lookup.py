@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -233,15 +233,10 @@ class Search:
         available = await self.ask("GET", self._key)
         self.available = int(available) if isinstance(available, bytes) else 0
         here = [client for client in self._runtime.clients() if client.address == self._client.address]
-        for client in here:
-            for entry in client.presence.held(self._key):
-                number, thread = entry.who.number, entry.who.name
-                self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
-        names = await self._finder.names(self) if self._one_server else None
-        ids = [each for each in names or () if each not in {client.id for client in here}][:MOST_ASKED]
-        told = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids)) if ids else []
-        for client_id, each in zip(ids, told if isinstance(told, list) else (), strict=False):
-            said = _presence(each)
+        for client, entry in self._held_by(here):
+            number, thread = entry.who.number, entry.who.name
+            self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
+        for client_id, said in await self._published(except_for={client.id for client in here}):
             for hold in _entries(said):
                 if hold.get("name") == self._key:
                     self.holders.append(_holder(said, client_id, _whole(hold, "id"), _text(hold, "thread")))
@@ -253,12 +248,10 @@ class Search:
 
     async def _who(self, client_id: str, number: int) -> None:
         """Learn who the holder is of which this is the field."""
-        for client in self._runtime.clients():
-            if client.id == client_id:
-                for entry in client.presence.held(self._key):
-                    if entry.who.number == number:
-                        self._learn_from(client, entry)
-                        return
+        for client, entry in self._held_by(self._runtime.clients()):
+            if client.id == client_id and entry.who.number == number:
+                self._learn_from(client, entry)
+                return
         said = _presence(await self.ask("GET", presence_key(client_id, self._client.config.prefix)))
         if said:
             await self._learn_told(said, client_id, lambda entry: entry.get("id") == number)
@@ -271,18 +264,28 @@ class Search:
 
     async def _by_token(self, wanted: str) -> None:
         """Learn who has the token of a token lock."""
-        for client in self._runtime.clients():
-            for entry in client.presence.held(self._key):
-                if entry.token_id == wanted:
-                    self._learn(client_id=client.id, thread_id=entry.who.number)
-                    self._learn_from(client, entry)
-                    return
-        names = await self._finder.names(self) if self._one_server else None
-        ids = list(names or ())[:MOST_ASKED]
-        told = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids)) if ids else []
-        for client_id, each in zip(ids, told if isinstance(told, list) else (), strict=False):
-            if await self._learn_told(_presence(each), client_id, lambda entry: entry.get("token_id") == wanted):
+        for client, entry in self._held_by(self._runtime.clients()):
+            if entry.token_id == wanted:
+                self._learn(client_id=client.id, thread_id=entry.who.number)
+                self._learn_from(client, entry)
                 return
+        for client_id, said in await self._published():
+            if await self._learn_told(said, client_id, lambda entry: entry.get("token_id") == wanted):
+                return
+
+    def _held_by(self, clients: Iterable[ClientCore]) -> Iterator[tuple[ClientCore, Entry]]:
+        """Yield the holds of these clients of this process that have the key of this search."""
+        return ((client, entry) for client in clients for entry in client.presence.held(self._key))
+
+    async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return what the clients connected to the server publish, except for these, by their ids."""
+        names = await self._finder.names(self) if self._one_server else None
+        ids = [each for each in names or () if each not in except_for][:MOST_ASKED]
+        if not ids:
+            return []
+        replies = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
+        read = map(_presence, replies if isinstance(replies, list) else ())
+        return list(zip(ids, read, strict=False))
 
     async def _learn_told(
         self, said: Mapping[str, Any], client_id: str, wanted: Callable[[Mapping[str, Any]], bool]

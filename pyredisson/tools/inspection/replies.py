@@ -5,7 +5,6 @@ What is stored may be anything: broken, huge, or made to harm. A reader takes wh
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -118,11 +117,6 @@ def read_token(value: bytes, now: float) -> TokenView | None:
 
 def _made(uuid: UUID) -> float:
     return (uuid.time - _GREGORIAN) / 1e7
-
-
-def token_id(token: bytes) -> str:
-    """Return by what a token is called where it must not be shown."""
-    return hashlib.sha256(token).hexdigest()[:8]
 
 
 # ---- presence --------------------------------------------------------------------------------------------------------
