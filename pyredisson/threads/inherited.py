@@ -124,15 +124,11 @@ def end_inherited_thread() -> None:
     threading.current_thread()
 
 
-#: Held while a thread is about to begin.
-_beginning = threading.RLock()
-
-
 class BackgroundThread(threading.Thread):
-    """A daemon thread that has begun when its process forks, or not yet.
+    """A daemon thread that begins although ``threading`` has forgotten that it is about to.
 
-    ``threading`` forgets in the child which threads are about to begin, but a greenlet would begin there all the same,
-    and print a traceback. Its start may be interrupted by a signal handler.
+    It forgets that when a signal handler interrupts the start; and in the child of a fork, where a greenlet begins all
+    the same. Either would end with a ``KeyError`` that is printed.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
@@ -144,22 +140,13 @@ class BackgroundThread(threading.Thread):
         ``threading.Condition``, interrupted while it takes its lock back, raises an error of its own instead.
         """
         try:
-            with _beginning:
-                super().start()
+            super().start()
         except RuntimeError as error:
             if error.args != ("release unlocked lock",) or error.__context__ is None:
                 raise
             raise error.__context__ from None
 
-
-def _before_fork() -> None:
-    _beginning.acquire(timeout=1.0)
-
-
-def _after_fork() -> None:
-    with contextlib.suppress(RuntimeError):  # It could not be acquired in time.
-        _beginning.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    def _bootstrap_inner(self) -> None:
+        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
+        about_to_begin.setdefault(self, self)
+        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.

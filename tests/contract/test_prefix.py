@@ -163,7 +163,7 @@ def test_the_locks_of_a_multi_lock_have_it(world: World, kind: str) -> None:
 
 def test_the_nodes_of_a_red_lock_have_it(world: World) -> None:
     alice = world.actor()
-    clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=1.5)
+    clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=3.0)
     red = Remote(clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients]), alice)
     assert red.name == "orders"
     assert red.try_lock(5)
