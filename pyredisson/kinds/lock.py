@@ -150,8 +150,9 @@ class LockCore:
 
     def _is_taken(self, field: str) -> bool:
         ownership = self.client.ownerships.find((self.names.name, field))
-        over = ownership is None or (ownership.done_with() and self.client.watchdog.settles(ownership))
-        return not over and ownership is not None and ownership.in_use()
+        if ownership is None or not ownership.in_use():
+            return False
+        return not (ownership.done_with() and self.client.watchdog.settles(ownership))
 
     def mine(self) -> Ownership:
         """Return the ownership of the caller."""

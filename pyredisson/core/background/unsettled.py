@@ -2,8 +2,8 @@
 
 Rules kept here:
 
-1. Each entry has a back-off of its own, and those that failed least often come first: one that cannot be settled does
-   not delay the others. An unexpected error (no ``Failure``) concerns the entry that raised it, and is reported.
+1. Each entry has its back-off, and those with the fewest failures come first: none delays the others. An
+   unexpected error (no ``Failure``) concerns the entry that raised it, and is reported.
 2. A round is bounded, so that renewals are never delayed for long: by time, and by how often the server may fail to
    answer. On one server that is once, since the others would fail too; on a cluster it may be one node that is down.
 """

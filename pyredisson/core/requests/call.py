@@ -95,9 +95,12 @@ class AcquireCall(Call):
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
         ready, update = self.ownership.ready, self.update
-        # Where there is a queue, the ready one says for how long an owner waits.
-        usual = ready is not None and not (repeat or self.count or update or ready.queued_ms)
-        if usual and ready is not None and ready[:2] == (epoch, self.lease_ms):
+        # Where there is a queue, the ready one is for a wait without a time limit.
+        if (
+            ready is not None
+            and ready[:2] == (epoch, self.lease_ms)
+            and not (repeat or self.count or update or ready.queued_ms)
+        ):
             return ready.acquire
         return self.kind.acquire(self.ownership, self.hold, self.count, epoch, repeat, update)
 
