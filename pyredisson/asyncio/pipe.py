@@ -19,7 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.net.resp import as_redis_error, failure_of, is_push, new_reader
+from pyredisson.net.resp import as_redis_error, is_push, new_reader, not_opened
 from pyredisson.net.urls import own_settings
 
 if TYPE_CHECKING:
@@ -278,16 +278,13 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
     """Let redis-py connect and introduce itself, and take the streams.
 
     Raises:
-        NotSent: No connection could be made.
-        Rejected: The server did not let us in.
+        NotSent, Rejected: No connection could be made; see :func:`pyredisson.net.resp.not_opened`.
     """
     connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
     try:
         await connection.connect()
-    except rx.AuthenticationError as error:
-        raise failure_of(error) from None
     except (rx.RedisError, OSError) as error:
-        raise NotSent(as_redis_error(error)) from None
+        raise not_opened(error) from None
     reader, writer = connection._reader, connection._writer
     connection._reader = connection._writer = None  # Else they would be closed with the object.
     return reader, writer

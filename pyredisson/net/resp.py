@@ -205,3 +205,14 @@ def as_redis_error(error: Exception) -> Exception:
     if isinstance(error, rx.InvalidResponse):
         return rx.ConnectionError(f"Protocol error: {error}")
     return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error) or type(error).__name__)
+
+
+def not_opened(error: Exception) -> Failure:
+    """Return why a connection could not be made: its server did not let us in, is full at this moment, or is not there.
+
+    A full server lets others in soon; and we may have connections that come back from another request by then.
+    """
+    if isinstance(error, rx.AuthenticationError):
+        return failure_of(error)
+    full = str(error).startswith("max number of clients")
+    return (NotNow if full else NotSent)(as_redis_error(error))

@@ -19,8 +19,8 @@ import redis.exceptions as rx
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pyredisson.core.failures import Failure, NotSent
-from pyredisson.net.resp import as_redis_error, failure_of
+from pyredisson.core.failures import NotSent
+from pyredisson.net.resp import not_opened
 from pyredisson.net.urls import own_settings
 
 
@@ -35,8 +35,7 @@ class Sockets:
         """Let redis-py connect and introduce itself, and take the socket.
 
         Raises:
-            NotSent: No connection could be made.
-            Rejected: The server did not let us in.
+            NotSent, Rejected: No connection could be made; see :func:`pyredisson.net.resp.not_opened`.
         """
         connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
         opening = self._opening
@@ -48,11 +47,8 @@ class Sockets:
             sock: socket.socket | None = connection._sock
             connection._sock = None  # Else it would be closed with the object.
             connection.disconnect()
-        except rx.AuthenticationError as error:
-            raise failure_of(error) from None
         except (rx.RedisError, OSError) as error:
-            failure: Failure = NotSent(as_redis_error(error))
-            raise failure from None
+            raise not_opened(error) from None
         finally:
             opening.discard(connection)
         if sock is None:

@@ -594,6 +594,26 @@ def test_the_server_is_full_of_clients_while_we_hold(
     assert not world.losses
 
 
+def test_a_request_waits_for_a_connection_while_the_server_is_full_of_clients(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client = world.from_url(server.url)
+    locks = [client.get_lock(f"{unique_name}-{number}") for number in range(3)]
+    actors = [world.actor() for _ in locks]
+    for lock, actor in zip(locks, actors, strict=True):
+        actor.do(lock.lock)
+    with server.client(decode_responses=True) as direct:
+        direct.ping()
+        direct.config_set("maxclients", int(direct.info("clients")["connected_clients"]))
+        direct.client_pause(500)  # All three want a connection at once.
+        released = [actor.start(lock.unlock) for lock, actor in zip(locks, actors, strict=True)]
+        for each in released:
+            each.result(20)
+        assert not direct.keys(f"{unique_name}*")
+    assert not world.losses
+
+
 @pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
 def test_the_users_one_connection_is_busy(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, pool: str
