@@ -101,7 +101,9 @@ def _with_mark(node: Node, key: Key, mark: Mark, depth: int) -> Node:
     """Return a copy of a node that has one more mark. ``depth``: how many bits of hashes have led to it."""
     if isinstance(node, tuple):
         at = hash(key) >> depth & 15
-        return (*node[:at], _with_mark(node[at], key, mark, depth + 4), *node[at + 1 :])
+        child = _with_mark(node[at], key, mark, depth + 4)
+        nodes = (*node[:at], child, *node[at + 1 :])
+        return nodes if len(child) > 1 else _joined(nodes, mark)
     if len(node) >= LEAF:
         node = {each: live for each, marks in node.items() if (live := _live(marks))}
     leaf, held = node.copy(), mark.held()
@@ -118,6 +120,23 @@ def _with_mark(node: Node, key: Key, mark: Mark, depth: int) -> Node:
     for each, marks in leaf.items():
         leaves[hash(each) >> depth & 15][each] = marks
     return tuple(leaves)
+
+
+def _joined(nodes: tuple[Node, ...], new: Mark) -> Node:
+    """Return one leaf instead of sixteen, if few of their marks are of use any more: much was held, and is no longer.
+
+    ``new`` has just been added.
+    """
+    leaf: dict[Key, tuple[Mark, ...]] = {}
+    for node in nodes:
+        if isinstance(node, tuple):
+            return nodes
+        for key, marks in node.items():
+            if live := marks if marks[-1] is new else _live(marks):
+                leaf[key] = live
+                if len(leaf) > LEAF // 2:
+                    return nodes
+    return leaf
 
 
 def _live(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:

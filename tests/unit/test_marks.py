@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyredisson.shared.marks import has_mark, leave_mark, live_marks
+from pyredisson.shared.marks import LEAF, has_mark, leave_mark, live_marks
 
 NAMES = [f"lock-{number}" for number in range(60)]
 
@@ -106,6 +106,22 @@ def test_thousands_of_holds_are_found_and_the_marks_of_released_ones_make_room()
         for held in locks:
             held.held = False
     assert not context.run(live_marks, (names[0], 7))
+
+
+def test_a_context_that_held_thousands_of_locks_has_few_marks_when_it_holds_few() -> None:
+    context = contextvars.Context()
+    few, many = [Held() for _ in range(3)], [Held() for _ in range(3000)]
+    for number, held in enumerate((*few, *many)):
+        context.run(leave_mark, held, (f"held-{number}",), 7)
+        held.held = True
+    for held in many:
+        held.held = False
+    later = [Held() for _ in range(20_000)]
+    for number, held in enumerate(later):
+        context.run(leave_mark, held, (f"later-{number}",), 7)
+    alive = sum(held.mark is not None and held.mark() is not None for held in (*many, *later))
+    assert alive <= 2 * LEAF
+    assert all(context.run(has_mark, held) for held in (*few, later[-1]))
 
 
 def test_one_mark_stands_for_all_the_locks_of_a_multi_lock() -> None:
