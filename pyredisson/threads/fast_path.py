@@ -18,28 +18,23 @@ from pyredisson.core.acquiring.acquire import leave, make_attempts
 from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
 from pyredisson.core.acquiring.release import finish_release, leave_release
 from pyredisson.core.driver import run
-from pyredisson.core.failures import Failure, NotSent
 from pyredisson.core.ownership.owned import NO_CALL
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.kinds.lock import LockCore
-from pyredisson.net.pool import FRESH, KEEP_IDLE
 from pyredisson.shared import process
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.marks import has_mark, leave_mark
 from pyredisson.shared.thread_owners import local
+from pyredisson.threads.transport import exchange_idle
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
 
 Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
-
-#: What comes of a request for which there is no idle connection: the general path sends it.
-NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
 #: The core of a fair lock, by name: programs without one do not load it.
 FAIR: Final = "FairLockCore"
@@ -75,7 +70,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             ready, deadline = ownership.ready, sent + hold.certain
             channel = core.kind.waiting.channel(core.kind, ownership) if ready.queued_ms else None
             seen = client.subscriptions.messages_of(channel) if channel else None
-            reply = _exchange(client, ready.acquire.data)
+            reply = exchange_idle(client, ready.acquire.data)
             late = client.sync is not None or monotonic() >= deadline
             with ownership.mutex:
                 if reply is None and not late and in_flight.request_id == request_id:
@@ -122,7 +117,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                     in_flight.pending = Pending.RELEASE
             if progress.begun:
                 ready = ownership.ready
-                reply = _exchange(client, ready.release.data)
+                reply = exchange_idle(client, ready.release.data)
                 with ownership.mutex:
                     done = type(reply) is int and (reply == 1 or (reply > 1 and ready.queued_ms > 0))
                     if done and in_flight.request_id == request_id:
@@ -142,24 +137,3 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
         finally:
             ownership.call = NO_CALL
     return core.leave(error, progress) if of_block else core.unlock(progress)  # type: ignore[no-any-return]
-
-
-def _exchange(client: ClientCore, data: bytes) -> Any:
-    """Send a request on an idle connection. Returns the reply, or the failure."""
-    pool: Any = client.direct
-    try:
-        wire = pool.idle.pop()
-    except (AttributeError, IndexError):  # The client was closed; or all are in use.
-        return NO_CONNECTION
-    if monotonic() - wire.used > FRESH:
-        pool.idle.append(wire)
-        return NO_CONNECTION
-    try:
-        reply = wire.exchange(data, client.plain_timeout)
-    except Failure as failure:
-        return failure
-    wire.used = monotonic()
-    pool.idle.append(wire)
-    if client.closed or len(pool.idle) > KEEP_IDLE:
-        pool.tidy()
-    return reply

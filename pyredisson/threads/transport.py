@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pyredisson.core.failures import Failure, NotSent
 from pyredisson.net.introduction import app_in
-from pyredisson.net.pool import Pool
+from pyredisson.net.pool import FRESH, KEEP_IDLE, Pool
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
@@ -20,9 +21,14 @@ from pyredisson.threads.inherited import Sockets
 from pyredisson.threads.sockets import Connection, SocketStream
 
 if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
     from pyredisson.net.link import Stream
     from pyredisson.net.sentinel import Sentinels
     from pyredisson.net.wire import Address, Connect, Dial, Introduce
+
+
+#: What a request fails with for which there is no idle connection: the general path sends it.
+NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
 
 class SocketTransport:
@@ -84,3 +90,27 @@ def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | 
     from pyredisson.threads.borrowed import BorrowedTransport  # Few programs need it.
 
     return ServerLink(BorrowedTransport(pool), connect_timeout, app=app)
+
+
+def exchange_idle(client: ClientCore, data: bytes) -> Any:
+    """Send a request on an idle connection. Returns the reply, or the failure.
+
+    The calls of ``ServerLink`` spelt out, for the fast path.
+    """
+    pool: Any = client.direct
+    try:
+        wire = pool.idle.pop()
+    except (AttributeError, IndexError):  # The client was closed; or all are in use.
+        return NO_CONNECTION
+    if monotonic() - wire.used > FRESH:
+        pool.idle.append(wire)
+        return NO_CONNECTION
+    try:
+        reply = wire.exchange(data, client.plain_timeout)
+    except Failure as failure:
+        return failure
+    wire.used = monotonic()
+    pool.idle.append(wire)
+    if client.closed or len(pool.idle) > KEEP_IDLE:
+        pool.tidy()
+    return reply
