@@ -225,8 +225,8 @@ def draw_top(url: str, shown: dict[str, str]) -> None:
     """Draw one round of ``top``."""
     from rich.console import Console
 
-    from pyredisson.tools.inspection import Inspector
-    from pyredisson.tools.inspection.servers import Servers
+    from pyredisson.inspection import Inspector
+    from pyredisson.inspection.servers import Servers
     from pyredisson.tools.top.sampler import Sampler
     from pyredisson.tools.top.show import screen_of
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
 
 import redis.asyncio
 
@@ -20,14 +21,16 @@ from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
+    Place,
     asks_for_embedded,
     check_client,
     check_settings,
     client_at,
     known_url,
+    place_of,
     settings_of,
     url_from_env,
-    url_of,
+    url_of_place,
 )
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 
     from pyredisson.embedded import EmbeddedServer
     from pyredisson.holders import Holder
+    from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
+
+R = TypeVar("R")
 
 
 @final
@@ -83,9 +89,8 @@ class Redisson(Factory, NotPortable):
         server: EmbeddedServer | None,
     ) -> None:
         self._config = settings_of(config)
-        self._url, self._runtime = _runtime_of(client, self._config)
-        if server is not None:
-            self._url = server.url
+        self._place, self._runtime = _runtime_of(client, self._config)
+        self._url = url_of_place(self._place) if server is None else server.url
         self._server = server
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
@@ -215,6 +220,105 @@ class Redisson(Factory, NotPortable):
         self._core.check_open()
         return (await self._core.finder.find(check_name(name), asked=True)).holder
 
+    async def inspect(self, name: str) -> LockView | None:
+        """Return what is stored under a name: its kind, who holds it, who waits. It changes nothing.
+
+        Example::
+
+            view = await client.inspect("orders")
+            if view is not None and view.held:
+                print(view.holders[0].label)
+
+        Args:
+            name: The name of a lock or synchronizer.
+
+        Returns:
+            ``None`` if there is none: it is free, and no one waits for it.
+
+        Raises:
+            TypeError, ValueError: The name is not valid; or the connections of the client, such as those of a fake
+                server, cannot be used for this.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server does not answer, or refuses.
+        """
+        check_name(name)
+        return await self._ask(lambda inspector: inspector.lock(name))
+
+    async def find_locks(self, pattern: str = "*") -> AsyncIterator[LockView]:
+        """Yield the locks and synchronizers whose names match a pattern, as they are found. Raises as :meth:`inspect`.
+
+        All keys of the server are searched (``SCAN``), unless the pattern is a name.
+
+        Example::
+
+            async for view in client.find_locks("order:*"):
+                print(view.name, view.kind, view.remaining)
+
+        Args:
+            pattern: As for ``SCAN MATCH``.
+        """
+        async for each in self._found(lambda inspector: inspector.locks(pattern if pattern != "*" else None)):
+            yield each
+
+    async def find_leaks(self) -> AsyncIterator[LockView]:
+        """Yield the locks that never expire, or whose holder or queue is gone. Raises as :meth:`inspect`.
+
+        Example::
+
+            async for view in client.find_leaks():
+                print(view.name, view.problems)
+        """
+        async for each in self._found(lambda inspector: inspector.leaks()):
+            yield each
+
+    async def count_locks(self, pattern: str = "*") -> dict[str, int]:
+        """Return how many locks are held, by kind: the word of ``get_*``. Raises as :meth:`inspect`.
+
+        Example::
+
+            held = (await client.count_locks()).get("lock", 0)
+
+        Args:
+            pattern: As for :meth:`find_locks`.
+        """
+        return await self._ask(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
+
+    async def wait_graph(self) -> WaitGraph:
+        """Return who waits for whom, and the deadlocks among them. Raises as :meth:`inspect`.
+
+        Example::
+
+            for cycle in (await client.wait_graph()).cycles:
+                print(" -> ".join(edge.waiter.label for edge in cycle))
+        """
+        return await self._ask(lambda inspector: inspector.wait_graph())
+
+    async def clients(self) -> list[ClientView]:
+        """Return the clients of the server, by their connections and what they report. Raises as :meth:`inspect`.
+
+        Example::
+
+            for each in await client.clients():
+                print(each.app, each.host, len(each.holds))
+        """
+        return await self._ask(lambda inspector: inspector.clients())
+
+    def _inspector(self) -> Inspector:
+        self._core.check_open()
+        from pyredisson.inspection.of_client import inspector_of  # Few programs need it.
+
+        return inspector_of(self._place, self._config)
+
+    async def _ask(self, question: Callable[[Inspector], R]) -> R:
+        from pyredisson.inspection.of_client import answered
+
+        return await answered(self._inspector(), question)
+
+    def _found(self, find: Callable[[Inspector], Iterator[LockView]]) -> AsyncIterator[LockView]:
+        from pyredisson.inspection.of_client import found
+
+        return found(self._inspector(), find)
+
     async def close(self) -> None:
         """Close the client: end its tasks, its connections and its embedded server. Idempotent.
 
@@ -249,20 +353,17 @@ def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
 
 def _runtime_of(
     client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster | FoundBySentinels, config: Config
-) -> tuple[str | None, AsyncioRuntime]:
-    """Return where a client connects, its password masked, and a runtime with a link to there."""
+) -> tuple[Place | Cluster, AsyncioRuntime]:
+    """Return where a client connects, and a runtime with a link to there."""
     where: Any = as_redis_client(client, redis.asyncio)
-    where, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
     if isinstance(where, (redis.asyncio.RedisCluster, Cluster)):
         from pyredisson.asyncio.cluster import link_to_cluster  # Most programs have one server.
 
-        url, make_link = link_to_cluster(where, config)
-        return url, AsyncioRuntime(make_link, config, scattered=True)
-    check_client(where, redis.asyncio.Redis)
-    pool = where.connection_pool
-    tls = issubclass(pool.connection_class, redis.asyncio.SSLConnection)
-    place = url_of(pool.connection_kwargs, tls=tls, sentinels=sentinels)
-    return place, AsyncioRuntime(link_to(where, config.connect_timeout, sentinels), config)
+        cluster, make_link = link_to_cluster(where, config)
+        return cluster, AsyncioRuntime(make_link, config, scattered=True)
+    one, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
+    check_client(one, redis.asyncio.Redis)
+    return place_of(where), AsyncioRuntime(link_to(one, config.connect_timeout, sentinels), config)
 
 
 def _reborn(core: ClientCore) -> None:

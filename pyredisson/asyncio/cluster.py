@@ -12,7 +12,7 @@ from pyredisson.asyncio.transport import PipeTransport
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.slots import Cluster, cluster_of
-from pyredisson.net.urls import kept_settings, url_of_cluster
+from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
@@ -53,15 +53,14 @@ def _cluster_of(client: redis.asyncio.RedisCluster) -> Cluster:
 
 def link_to_cluster(
     client: redis.asyncio.RedisCluster | Cluster, config: Config
-) -> tuple[str, Callable[[], ClusterLink]]:
-    """Return the URL of a cluster, its password masked, and what makes a link to it in each loop."""
+) -> tuple[Cluster, Callable[[], ClusterLink]]:
+    """Return a cluster, and what makes a link to it in each loop."""
     cluster = client if isinstance(client, Cluster) else _cluster_of(client)
 
     def link_to_node(address: tuple[str, int]) -> ServerLink:
         transport = PipeTransport(cluster.connection_class, cluster.settings_of(address))
         return ServerLink(transport, config.connect_timeout)
 
-    url = url_of_cluster(
-        cluster.seeds, cluster.settings, tls=issubclass(cluster.connection_class, redis.asyncio.SSLConnection)
+    return cluster, lambda: ClusterLink(
+        cluster, config.sharded_subscription_mode, link_to_node, TaskMutex, asyncio.sleep
     )
-    return url, lambda: ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, TaskMutex, asyncio.sleep)

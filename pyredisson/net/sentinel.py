@@ -100,12 +100,15 @@ class Sentinels:
         addresses: Where they are.
         service: The name under which they know the master.
         settings: For the connections to them: ``username``, ``password``, ``ssl`` and the like, as redis-py has them.
+
+    Attributes:
+        addresses, service, settings: As given.
     """
 
     def __init__(self, addresses: Sequence[Address], service: str, settings: dict[str, Any] | None = None) -> None:
         self.addresses = addresses
         self.service = service
-        self._settings = dict(settings or {})
+        self.settings: dict[str, Any] = dict(settings or {})
         self._order = list(addresses)
 
     def doubt(self) -> None:
@@ -122,7 +125,7 @@ class Sentinels:
         for sentinel in order:
             host, port = sentinel
             settings = {
-                **self._settings,
+                **self.settings,
                 "host": host,
                 "port": port,
                 "socket_timeout": each,

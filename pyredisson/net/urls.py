@@ -301,6 +301,42 @@ def client_at(url: str, settings: dict[str, Any], api: ModuleType) -> Any:
     return FoundBySentinels(client, Sentinels(sentinel.sentinels, sentinel.service, sentinel_settings))
 
 
+class Place(NamedTuple):
+    """Where one server is, and how to reach it.
+
+    Attributes:
+        connection_class: What redis-py makes the connections of.
+        settings: And with what.
+        sentinels: Who is asked where it is; then host and port of the settings mean nothing.
+    """
+
+    connection_class: type[Any]
+    settings: dict[str, Any]
+    sentinels: Sentinels | None = None
+
+
+def place_of(client: Any) -> Place | Cluster:
+    """Return where a client leads: one of redis-py, or what :func:`client_at` returns."""
+    if isinstance(client, Cluster):
+        return client
+    client, sentinels = client if isinstance(client, FoundBySentinels) else (client, None)
+    pool = client.connection_pool
+    return Place(pool.connection_class, kept_settings(pool.connection_kwargs), sentinels)
+
+
+def is_tls(connection_class: type[Any]) -> bool:
+    """Whether connections of a class of redis-py's, or of the valkey package, in either form, speak TLS."""
+    return any(base.__name__ == "SSLConnection" for base in connection_class.__mro__)
+
+
+def url_of_place(place: Place | Cluster) -> str | None:
+    """Return the URL, password masked, that leads to a place."""
+    tls = is_tls(place.connection_class)
+    if isinstance(place, Cluster):
+        return url_of_cluster(place.seeds, place.settings, tls=tls)
+    return url_of(place.settings, tls=tls, sentinels=place.sentinels)
+
+
 # ---- what a client's settings say ------------------------------------------------------------------------------------
 
 

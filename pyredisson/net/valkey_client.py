@@ -11,7 +11,7 @@ from typing import Any
 
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels
 from pyredisson.net.slots import Cluster, cluster_of
-from pyredisson.net.urls import NOT_OURS, accepted_by
+from pyredisson.net.urls import NOT_OURS, accepted_by, is_tls
 
 #: Those that carry the same name in both packages, and that we make ourselves.
 CONNECTIONS = ("Connection", "SSLConnection", "UnixDomainSocketConnection")
@@ -90,8 +90,7 @@ def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
         raise TypeError("min_other_sentinels is not supported: use a client of redis-py, or Redisson.from_url()")
     asked = [each.connection_pool.connection_kwargs for each in manager.sentinels]
     sentinels = [(each["host"], each["port"]) for each in asked]
-    tls = any(base.__name__ == "SSLConnection" for base in pool.connection_class.__mro__)
-    made: type[Any] = api.SSLConnection if tls else api.Connection
+    made: type[Any] = api.SSLConnection if is_tls(pool.connection_class) else api.Connection
     client = api.Redis(
         connection_pool=api.ConnectionPool(connection_class=made, **_settings_for(made, pool.connection_kwargs))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast, final
 
@@ -21,14 +21,16 @@ from pyredisson.net.sentinel import FoundBySentinels
 from pyredisson.net.slots import Cluster
 from pyredisson.net.urls import (
     DEFAULT_URL,
+    Place,
     asks_for_embedded,
     check_client,
     check_settings,
     client_at,
     known_url,
+    place_of,
     settings_of,
     url_from_env,
-    url_of,
+    url_of_place,
 )
 from pyredisson.net.valkey_client import as_redis_client
 from pyredisson.observe.logging import log_collected, log_event, wants_all
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.embedded import EmbeddedServer
     from pyredisson.holders import Holder
+    from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
     from pyredisson.net.link import Link
 
 P = ParamSpec("P")
@@ -103,9 +106,8 @@ class Redisson(NotPortable):
     ) -> None:
         check_patched()
         self._config = settings_of(config)
-        self._url, link = _link_of(client, self._config)
-        if server is not None:
-            self._url = server.url
+        self._place, link = _link_of(client, self._config)
+        self._url = url_of_place(self._place) if server is None else server.url
         self._runtime = ThreadsRuntime(link, self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
@@ -470,6 +472,99 @@ class Redisson(NotPortable):
         self._core.check_open()
         return run(self._core.finder.find(check_name(name), asked=True)).holder
 
+    def inspect(self, name: str) -> LockView | None:
+        """Return what is stored under a name: its kind, who holds it, who waits. It changes nothing.
+
+        Example::
+
+            view = client.inspect("orders")
+            if view is not None and view.held:
+                print(view.holders[0].label)
+
+        Args:
+            name: The name of a lock or synchronizer.
+
+        Returns:
+            ``None`` if there is none: it is free, and no one waits for it.
+
+        Raises:
+            TypeError, ValueError: The name is not valid; or the connections of the client, such as those of a fake
+                server, cannot be used for this.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server does not answer, or refuses.
+        """
+        check_name(name)
+        return self._ask(lambda inspector: inspector.lock(name))
+
+    def find_locks(self, pattern: str = "*") -> Iterator[LockView]:
+        """Yield the locks and synchronizers whose names match a pattern, as they are found. Raises as :meth:`inspect`.
+
+        All keys of the server are searched (``SCAN``), unless the pattern is a name.
+
+        Example::
+
+            for view in client.find_locks("order:*"):
+                print(view.name, view.kind, view.remaining)
+
+        Args:
+            pattern: As for ``SCAN MATCH``.
+        """
+        with self._inspector() as inspector:
+            yield from inspector.locks(pattern if pattern != "*" else None)
+
+    def find_leaks(self) -> Iterator[LockView]:
+        """Yield the locks that never expire, or whose holder or queue is gone. Raises as :meth:`inspect`.
+
+        Example::
+
+            for view in client.find_leaks():
+                print(view.name, view.problems)
+        """
+        with self._inspector() as inspector:
+            yield from inspector.leaks()
+
+    def count_locks(self, pattern: str = "*") -> dict[str, int]:
+        """Return how many locks are held, by kind: the word of ``get_*``. Raises as :meth:`inspect`.
+
+        Example::
+
+            print(client.count_locks().get("lock", 0))
+
+        Args:
+            pattern: As for :meth:`find_locks`.
+        """
+        return self._ask(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
+
+    def wait_graph(self) -> WaitGraph:
+        """Return who waits for whom, and the deadlocks among them. Raises as :meth:`inspect`.
+
+        Example::
+
+            for cycle in client.wait_graph().cycles:
+                print(" -> ".join(edge.waiter.label for edge in cycle))
+        """
+        return self._ask(lambda inspector: inspector.wait_graph())
+
+    def clients(self) -> list[ClientView]:
+        """Return the clients of the server, by their connections and what they report. Raises as :meth:`inspect`.
+
+        Example::
+
+            for each in client.clients():
+                print(each.app, each.host, len(each.holds))
+        """
+        return self._ask(lambda inspector: inspector.clients())
+
+    def _inspector(self) -> Inspector:
+        self._core.check_open()
+        from pyredisson.inspection.of_client import inspector_of  # Few programs need it.
+
+        return inspector_of(self._place, self._config)
+
+    def _ask(self, question: Callable[[Inspector], R]) -> R:
+        with self._inspector() as inspector:
+            return question(inspector)
+
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.
 
@@ -500,19 +595,16 @@ def _default() -> redis.Redis:
 
 def _link_of(
     client: redis.Redis | redis.RedisCluster | Cluster | FoundBySentinels, config: Config
-) -> tuple[str | None, Link]:
-    """Return where a client connects, its password masked, and a link to there."""
+) -> tuple[Place | Cluster, Link]:
+    """Return where a client connects, and a link to there."""
     where: Any = as_redis_client(client, redis)
-    where, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
     if isinstance(where, (redis.RedisCluster, Cluster)):
         from pyredisson.threads.cluster import link_to_cluster  # Most programs have one server.
 
         return link_to_cluster(where, config)
-    check_client(where, redis.Redis)
-    pool = where.connection_pool
-    tls = issubclass(pool.connection_class, redis.SSLConnection)
-    place = url_of(pool.connection_kwargs, tls=tls, sentinels=sentinels)
-    return place, link_to(where, config.connect_timeout, sentinels)
+    one, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
+    check_client(one, redis.Redis)
+    return place_of(where), link_to(one, config.connect_timeout, sentinels)
 
 
 def _reborn(core: ClientCore) -> None:

@@ -11,7 +11,7 @@ import redis
 from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.slots import Cluster, cluster_of
-from pyredisson.net.urls import kept_settings, url_of_cluster
+from pyredisson.net.urls import kept_settings
 from pyredisson.threads.transport import SocketTransport
 
 if TYPE_CHECKING:
@@ -45,13 +45,12 @@ def _cluster_of(client: redis.RedisCluster) -> Cluster:
     return cluster_of(client, pool.connection_class, settings)
 
 
-def link_to_cluster(client: redis.RedisCluster | Cluster, config: Config) -> tuple[str, ClusterLink]:
-    """Return the URL of a cluster, its password masked, and a link to it."""
+def link_to_cluster(client: redis.RedisCluster | Cluster, config: Config) -> tuple[Cluster, ClusterLink]:
+    """Return a cluster, and a link to it."""
     cluster = client if isinstance(client, Cluster) else _cluster_of(client)
 
     def link_to_node(address: tuple[str, int]) -> ServerLink:
         transport = SocketTransport(cluster.connection_class, cluster.settings_of(address))
         return ServerLink(transport, config.connect_timeout)
 
-    url = url_of_cluster(cluster.seeds, cluster.settings, tls=issubclass(cluster.connection_class, redis.SSLConnection))
-    return url, ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, ThreadMutex, _sleep)
+    return cluster, ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, ThreadMutex, _sleep)

@@ -27,7 +27,7 @@ from click.shell_completion import (
 from pyredisson.net.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from pyredisson.tools.inspection.servers import Command, Server
+    from pyredisson.inspection.servers import Command, Server
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -123,7 +123,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     prefix = context.params.get("prefix") or ""
     found: list[str] = []
 
-    import pyredisson.tools.inspection.servers  # noqa: F401  # Now: the time below is the server's.
+    import pyredisson.inspection.servers  # noqa: F401  # Now: the time below is the server's.
 
     def look() -> None:
         try:
@@ -145,7 +145,7 @@ def complete_files(context: click.Context, parameter: click.Parameter, incomplet
 
 def lock_names(url: str, prefix: str, found: list[str]) -> None:
     """Add the names of locks that are held to ``found``, by a SCAN that has a bound in time and number."""
-    from pyredisson.tools.inspection.servers import Servers
+    from pyredisson.inspection.servers import Servers
 
     ends = time.monotonic() + SECONDS
     pattern = re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
@@ -164,7 +164,7 @@ def lock_names(url: str, prefix: str, found: list[str]) -> None:
 
 def _locks_among(server: Server, keys: list[bytes], doubtful: list[str]) -> list[str]:
     """Return those of the keys that are locks which are held, and that can be shown."""
-    from pyredisson.tools.inspection.scan import find_strings
+    from pyredisson.inspection.scan import find_strings
 
     shown = [(key, name) for key in keys if (name := key.decode(errors="replace")).isprintable()]
     names = {key: name for key, name in shown if not name.startswith(_INTERNAL)}

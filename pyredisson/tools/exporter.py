@@ -17,9 +17,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 from redis.exceptions import RedisError
 
+from pyredisson.inspection import Inspector, LockView, Snapshot, wait_graph
+from pyredisson.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
-from pyredisson.tools.inspection import Inspector, LockView, Snapshot, wait_graph
-from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -190,7 +190,7 @@ def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is gone, certainly or probably.", gone)
     dead = sum(waiter.dead for lock in snapshot.locks for waiter in lock.waiters)
     yield _gauge(_own("dead_waiters"), "Waiters in queues that are considered dead.", dead)
-    deadlocked = {edge.waiter.owner for cycle in wait_graph(snapshot).cycles for edge in cycle}
+    deadlocked = {edge.waiter.owner for cycle in wait_graph(snapshot.locks).cycles for edge in cycle}
     yield _gauge(_own("deadlocked_owners"), "Owners that wait for each other, in a deadlock.", len(deadlocked))
     longest = max((_oldest(snapshot, lock) for lock in held), default=0.0)
     yield _gauge(_own("longest_hold_seconds"), "The longest present hold, as far as it is known since when.", longest)

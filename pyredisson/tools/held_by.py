@@ -6,8 +6,8 @@ import time
 
 import redis.exceptions as rx
 
+from pyredisson.inspection import Inspector, LockView, Who
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import Inspector, LockView, Who
 
 TIMEOUT = 1.0  # seconds for each answer
 

@@ -12,10 +12,10 @@ import redis.exceptions as rx
 
 from pyredisson import Config, LockError, RedissonError, __version__, current_thread_id
 from pyredisson.core.names import presence_key
+from pyredisson.inspection import Inspector, describe
 from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.held_by import describe_holders
-from pyredisson.tools.inspection import Inspector, describe
 from pyredisson.tools.looking import print_json, quoted
 
 MAX_REASON = 200  # characters

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
+from pyredisson.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Problem, Snapshot, is_meant
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Snapshot, is_meant
 from pyredisson.tools.looking import (
     KIND_NAMES,
     ago,
@@ -193,7 +194,7 @@ class Leak:
     """
 
     lock: str
-    problem: str
+    problem: Problem
     text: str
     advice: str
 
@@ -201,22 +202,21 @@ class Leak:
 def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
     """Return what may have leaked, the worst first."""
     found = [leak for lock in locks for leak in _leaks_of(lock)]
-    order = ("never_expires", "holder_gone", "dead_queue")
-    return sorted(found, key=lambda leak: (order.index(leak.problem), leak.lock))
+    return sorted(found, key=lambda leak: (get_args(Problem).index(leak.problem), leak.lock))
 
 
 def _leaks_of(lock: LockView) -> Iterable[Leak]:
-    who = held_by(lock)
-    gone = [each for each in lock.holders if each.gone and each.reason is None]
-    if lock.never_expires:
+    who, problems = held_by(lock), lock.problems
+    if "never_expires" in problems:
         text = f"{DOUBTFUL}; it never expires" if DOUBTFUL in lock.notes else f"held by {who}, and never expires"
         yield Leak(lock.name, "never_expires", text, free_command(lock))
-    elif gone:
+    elif "holder_gone" in problems:
+        gone = [each for each in lock.holders if each.gone and each.reason is None]
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
         why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
         yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", free_command(lock))
-    dead = [each for each in lock.waiters if each.dead]
-    if dead and (len(dead) == len(lock.waiters) or not lock.holders):
+    if "dead_queue" in problems:
+        dead = [each for each in lock.waiters if each.dead]
         text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
         until = "the next acquire of the lock removes them"
         if not all(each.expired for each in dead):

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from pyredisson.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
 
 Line = list[tuple[str, str]]
 """A line to print: its parts, each with a style of rich."""

@@ -7,9 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from pyredisson.inspection import DOUBTFUL, Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.common import ExitCode, say
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import DOUBTFUL, Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.looking import (
     KIND_NAMES,
     Line,
@@ -144,7 +144,7 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         if lock is None and name is not None and snapshot.complete:
             lock = inspector.lock(name)  # Some are listed only if they are asked for.
         foreign = inspector.foreign(name) if name is not None and lock is None else None
-    graph = wait_graph(snapshot)
+    graph = wait_graph(snapshot.locks)
     cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
     if as_json:
         edges = graph.edges if name is None else tuple(_chain(name, graph))

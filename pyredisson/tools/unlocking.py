@@ -8,8 +8,8 @@ import time
 import click
 import redis.exceptions as rx
 
+from pyredisson.inspection import DOUBTFUL, LockView, Unlocked, Who, describe
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
-from pyredisson.tools.inspection import DOUBTFUL, LockView, Unlocked, Who, describe
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
 
 NOT_HELD = 3

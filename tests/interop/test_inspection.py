@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import redis
 
-from pyredisson.tools.inspection import Inspector
+from pyredisson.inspection import Inspector
 from tests.interop.building import CURRENT
 from tests.interop.conftest import Sides
 from tests.interop.peer import WITHIN

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
+from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.tools.common import BadUsage
 from pyredisson.tools.exporter import Exporter, Scanner, read_address, scan_of
-from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who
 from tests.command_line import Program, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server, free_port
 from tests.waiting import until

@@ -191,7 +191,7 @@ def test_a_holder_of_another_library_is_named_as_far_as_it_is_known(
 
 def test_others_see_which_command_holds_the_lock(run: Run, valkey: Server, unique_name: str, tmp_path: Path) -> None:
     show = (
-        f"from pyredisson.tools.inspection import Inspector; "
+        f"from pyredisson.inspection import Inspector; "
         f"print(Inspector({valkey.url!r}).lock({unique_name!r}).holders[0].app)"
     )
     script = tmp_path / "nightly report"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pyredisson import Config, Redisson
-from pyredisson.tools.inspection import Inspector
-from pyredisson.tools.inspection.servers import Servers
+from pyredisson.inspection import Inspector
+from pyredisson.inspection.servers import Servers
 from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
 from tests.command_line import PYREDISSON, Programs, programs

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from pyredisson import Config, Redisson
-from pyredisson.tools.inspection import Inspector
-from pyredisson.tools.inspection.servers import Servers
+from pyredisson.inspection import Inspector
+from pyredisson.inspection.servers import Servers
 from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
 from tests.command_line import programs

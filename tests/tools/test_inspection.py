@@ -16,7 +16,7 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson import Config, LockLostError, Redisson
-from pyredisson.tools.inspection import Inspector, LockView, wait_graph
+from pyredisson.inspection import Inspector, LockView, wait_graph
 from tests.clusters import RunningCluster
 from tests.sentinels import SentinelSet
 from tests.servers import HOST, VALKEY, Build, Server, free_port
@@ -335,7 +335,7 @@ def test_a_deadlock_across_clients(own: Server, open_stage: Callable[[str], Stag
     stage.wait_for(lambda: hold(one, "a", "b"))
     stage.wait_for(lambda: hold(other, "b", "a"))
     inspector = stage.inspector()
-    [cycle] = until(lambda: wait_graph(inspector.snapshot()).cycles, within=20)
+    [cycle] = until(lambda: wait_graph(inspector.snapshot().locks).cycles, within=20)
     assert {edge.lock for edge in cycle} == {"a", "b"}
     assert {edge.waiter.client_id for edge in cycle} == {one.id, other.id}
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pyredisson.core.diagnosis.holder_lookup import token_id
-from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who, as_json, wait_graph
-from pyredisson.tools.inspection.people import People
-from pyredisson.tools.inspection.reading import Stored
-from pyredisson.tools.inspection.replies import (
+from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
+from pyredisson.inspection.people import People
+from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.replies import (
     StoredOwner,
     decode_name,
     encode_name,
@@ -25,7 +25,7 @@ from pyredisson.tools.inspection.replies import (
     read_presence,
     read_token,
 )
-from pyredisson.tools.inspection.views import view_of
+from pyredisson.inspection.views import view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 OTHER = "11111111-0795-4907-87fd-6c719a6b4586"
@@ -291,7 +291,7 @@ def lock(name: str, holders: list[int], waiters: list[int], kind: str = "lock", 
 
 
 def cycles(*locks: LockView) -> list[list[str]]:
-    return [[edge.lock for edge in cycle] for cycle in wait_graph(Snapshot(NOW, locks)).cycles]
+    return [[edge.lock for edge in cycle] for cycle in wait_graph(locks).cycles]
 
 
 def test_owners_that_wait_for_each_other() -> None:

@@ -18,8 +18,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyredisson import Config, Redisson, current_thread_id
+from pyredisson.inspection import Inspector
 from pyredisson.tools.cli import cli
-from pyredisson.tools.inspection import Inspector
 from tests.command_line import PYREDISSON, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until

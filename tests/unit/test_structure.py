@@ -50,7 +50,7 @@ PUBLIC = {
     "pyredisson.testing",
     "pyredisson.testing.plugin",
     "pyredisson.tools.doctor",
-    "pyredisson.tools.inspection",
+    "pyredisson.inspection",
     "pyredisson.tools.top",
     "pyredisson.tools.watch",
 }

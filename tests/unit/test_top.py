@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from pyredisson.tools.inspection import LockView, Snapshot, WaiterView, Who
+from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.tools.top.rounds import TopRound, percentile, round_of
 from pyredisson.tools.top.sampler import name_of
 from pyredisson.tools.top.show import screen_of, text_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
-from pyredisson.tools.inspection import Who
+from pyredisson.inspection import Who
 from pyredisson.tools.watch.show import line_of, record_of
 from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
 

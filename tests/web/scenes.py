@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaiterView, Who
+from pyredisson.inspection import ClientView, LockView, Snapshot, WaiterView, Who
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Outcome, Site
 from pyredisson.tools.web.pages import Pages

@@ -17,13 +17,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.requests.server import ServerFacts, read_info
+from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_token
+from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_save, read_scan
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.sentinel import read_master
 from pyredisson.net.slots import SLOTS, read_slots
 from pyredisson.net.urls import SentinelUrl, cluster_url, known_url, parse_sentinel_url, url_of, url_of_cluster
 from pyredisson.net.wire import Address
-from pyredisson.tools.doctor.replies import check_pong, read_clock, read_info_text, read_save, read_scan
-from pyredisson.tools.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_token
 
 T = TypeVar("T")
 R = TypeVar("R")

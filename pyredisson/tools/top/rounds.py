@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from pyredisson.tools.inspection import LockView, Snapshot
+from pyredisson.inspection import LockView, Snapshot
 
 
 @final

@@ -15,9 +15,9 @@ from types import FrameType
 
 import redis.exceptions as rx
 
+from pyredisson.inspection import Inspector, describe
 from pyredisson.shared.process import is_posix
 from pyredisson.tools.common import ExitCode, say, signals, unavailable
-from pyredisson.tools.inspection import Inspector, describe
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler

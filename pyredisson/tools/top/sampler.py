@@ -21,10 +21,10 @@ from typing import Any, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import LockNames, ReadWriteNames, SemaphoreNames
-from pyredisson.tools.inspection import Inspector, LockView, Snapshot
-from pyredisson.tools.inspection.look import Look
-from pyredisson.tools.inspection.replies import encode_name, glob_to_pattern
-from pyredisson.tools.inspection.servers import Server, Servers
+from pyredisson.inspection import Inspector, LockView, Snapshot
+from pyredisson.inspection.look import Look
+from pyredisson.inspection.replies import encode_name, glob_to_pattern
+from pyredisson.inspection.servers import Server, Servers
 from pyredisson.tools.top.rounds import TopRound, round_of
 from pyredisson.tools.watch.news import pubsub_of
 

@@ -19,8 +19,8 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.core.names import forced_channel
+from pyredisson.inspection.servers import TOOL_NAME, Server, Servers
 from pyredisson.tools.common import BadUsage
-from pyredisson.tools.inspection.servers import TOOL_NAME, Server, Servers
 from pyredisson.tools.watch.states import channels_of
 
 READ_FOR = 0.2  # seconds until the thread looks whether it is to end

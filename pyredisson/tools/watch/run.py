@@ -18,9 +18,9 @@ from typing import NamedTuple, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import check_name
+from pyredisson.inspection import Inspector, Who, describe
+from pyredisson.inspection.servers import Server, Servers
 from pyredisson.tools.common import BadUsage, ExitCode, say, unavailable
-from pyredisson.tools.inspection import Inspector, Who, describe
-from pyredisson.tools.inspection.servers import Server, Servers
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.watch.news import News, NewsSubscription, servers_at
 from pyredisson.tools.watch.show import line_of, record_of

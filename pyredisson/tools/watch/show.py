@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol
 
+from pyredisson.inspection import Who, as_json
 from pyredisson.tools.common import plain
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.inspection import Who, as_json
 from pyredisson.tools.watch.states import Change, State
 
 #: What needs attention is written in capitals.

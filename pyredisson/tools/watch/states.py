@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias, final
 from pyredisson.core.diagnosis.holder_lookup import token_id
 from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
-from pyredisson.tools.inspection.foreign import foreign_text
-from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token
+from pyredisson.inspection.foreign import foreign_text
+from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
 
 EventName: TypeAlias = Literal[
     "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered", "no_lock"

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pyredisson.tools.inspection import LockView
+from pyredisson.inspection import LockView
 from pyredisson.tools.web.access import Access, AccessGuard, sign_in_page
 from pyredisson.tools.web.history import PageEvent
 from pyredisson.tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts

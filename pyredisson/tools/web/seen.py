@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
+from pyredisson.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.common import plain
-from pyredisson.tools.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
 from pyredisson.tools.web.graph import Drawing, WaitEdge, draw
 
 PAGE = 100  # rows
@@ -178,7 +178,7 @@ class SeenState:
 def see(snapshot: Snapshot, before: SeenState | None) -> SeenState:
     """Return what is shown of a snapshot, given what was shown of the one before."""
     earlier = before.rows if before is not None else {}
-    graph = wait_graph(snapshot)
+    graph = wait_graph(snapshot.locks)
     deadlocked = {edge.lock for cycle in graph.cycles for edge in cycle}
     rows = {}
     for lock in snapshot.locks:

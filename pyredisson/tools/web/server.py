@@ -12,8 +12,8 @@ from typing import final
 import uvicorn
 from redis.exceptions import RedisError
 
+from pyredisson.inspection import Inspector, LockView, describe
 from pyredisson.tools.common import BadUsage, ExitCode, say
-from pyredisson.tools.inspection import Inspector, LockView, describe
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Free, Outcome, Site
 from pyredisson.tools.web.pages import Pages

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar, final
 
-from pyredisson.tools.inspection import Snapshot, describe
+from pyredisson.inspection import Snapshot, describe
 from pyredisson.tools.web.history import History, Waits
 from pyredisson.tools.web.seen import SeenRow, SeenState, see, shorten
 

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import redis.exceptions as rx
 
 from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
-from pyredisson.tools.doctor.replies import read_scan
-from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_token
-from pyredisson.tools.inspection.servers import Server
+from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
+from pyredisson.inspection.server_replies import read_scan
+from pyredisson.inspection.servers import Server
 
 Layout: TypeAlias = Literal["mutex", "read_write", "token", "semaphore", "permits", "latch"]
 """How something is stored, as far as its keys tell."""

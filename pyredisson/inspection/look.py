@@ -11,10 +11,10 @@ from typing import TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
-from pyredisson.tools.inspection.model import LockView
-from pyredisson.tools.inspection.people import People
-from pyredisson.tools.inspection.reading import Stored, read_stored
-from pyredisson.tools.inspection.replies import (
+from pyredisson.inspection.model import LockView
+from pyredisson.inspection.people import People
+from pyredisson.inspection.reading import Stored, read_stored
+from pyredisson.inspection.replies import (
     MAX_DOUBTFUL,
     MAX_PRESENCE_BYTES,
     MAX_TOKEN,
@@ -26,7 +26,7 @@ from pyredisson.tools.inspection.replies import (
     read_owner,
     read_presence,
 )
-from pyredisson.tools.inspection.scan import (
+from pyredisson.inspection.scan import (
     COUNT,
     NUMBERED_LAYOUTS,
     PERMIT_KEYS,
@@ -41,8 +41,8 @@ from pyredisson.tools.inspection.scan import (
     scan,
     subscribed_names,
 )
-from pyredisson.tools.inspection.servers import Server, Servers, in_batches
-from pyredisson.tools.inspection.views import view_of
+from pyredisson.inspection.servers import Server, Servers, in_batches
+from pyredisson.inspection.views import view_of
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""

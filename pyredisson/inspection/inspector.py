@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import final
 
 from pyredisson.core.names import presence_key
-from pyredisson.tools.inspection.foreign import foreign_text
-from pyredisson.tools.inspection.look import Look, Progress
-from pyredisson.tools.inspection.model import ClientView, LockView, Snapshot, Who
-from pyredisson.tools.inspection.reading import Stored
-from pyredisson.tools.inspection.replies import encode_name
-from pyredisson.tools.inspection.scan import NUMBERED_LAYOUTS
-from pyredisson.tools.inspection.servers import Servers, describe
-from pyredisson.tools.inspection.unlock import Unlocked, free
+from pyredisson.inspection.foreign import foreign_text
+from pyredisson.inspection.graph import WaitGraph, wait_graph
+from pyredisson.inspection.look import Look, Progress
+from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who
+from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.replies import encode_name
+from pyredisson.inspection.scan import NUMBERED_LAYOUTS
+from pyredisson.inspection.servers import Servers, describe
+from pyredisson.inspection.unlock import Unlocked, free
+from pyredisson.net.slots import Cluster
+from pyredisson.net.urls import Place
 
 
 @final
@@ -24,7 +28,7 @@ class Inspector:
     :meth:`announce`. Safe for threads.
 
     Args:
-        url: A server, sentinels or a cluster. Nothing is sent yet.
+        where: The URL of a server, sentinels or a cluster; or where a client leads. Nothing is sent yet.
         prefix: What stands before all names: ``Config.prefix``.
         timeout: Seconds for each answer.
 
@@ -32,8 +36,8 @@ class Inspector:
         ValueError: The URL is not valid.
     """
 
-    def __init__(self, url: str, *, prefix: str = "", timeout: float = 2.0) -> None:
-        self._servers = Servers(url, timeout)
+    def __init__(self, where: str | Place | Cluster, *, prefix: str = "", timeout: float = 2.0) -> None:
+        self._servers = Servers(where, timeout)
         self._prefix = prefix
 
     @property
@@ -61,7 +65,7 @@ class Inspector:
         """Yield all locks whose names match a pattern, as they are found.
 
         Args:
-            pattern: As for ``SCAN MATCH``; ``None``: all.
+            pattern: As for ``SCAN MATCH``; ``None``: all that seem to be locks.
             progress: Called as the search goes on.
             limit: Stop after this many.
 
@@ -85,6 +89,18 @@ class Inspector:
         look = self._meet()
         found = [look.one(encode_name(self._prefix + name)) for name in names]
         return [view for view in found if view is not None]
+
+    def leaks(self) -> Iterator[LockView]:
+        """Yield the locks that never expire, or whose holder or queue is gone. Raises as :meth:`locks` does."""
+        return (each for each in self.locks() if each.problems)
+
+    def counts(self, pattern: str | None = None) -> dict[str, int]:
+        """Return how many locks of each kind are held. Raises as :meth:`locks` does."""
+        return dict(Counter(each.kind for each in self.locks(pattern) if each.held))
+
+    def wait_graph(self) -> WaitGraph:
+        """Return who waits for whom. Raises as :meth:`locks` does."""
+        return wait_graph(self.locks())
 
     def foreign(self, name: str) -> str | None:
         """Return what the key of a name is, in words, where :meth:`lock` finds none; ``None``: there is no such key."""

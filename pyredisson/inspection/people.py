@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import final
 
 from pyredisson.core.diagnosis.holder_lookup import token_id
-from pyredisson.tools.inspection.model import MUTEX_KINDS, ClientView, PresenceEntry, RuntimeName, Who
-from pyredisson.tools.inspection.replies import Connection, StoredOwner, StoredPresence, read_count
-from pyredisson.tools.inspection.servers import TOOL_NAME
+from pyredisson.inspection.model import MUTEX_KINDS, ClientView, PresenceEntry, RuntimeName, Who
+from pyredisson.inspection.replies import Connection, StoredOwner, StoredPresence, read_count
+from pyredisson.inspection.servers import TOOL_NAME
 
 #: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
 _OTHERS = ("jedis", "lettuce", "ioredis", "node-redis", "go-redis", "rueidis", "se.redis", "phpredis", "predis")

@@ -1,4 +1,4 @@
-"""How the replies to the doctor's questions are read. One of another type than expected is a clear error."""
+"""How the replies to plain commands are read. One of another type than expected is a clear error."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 from uuid import UUID
 
-from pyredisson.tools.inspection.model import PresenceEntry, RuntimeName
+from pyredisson.inspection.model import PresenceEntry, RuntimeName
 
 MAX_PRESENCE_BYTES = 64 * 1024
 MAX_ENTRIES = 1000  # of one presence entry

@@ -9,6 +9,9 @@ from typing import Any, Literal, TypeAlias, final
 RuntimeName: TypeAlias = Literal["pyredisson", "redisson", "redis-py", "unknown"]
 """The library that wrote what is stored, as far as it can be recognised."""
 
+Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
+"""Why a lock may stay held, or its queue stay, although no one uses it."""
+
 #: The kinds that are stored as a hash with one owner: in Redis they look the same.
 MUTEX_KINDS = frozenset(
     {"lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock"}
@@ -157,6 +160,22 @@ class LockView:
     def waiting(self) -> int:
         """How many wait: threads and tasks where they are known, else clients."""
         return max(len(self.waiters), self.waiting_clients)
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until it expires unless it is renewed; ``None``: it is free, or never expires."""
+        return self.free_in
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What may keep it held, or its queue, although no one uses it; the worst first."""
+        dead = [each for each in self.waiters if each.dead]
+        found: dict[Problem, bool] = {
+            "never_expires": self.never_expires,
+            "holder_gone": any(each.gone and each.reason is None for each in self.holders),
+            "dead_queue": bool(dead) and (len(dead) == len(self.waiters) or not self.holders),
+        }
+        return tuple(problem for problem, there in found.items() if there)
 
 
 @final

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyredisson.core.names import LockNames, SemaphoreNames
-from pyredisson.tools.inspection.model import LockView, WaiterView, Who
-from pyredisson.tools.inspection.people import People, refine
-from pyredisson.tools.inspection.reading import Stored, names_of
-from pyredisson.tools.inspection.replies import decode_name, read_count, read_owner, read_token
-from pyredisson.tools.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
+from pyredisson.inspection.model import LockView, WaiterView, Who
+from pyredisson.inspection.people import People, refine
+from pyredisson.inspection.reading import Stored, names_of
+from pyredisson.inspection.replies import decode_name, read_count, read_owner, read_token
+from pyredisson.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
 
 #: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from pyredisson.tools.inspection.model import LockView, Snapshot, WaiterView, Who
+from pyredisson.inspection.model import LockView, WaiterView, Who
 
 MAX_EDGES = 100_000
 MAX_CYCLES = 1000
@@ -51,10 +52,10 @@ class WaitGraph:
     cycles: tuple[tuple[Edge, ...], ...] = ()
 
 
-def wait_graph(snapshot: Snapshot) -> WaitGraph:
+def wait_graph(locks: Iterable[LockView]) -> WaitGraph:
     """Return who waits for whom, and one cycle of each group of owners that wait for each other."""
     edges: list[Edge] = []
-    for lock in snapshot.locks:
+    for lock in locks:
         for waiter in lock.waiters:
             for holder in _blocking(lock, waiter):
                 if len(edges) < MAX_EDGES:

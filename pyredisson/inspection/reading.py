@@ -10,10 +10,10 @@ import redis.exceptions as rx
 
 from pyredisson.core.names import LatchNames, LockNames, QueueNames, ReadWriteNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
-from pyredisson.tools.doctor.replies import read_clock, read_scan
-from pyredisson.tools.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
-from pyredisson.tools.inspection.scan import MAX_OWNERS, Candidate, Layout
-from pyredisson.tools.inspection.servers import Command, Server, in_batches
+from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
+from pyredisson.inspection.scan import MAX_OWNERS, Candidate, Layout
+from pyredisson.inspection.server_replies import read_clock, read_scan
+from pyredisson.inspection.servers import Command, Server, in_batches
 
 MAX_QUEUE = 100  # waiters of one fair lock that are read
 MAX_QUEUE_MEMORY = 8 * 1024 * 1024

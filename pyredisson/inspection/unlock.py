@@ -10,10 +10,10 @@ from typing import Any, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.inspection.model import LockView
+from pyredisson.inspection.scan import Layout
+from pyredisson.inspection.servers import Server
 from pyredisson.lua import script_text
-from pyredisson.tools.inspection.model import LockView
-from pyredisson.tools.inspection.scan import Layout
-from pyredisson.tools.inspection.servers import Server
 
 #: The kinds' own scripts. A lock and a fair lock look the same, so that one script serves both: the guard before it
 #: publishes for the waiters of the one, the script for those of the other.

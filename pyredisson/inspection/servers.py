@@ -16,9 +16,9 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from pyredisson.net.resp import as_redis_error, pack_command
-from pyredisson.net.sentinel import read_master
-from pyredisson.net.slots import read_slots
-from pyredisson.net.urls import SentinelUrl, cluster_url, known_url, parse_sentinel_url, url_of, url_of_cluster
+from pyredisson.net.sentinel import Sentinels, read_master
+from pyredisson.net.slots import Cluster, read_slots
+from pyredisson.net.urls import Place, client_at, is_tls, known_url, own_settings, place_of, url_of, url_of_place
 from pyredisson.net.wire import Address
 
 T = TypeVar("T")
@@ -57,30 +57,24 @@ class Server:
     """One server, over one connection. Safe for threads.
 
     Args:
-        url: The settings of the connection.
+        place: How to connect.
         timeout: Seconds for each answer.
-        address: Another address than the URL's.
+        address: Another address than that of its settings.
     """
 
-    def __init__(self, url: str, timeout: float, address: Address | None = None) -> None:
-        client = redis.Redis.from_url(
-            known_url(url),
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=Retry(NoBackoff(), 0),
-        )
-        pool = client.connection_pool
-        settings = pool.connection_kwargs
-        settings["decode_responses"] = False  # Whatever the URL says.
+    def __init__(self, place: Place, timeout: float, address: Address | None = None) -> None:
+        settings = own_settings(place.settings, timeout)
+        settings["socket_timeout"] = settings["socket_connect_timeout"] = timeout
+        settings["decode_responses"] = False
         if address is not None:
             settings["host"], settings["port"] = address
         self.settings: dict[str, Any] = settings
-        self.tls: bool = issubclass(pool.connection_class, redis.SSLConnection)
+        self.tls: bool = is_tls(place.connection_class)
         self.node: str = self._node()
         self.number: int | None = None
         #: Whether ``SCAN`` knows ``TYPE``; ``None`` until it was tried.
         self.filters_types: bool | None = None
-        self._connection: Any = pool.make_connection()
+        self._connection: Any = place.connection_class(**settings, retry=Retry(NoBackoff(), 0))
         self._greeted = False
         self._lock = threading.Lock()
 
@@ -191,36 +185,34 @@ def _read(connection: Any) -> Any:
 
 @final
 class Servers:
-    """The masters that a URL leads to.
+    """The masters of a place.
 
     Args:
-        url: A server, sentinels or a cluster, as all commands take it.
+        where: A server, sentinels or a cluster, or the URL of one, as all commands take it.
         timeout: Seconds for each answer.
 
     Raises:
         ValueError: The URL is not valid.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, where: str | Place | Cluster, timeout: float) -> None:
+        if isinstance(where, str):
+            url = known_url(where)
+            if url.startswith("embedded:"):
+                raise ValueError("embedded:// is private to the client that starts it: name a server")
+            where = place_of(client_at(url, {}, redis))
         self._timeout = timeout
         self._lock = threading.Lock()
         self._known: dict[Address, Server] = {}
         self._asked: dict[Address, Server] = {}
         self._slots: list[tuple[int, int, Server]] = []
         self._sharded: bool | None = None
-        self._sentinel: SentinelUrl | None = parse_sentinel_url(url)
-        self._cluster = cluster_url(url)
-        self._url = self._sentinel.data if self._sentinel else self._cluster[1] if self._cluster else url
-        if known_url(self._url).startswith("embedded:"):
-            raise ValueError("embedded:// is private to the client that starts it: name a server")
-        one = Server(self._url, timeout)
-        self._one: Server | None = None if self._sentinel or self._cluster else one
-        if self._sentinel is not None:
-            self.url: str = self._sentinel.masked
-        elif self._cluster is not None:
-            self.url = url_of_cluster(tuple(self._cluster[0]), one.settings, tls=one.tls)
-        else:
-            self.url = one.url
+        self._cluster = where if isinstance(where, Cluster) else None
+        self._place = Place(where.connection_class, where.settings, getattr(where, "sentinels", None))
+        self._one: Server | None = None
+        if self._cluster is None and self._place.sentinels is None:
+            self._one = Server(self._place, timeout)
+        self.url: str = url_of_place(where) or ""
 
     @property
     def clustered(self) -> bool:
@@ -234,8 +226,8 @@ class Servers:
             redis.exceptions.RedisError: No sentinel or node of the cluster answers, or none knows.
         """
         with self._lock:
-            if self._sentinel is not None:
-                self._one = self._at(self._by_sentinels(self._sentinel))
+            if self._place.sentinels is not None:
+                self._one = self._at(self._by_sentinels(self._place.sentinels))
             if self._one is not None:
                 return [self._one]
             self._slots = self._by_nodes()
@@ -271,36 +263,38 @@ class Servers:
 
     def _at(self, address: Address) -> Server:
         if address not in self._known:
-            self._known[address] = Server(self._url, self._timeout, address)
+            self._known[address] = Server(self._place, self._timeout, address)
         return self._known[address]
 
-    def _by_sentinels(self, url: SentinelUrl) -> Address:
-        for address in url.sentinels:
+    def _by_sentinels(self, sentinels: Sentinels) -> Address:
+        kind = redis.SSLConnection if sentinels.settings.get("ssl") else redis.Connection
+        settings = {name: value for name, value in sentinels.settings.items() if name != "ssl"}
+        for address in sentinels.addresses:
             if address not in self._asked:
-                self._asked[address] = Server("redis://", self._timeout, address)
+                self._asked[address] = Server(Place(kind, settings), self._timeout, address)
 
         def ask(sentinel: Server) -> Address | Exception | None:
             try:
-                return read_master(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", url.service))
+                return read_master(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.service))
             except (rx.RedisError, OSError) as error:
                 return error
 
-        answers = _in_parallel(ask, [self._asked[address] for address in url.sentinels])
+        answers = _in_parallel(ask, [self._asked[address] for address in sentinels.addresses])
         named = Counter(answer for answer in answers if isinstance(answer, tuple)).most_common(1)
         if named:
             return named[0][0]
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         if len(errors) == len(answers):
             raise rx.ConnectionError(f"no sentinel answers: {describe(errors[0])}")
-        raise rx.ConnectionError(f"no sentinel knows where {url.service!r} is")
+        raise rx.ConnectionError(f"no sentinel knows where {sentinels.service!r} is")
 
     def _by_nodes(self) -> list[tuple[int, int, Server]]:
-        seeds = self._cluster[0] if self._cluster is not None else ()
+        seeds, remap = (self._cluster.seeds, self._cluster.remap) if self._cluster is not None else ((), None)
         failure: Exception = rx.ConnectionError("no node of the cluster answers")
         for address in dict.fromkeys((*seeds, *self._known)):
             try:
                 reply = self._at(address).ask("CLUSTER", "SLOTS")
-                return [(first, last, self._at(master)) for first, last, master in read_slots(reply, address, None)]
+                return [(first, last, self._at(master)) for first, last, master in read_slots(reply, address, remap)]
             except (rx.RedisError, OSError) as error:
                 failure = error
         raise failure

@@ -1,0 +1,199 @@
+"""What a client says of all locks of its server: ``inspect``, ``find_locks`` and the rest, in both forms."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from subprocess import run
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+
+from pyredisson.errors import ClientClosedError
+from pyredisson.inspection import LockView, as_json
+from tests.clusters import RunningCluster
+from tests.sentinels import SERVICE, SentinelSet
+from tests.servers import HOST, VALKEY, Server
+from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+
+SOON = {"presence_after": 0.05, "lock_watchdog_timeout": 3.0}
+
+
+@pytest.fixture
+def own(fresh_server: Callable[..., Server]) -> Server:
+    """A server of the test's own: what is stored there is all that is found."""
+    return fresh_server()
+
+
+def found(world: ClockWorld, client: Any, method: str, *arguments: str) -> list[LockView]:
+    """All that such a method yields."""
+
+    async def collect(them: Any) -> list[LockView]:
+        return [each async for each in them]
+
+    def ask() -> Any:
+        them = getattr(client, method)(*arguments)
+        return list(them) if world.runtime == "threads" else collect(them)
+
+    return world.actor().do(ask)  # type: ignore[no-any-return]
+
+
+def test_what_is_stored_under_a_name(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url, client_name="shop", **SOON)
+    holder, waiter = world.actor(), world.actor()
+    places = [(1, waiter.number)]
+    lock = client.get_fair_lock("orders")
+    assert holder.do(client.inspect, "orders") is None
+    holder.do(lock.lock)
+    waiting = waiter.start(client.get_fair_lock("orders").lock)
+
+    def seen() -> LockView:
+        return world.actor().do(client.inspect, "orders")  # type: ignore[no-any-return]
+
+    view = until(lambda: seen() if seen().waiters and seen().holders[0].since else None)
+
+    assert (view.name, view.kind, view.problems) == ("orders", "fair_lock", ())
+    assert view.remaining is not None
+    assert 0 < view.remaining <= 3
+    assert [(who.app, who.client_id, who.thread_id, who.holds) for who in view.holders] == [
+        ("shop", client.id, holder.number, 1)
+    ]
+    assert [(each.place, each.who.thread_id) for each in view.waiters] == places
+    assert json.loads(json.dumps(as_json(view)))["kind"] == "fair_lock"
+    holder.do(lock.unlock)
+    waiting.result()
+
+
+def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url, prefix="shop:")
+    actor = world.actor()
+    for number in range(3):
+        actor.do(client.get_lock(f"order:{number}").lock)
+    actor.do(client.get_read_write_lock("prices").write_lock().lock)
+    with own.client() as direct:
+        direct.set("order:9", "not under the prefix")
+
+    assert sorted(view.name for view in found(world, client, "find_locks")) == [
+        "order:0",
+        "order:1",
+        "order:2",
+        "prices",
+    ]
+    assert sorted(view.name for view in found(world, client, "find_locks", "order:*")) == [
+        "order:0",
+        "order:1",
+        "order:2",
+    ]
+    assert actor.do(client.count_locks) == {"lock": 3, "read_write_lock": 1}
+    assert actor.do(client.count_locks, "order:[01]") == {"lock": 2}
+    assert [each.client_id for each in actor.do(client.clients)] == [client.id]
+
+
+def test_leaks(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url)
+    world.actor().do(client.get_lock("held").lock)
+    with own.client() as direct:
+        direct.hset("forgotten", "8743c9c0-0795-4907-87fd-6c719a6b4586:12", 1)
+
+    [leak] = found(world, client, "find_leaks")
+
+    assert (leak.name, leak.problems[0]) == ("forgotten", "never_expires")
+
+
+def test_a_deadlock(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url, **SOON)
+    one, other = world.actor(), world.actor()
+    numbers = {one.number, other.number}
+    left, right = client.get_lock("left"), client.get_lock("right")
+    one.do(left.lock)
+    other.do(right.lock)
+    waits = one.start(right.try_lock, 20), other.start(left.try_lock, 20)
+
+    [cycle] = until(lambda: world.actor().do(client.wait_graph).cycles)
+
+    assert {edge.lock for edge in cycle} == {"left", "right"}
+    assert {edge.waiter.thread_id for edge in cycle} == {edge.holder.thread_id for edge in cycle} == numbers
+    with own.client() as direct:
+        direct.delete("left")
+    world.run(client.close)
+    for each in waits:
+        each.finish(10)
+
+
+@pytest.mark.parametrize("made", ["cluster", "sentinels", "user's client", "user's sentinels", "user's cluster"])
+def test_wherever_the_client_leads(
+    world: ClockWorld,
+    cluster: RunningCluster,
+    fresh_server: Callable[..., Server],
+    unique_name: str,
+    made: str,
+) -> None:
+    module = redis if world.runtime == "threads" else redis.asyncio
+    if "cluster" in made:
+        host, port = cluster.url.rpartition("://")[2].split(",")[0].split(":")
+        client = (
+            world.from_url(cluster.url)
+            if made == "cluster"
+            else world.close_at_end(world.api.Redisson(module.RedisCluster(host=host, port=int(port))))
+        )
+        check(world, client, unique_name)
+    elif made == "user's client":
+        check(world, world.close_at_end(world.api.Redisson(module.Redis(port=fresh_server().port))), unique_name)
+    else:
+        watched, closing = SentinelSet(fresh_server, VALKEY), ExitStack()
+        try:
+            if made == "sentinels":
+                client = world.from_url(watched.url)
+            else:
+                manager = module.sentinel.Sentinel([(HOST, each.port) for each in watched.sentinels])
+                theirs = manager.master_for(SERVICE)
+                for each in (theirs, *manager.sentinels):
+                    closing.callback(world.run, getattr(each, "aclose", each.close))
+                client = world.close_at_end(world.api.Redisson(theirs))
+            check(world, client, unique_name)
+        finally:
+            closing.close()
+            watched.stop()
+
+
+def check(world: ClockWorld, client: Any, name: str) -> None:
+    actor = world.actor()
+    actor.do(client.get_lock(name).lock)
+    [view] = found(world, client, "find_locks", f"{name}*")
+    assert (view.name, view.holders[0].client_id) == (name, client.id)
+    assert actor.do(client.inspect, name).holders[0].thread_id == actor.number
+    actor.do(client.get_lock(name).unlock)
+
+
+def test_what_cannot_be_inspected_is_an_error(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url)
+    with pytest.raises(TypeError, match="a lock's name is a str"):
+        world.actor().do(client.inspect, 7)
+    world.run(client.close)
+    for method in ("inspect", "find_locks"):
+        with pytest.raises(ClientClosedError):
+            world.actor().do(client.inspect, "orders") if method == "inspect" else found(world, client, method)
+
+
+def test_a_fake_server(world: ClockWorld) -> None:
+    kind = fakeredis.FakeRedis if world.runtime == "threads" else fakeredis.FakeAsyncRedis
+    client, actor = world.close_at_end(world.api.Redisson(kind())), world.actor()
+    actor.do(client.get_lock("orders").lock)
+    if world.runtime == "threads":
+        assert actor.do(client.inspect, "orders").holders[0].thread_id == actor.number
+    else:
+        with pytest.raises(TypeError, match="cannot be inspected over connections of fakeredis"):
+            actor.do(client.inspect, "orders")
+
+
+def test_a_client_that_inspects_nothing_does_not_load_it() -> None:
+    code = "import sys, pyredisson, pyredisson.asyncio; print([each for each in sys.modules if 'inspection' in each])"
+    assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
