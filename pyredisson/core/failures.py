@@ -74,6 +74,11 @@ def without_effect(failure: Failure, repeat: bool) -> Failure:
     return Unanswered(failure.cause)
 
 
+def unasked() -> Unanswered:
+    """Return the failure for a plain answer on a connection that has just reported replicas: it is asked again."""
+    return Unanswered(RedissonError("the server has replicas, which were not asked"))
+
+
 #: See :func:`count_as_ours`.
 OUR_ERRORS: list[type[BaseException]] = [Failure, RedissonError]
 

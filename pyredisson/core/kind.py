@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyredisson.core.names import owner_field
@@ -12,16 +12,40 @@ from pyredisson.core.requests.replies import read_acquire
 from pyredisson.core.waiting.fairness import Fairness
 
 if TYPE_CHECKING:
-    from pyredisson.core.acquiring.attempt import Attempt
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.names import LockNames
-    from pyredisson.core.outcomes import Outcome, Refused
+    from pyredisson.core.outcomes import Answer, Outcome, Refused
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
+
+
+class QueueAttempt(Protocol):
+    """An attempt that can be made as a client in the wait queue; each call makes it once."""
+
+    @property
+    def client(self) -> ClientBase:
+        """The client."""
+        ...
+
+    def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
+        """Make it."""
+        ...
+
+    def leave_queue(self, member: str) -> Request:
+        """Make the request that takes the client out of the wait queue."""
+        ...
+
+
+class LockAttempt(QueueAttempt, Protocol):
+    """An attempt of one owner to acquire one lock for one hold."""
+
+    kind: LockKind
+    ownership: Ownership
+    hold: Hold
 
 
 class Waiting(ABC):
@@ -39,17 +63,17 @@ class Waiting(ABC):
         return
 
     def yields(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
     ) -> Refused | None:
         """Refuse an owner that lets others acquire first, as the server would; ``None``: it need not yield."""
         return None
 
-    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+    def released(self, client: ClientBase, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """Note that ``listeners`` connections received the message of a release that was sent at ``sent``."""
         return
 
     @abstractmethod
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """Attempt until the lock is acquired or the deadline has passed, after a first attempt was refused.
 
         ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.
@@ -59,16 +83,14 @@ class Waiting(ABC):
 class OwnRival(Protocol):
     """Another hold that an owner may have, for whose release it would wait itself."""
 
-    async def refuse(self, client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    async def refuse(self, kind: LockKind, ownership: Ownership) -> None:
         """Raise ``LockError`` if the owner has that hold, as far as this client knows."""
         ...
 
-    async def give_up(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None
-    ) -> None:
+    async def give_up(self, kind: LockKind, ownership: Ownership, exchange: Exchange | None) -> None:
         """Release that hold, of which the server knows; raise ``LockError`` if this client knows of it as well.
 
-        ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        ``exchange``: how to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
         """
         ...
 
@@ -103,7 +125,7 @@ class LockKind(ABC):
     #: Whether its waiters stand in a queue in Redis.
     queues: ClassVar[bool] = False
     #: Another hold for which an owner would wait itself.
-    own_rival: ClassVar[OwnRival | None] = None
+    own_rival: OwnRival | None = None
     #: Whether clients that wait for it stand in a wait queue, so that a release notifies one of them.
     wait_queue: ClassVar[bool] = False
     #: How its owners wait.
@@ -111,8 +133,8 @@ class LockKind(ABC):
 
     __slots__ = ("client", "names")
 
-    def __init__(self, client: ClientCore, names: LockNames) -> None:
-        self.client: ClientCore = client
+    def __init__(self, client: ClientBase, names: LockNames) -> None:
+        self.client: ClientBase = client
         self.names: LockNames = names
 
     # ---- its owners ----------------------------------------------------------------------------------------------

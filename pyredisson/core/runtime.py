@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
-
-if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
 
 T = TypeVar("T")
 AskT = TypeVar("AskT", bound="Ask")
@@ -139,10 +136,6 @@ class Runtime(Protocol):
 
     def unix_time(self) -> float:
         """Seconds since the epoch, by the clock of the system: for people only."""
-        ...
-
-    def clients(self) -> Iterable[ClientCore]:
-        """The clients of this process."""
         ...
 
     def new_id(self) -> str:

@@ -29,10 +29,10 @@ from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pyredisson.core.acquiring.attempt import Attempt
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.kind import LockKind
+    from pyredisson.core.kind import LockAttempt, LockKind
     from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership.hold import Hold
@@ -130,7 +130,7 @@ class InQueue(Waiting):
         """See :meth:`Waiting.begin`; the place in the queue is kept for that long."""
         ownership.kind_state.begin(wait, now)
 
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client = attempt.client
         group = FairGroup(client, self)
@@ -177,7 +177,7 @@ class FairGroup(WaitGroup[FairWaiter]):
 
     each_for_itself = True
 
-    def __init__(self, client: ClientCore, queue: InQueue) -> None:
+    def __init__(self, client: ClientBase, queue: InQueue) -> None:
         super().__init__(client.subscriptions, queue.names.channel, FairKind.label, lock_message)
         self.names: LockNames = queue.names
         self._queue = queue

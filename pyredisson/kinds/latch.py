@@ -98,7 +98,7 @@ class LatchCore(NumberedCore):
             refused, deadline = AT_ONCE if patient else WITHOUT_END, Deadline.after(wait, began)
             return await wait_by_message(client, attempt, refused, group, seen, deadline, math.inf, names.name)
         except Failure as failure:
-            error = await explain_type(client, failure.cause, names.name, self.kind)
+            error = await explain_type(client.finder, failure.cause, names.name, self.kind)
             raise error from error.__cause__
         finally:
             client.presence.end_wait(waits)

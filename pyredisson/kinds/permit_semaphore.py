@@ -179,7 +179,7 @@ class PermitSemaphoreCore(PermitsCore):
             )
         except Failure as failure:
             # Nothing is in doubt: counting twice does no harm.
-            error = await explain_type(client, unreached(client, failure), names.name, self.kind)
+            error = await explain_type(client.finder, unreached(client, failure), names.name, self.kind)
             raise error from error.__cause__
         match reply:
             case [None, int() as taken]:

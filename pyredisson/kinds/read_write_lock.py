@@ -177,10 +177,12 @@ def writers_message(payload: bytes) -> int:
 class OwnRead:
     """A hold of the read side: its owner would wait for itself if it acquired the write side."""
 
-    async def refuse(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None
-    ) -> None:
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+
+    async def refuse(self, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None) -> None:
         """See :meth:`OwnRival.refuse`. The server checks it again."""
+        client = self._client
         client.check_open()
         own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
         if own is None:
@@ -203,14 +205,13 @@ class OwnRead:
                 name=own.name,
             )
 
-    async def give_up(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None
-    ) -> None:
+    async def give_up(self, kind: LockKind, ownership: Ownership, exchange: Exchange | None) -> None:
         """See :meth:`OwnRival.give_up`.
 
         As a rule it is a hold that has expired here, where clock drift is subtracted, and not yet on the server.
         """
-        await self.refuse(client, kind, ownership, exchange)
+        client = self._client
+        await self.refuse(kind, ownership, exchange)
         reader = ReadLockCore(client, ReadWriteNames(ownership.name, client.config.prefix))
         own = reader.ownership_of(ownership.who)
         request_id, epoch = own.begin_force()
@@ -221,15 +222,18 @@ class OwnRead:
 class WriteKind(SideKind):
     """The write side."""
 
-    __slots__ = ()
+    __slots__ = ("own_rival",)
 
     word = "write_lock"
     label = WRITERS
     released = WRITTEN
     writes = True
     renew: Callable[..., Request] = staticmethod(renew_locks)
-    own_rival: ClassVar[OwnRival | None] = OwnRead()
     waiting: Waiting = BeforeReaders(writers_message)
+
+    def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
+        super().__init__(client, names)
+        self.own_rival: OwnRival | None = OwnRead(client)
 
     def field(self, number: int) -> str:
         """See :meth:`LockKind.field`."""

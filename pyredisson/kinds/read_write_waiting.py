@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyredisson.core.acquiring.attempt import Attempt
 from pyredisson.core.names import writer_field
 from pyredisson.core.outcomes import Refused
 from pyredisson.core.waiting.pubsub_wait import ByMessage
 
 if TYPE_CHECKING:
-    from pyredisson.core.acquiring.attempt import FirstRequest
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.kind import LockKind
+    from pyredisson.core.kind import LockAttempt, LockKind
     from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.runtime import Request
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
@@ -28,24 +28,35 @@ READERS: Final = "read"
 WRITERS: Final = "write"
 
 
-class PoliteAttempt(Attempt):
+class PoliteAttempt:
     """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
 
-    __slots__ = ()
+    __slots__ = ("_attempt", "client", "hold", "kind", "ownership")
 
-    async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
+    def __init__(self, attempt: LockAttempt) -> None:
+        self._attempt = attempt
+        self.client: ClientBase = attempt.client
+        self.kind: LockKind = attempt.kind
+        self.ownership: Ownership = attempt.ownership
+        self.hold: Hold = attempt.hold
+
+    async def __call__(self, update: QueueUpdate | None = None) -> Answer:
         left: float = self.ownership.kind_state.until - self.client.runtime.now()
         notified = update is not None and update.notified  # Its client is in the queue for another reader.
         if left > 0 and not notified and _writer_waits(self.client, self.kind):
             return Refused(int(1000 * left))
-        return await super().__call__(update, first)
+        return await self._attempt(update)
+
+    def leave_queue(self, member: str) -> Request:
+        """See :meth:`QueueAttempt.leave_queue`."""
+        return self._attempt.leave_queue(member)
 
 
 class Politely(ByMessage):
     """Waiting by message; readers yield to a waiting writer of the same client."""
 
     def yields(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
     ) -> Refused | None:
         """See :meth:`Waiting.yields`."""
         fairness: Fairness = ownership.kind_state
@@ -53,12 +64,11 @@ class Politely(ByMessage):
             return fairness.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
         return super().yields(client, kind, ownership, wait, now)
 
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        client, kind, fairness = attempt.client, attempt.kind, attempt.ownership.kind_state
-        polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
+        client, fairness = attempt.client, attempt.ownership.kind_state
         try:
-            return await super().wait(polite, refused, seen, deadline)
+            return await super().wait(PoliteAttempt(attempt), refused, seen, deadline)
         finally:
             fairness.stop()
             fairness.waited(client.runtime.now())
@@ -67,7 +77,7 @@ class Politely(ByMessage):
 class BeforeReaders(ByMessage):
     """Waiting by message; readers of the same client yield to a waiting writer."""
 
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind = attempt.client, attempt.kind
         try:
@@ -78,27 +88,27 @@ class BeforeReaders(ByMessage):
                 client.subscriptions.hint(_own_channel(client, kind, READERS), READERS, 0)
 
 
-def side_of(client: ClientCore, label: str) -> str:
+def side_of(client: ClientBase, label: str) -> str:
     """Return what stands for one side's waiters of a client in the wait queue."""
     return f"{client.id}.{label}"
 
 
-def _own_channel(client: ClientCore, kind: LockKind, label: str) -> str:
+def _own_channel(client: ClientBase, kind: LockKind, label: str) -> str:
     return kind.names.own_channel(side_of(client, label))
 
 
-def _writer_waits(client: ClientCore, kind: LockKind) -> bool:
+def _writer_waits(client: ClientBase, kind: LockKind) -> bool:
     has_waiters = client.subscriptions.has_waiters
     return has_waiters(_own_channel(client, kind, WRITERS), WRITERS) or has_waiters(kind.names.channel, WRITERS)
 
 
-def _any_yields(client: ClientCore, kind: LockKind) -> bool:
+def _any_yields(client: ClientBase, kind: LockKind) -> bool:
     now = client.runtime.now()
     own = client.ownerships.of(kind.names.name)
     return any(each.kind_state.until > now for each in own if each.kind is not None and each.kind.layout == kind.layout)
 
 
-def _writes(client: ClientCore, ownership: Ownership) -> bool:
+def _writes(client: ClientBase, ownership: Ownership) -> bool:
     """Return whether the owner holds the write side, so that no other owner could acquire the lock first."""
     own = client.ownerships.find((ownership.name, writer_field(client.id, ownership.who.number)))
     return own is not None and bool(own.holds)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.owner_protocols import MadeCaller
@@ -99,7 +100,7 @@ class TokenKind(LockKind):
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
 
-    def __init__(self, client: ClientCore, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
+    def __init__(self, client: ClientBase, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
         super().__init__(client, names)
         self.waiting: Waiting = Polling(backoff, until_free=True)
         self._backoff = backoff

@@ -9,6 +9,7 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure
 from pyredisson.quorum.release import RETRY, undo
 from pyredisson.quorum.round import unreachable
+from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -64,7 +65,7 @@ class InOrder:
     async def _acquire_each(
         self, owned: MultiOwnership, hold: MultiHold, wait: float | None, deadline: Deadline
     ) -> bool:
-        runtime, table = self._client.runtime, self._client.multi_locks
+        runtime, table = self._client.runtime, multi_locks_of(self._client)
         began = runtime.now()
         for index, (member, ownership) in enumerate(owned.parts()):
             part = hold.part()

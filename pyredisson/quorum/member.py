@@ -70,10 +70,10 @@ class Member:
 
 
 class MemberAsk(Ask):
-    """A request to one member, as :meth:`ClientCore.exchange` makes it; but it is sent once.
+    """A request to one member, as :meth:`ClientBase.exchange` makes it; but it is sent once.
 
     If the server knows a later epoch of the owner, one more copy is sent. The arguments behind the member are those of
-    :meth:`ClientCore.exchange`.
+    :meth:`ClientBase.exchange`.
     """
 
     __slots__ = ("_call", "_member", "_repeat", "_sent")

@@ -32,6 +32,7 @@ from pyredisson.quorum.release import (
     undo_all,
     undo_interrupted,
 )
+from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -133,7 +134,7 @@ class MultiLockCore:
     def describe(self) -> str:
         """Its state as this client knows it, for ``repr``; asks no server."""
         text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
-        for owned in self.client.multi_locks.of(self._key):
+        for owned in multi_locks_of(self.client).of(self._key):
             if owned.holds:
                 state = "lost" if owned.loss else "held"
                 text += f" {state} by {owned.owner[:4]}…:{owned.who.number} ×{len(owned.holds)}"
@@ -153,18 +154,18 @@ class MultiLockCore:
 
     def _taken(self, who: Caller) -> bool:
         """Whether this owner holds it, or any of its members."""
-        owned = self.client.multi_locks.held_by(self._key, who)
+        owned = multi_locks_of(self.client).held_by(self._key, who)
         return (owned is not None and owned.in_use()) or any(lock.taken(who) for lock in self.locks)
 
     def mine(self) -> MultiOwnership:
         """The ownership of the caller; see :meth:`LockCore.mine`."""
         who, last = self.owner(), self._last
-        if last is not None and last.who is who and last.listed_in is self.client.multi_locks and _is_callers(last):
+        if last is not None and last.who is who and last.listed_in is multi_locks_of(self.client) and _is_callers(last):
             return last
         return self._ownership_of(self._acting())
 
     def _ownership_of(self, who: Caller) -> MultiOwnership:
-        table = self.client.multi_locks
+        table = multi_locks_of(self.client)
         last = self._last
         if last is not None and last.who is who and last.listed_in is table:
             return last
@@ -237,7 +238,7 @@ class MultiLockCore:
             if acquired:
                 _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
-            client.multi_locks.tidy(owned)
+            multi_locks_of(client).tidy(owned)
             if client.talkative():
                 if acquired:
                     hold.since = client.runtime.now()
@@ -247,13 +248,13 @@ class MultiLockCore:
         except GeneratorExit:  # A coroutine that is being closed cannot wait any more.
             undo_all(owned, hold, before)
             settle_all_later(owned)
-            client.multi_locks.tidy(owned)
+            multi_locks_of(client).tidy(owned)
             raise
         except BaseException as error:
             try:
                 await (undo_interrupted(owned, hold, before) if is_interruption(error) else undo(owned, hold))
             finally:
-                client.multi_locks.tidy(owned)
+                multi_locks_of(client).tidy(owned)
             if not is_interruption(error):
                 tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
@@ -262,7 +263,7 @@ class MultiLockCore:
 
     def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
         owned.granted(hold)
-        table = self.client.multi_locks
+        table = multi_locks_of(self.client)
         if owned.listed_in is not table:
             table.enter(owned)
         if hold.watched:
@@ -293,12 +294,12 @@ class MultiLockCore:
         try:
             foreign = await release(owned, progress)
         finally:
-            self.client.multi_locks.tidy(owned)
+            multi_locks_of(self.client).tidy(owned)
         if foreign is not None:
             index, error = foreign
             member = self.members[index]
             raise await explain_type(
-                member.client, error, member.name, member.kind.layout, self.strategy.where(index)
+                member.client.finder, error, member.name, member.kind.layout, self.strategy.where(index)
             ) from error
 
     async def leave(
@@ -326,7 +327,7 @@ class MultiLockCore:
     def _ownership_of_block(self, lease: Lease) -> MultiOwnership | None:
         """That of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
         owned = lease._held
-        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is self.client.multi_locks else None
+        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is multi_locks_of(self.client) else None
 
     def _ownership_of_closed_block(self) -> MultiOwnership | None:
         """That of the calling task. It may be closing an asynchronous generator of another one."""
@@ -334,10 +335,10 @@ class MultiLockCore:
             who = self.owner()
         except RuntimeError:
             return None  # It is closed where no task runs.
-        owned = self.client.multi_locks.held_by(self._key, who)
+        owned = multi_locks_of(self.client).held_by(self._key, who)
         if owned is not None and owned.holds:
             return owned
-        listed = self.client.multi_locks.of(self._key)
+        listed = multi_locks_of(self.client).of(self._key)
         return next((each for each in listed if each.holds and who.has_mark(each)), None)
 
     async def force_unlock(self) -> bool:
@@ -346,15 +347,15 @@ class MultiLockCore:
         owned = self.mine()
         found = [await lock.force_unlock() for lock in self.locks]
         owned.clear()
-        self.client.multi_locks.unwatch(owned)
-        self.client.multi_locks.tidy(owned)
+        multi_locks_of(self.client).unwatch(owned)
+        multi_locks_of(self.client).tidy(owned)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
     def validity(self) -> float:
         """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
-        owned = self.client.multi_locks.held_by(self._key, self._acting())
+        owned = multi_locks_of(self.client).held_by(self._key, self._acting())
         return owned.remaining(self.client.runtime.now()) if owned is not None else 0.0
 
     async def is_locked(self) -> bool:
@@ -375,12 +376,12 @@ class MultiLockCore:
     async def get_hold_count(self) -> int:
         """How often the calling thread or task holds it."""
         self._check_open()
-        owned = self.client.multi_locks.held_by(self._key, self._acting())
+        owned = multi_locks_of(self.client).held_by(self._key, self._acting())
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
 
 
 def _raise_if_lost(owned: MultiOwnership) -> None:
-    lost = owned.client.multi_locks.look_for_loss(owned)
+    lost = multi_locks_of(owned.client).look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
 

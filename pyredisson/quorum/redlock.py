@@ -118,7 +118,7 @@ class Redlock:
         for index, member in enumerate(self._members):
             state = states.get(node := self._node(index))
             if isinstance(state, Exception) and now() < until:
-                states[node] = await explain_type(member.client, state, member.name, member.kind.layout)
+                states[node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
         raise unreachable(owned, states, within, last)
 
     # ---- one round -----------------------------------------------------------------------------------------------

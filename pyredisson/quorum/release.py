@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
+from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.error_text import held_here, not_held, timed_out
 from pyredisson.core.diagnosis.holder_lookup import BUDGET, found_here
 from pyredisson.core.diagnosis.wrong_type import is_wrong_type
@@ -18,9 +19,9 @@ from pyredisson.core.driver import together
 from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
-from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 from pyredisson.quorum.member import release_part, settle_part
+from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
@@ -38,7 +39,7 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
     """Release what was acquired for this hold."""
     owned.end_acquiring()
-    owned.client.multi_locks.unwatch(owned)
+    multi_locks_of(owned.client).unwatch(owned)
     held = []
     for index, (member, ownership) in enumerate(owned.parts()):
         part, hold.parts[index] = hold.parts[index], None
@@ -92,7 +93,7 @@ def settle_all_later(owned: MultiOwnership) -> None:
 def forget(owned: MultiOwnership, hold: MultiHold) -> None:
     """Its owner has no use for a hold any more, whatever becomes of its parts."""
     owned.forget(hold)
-    owned.client.multi_locks.unwatch(owned)
+    multi_locks_of(owned.client).unwatch(owned)
 
 
 def hand_over(owned: MultiOwnership) -> None:
@@ -104,7 +105,7 @@ def hand_over(owned: MultiOwnership) -> None:
             ownership.bring_up(part)
             ownership.hand_over()
     settle_all_later(owned)
-    owned.client.multi_locks.tidy(owned)
+    multi_locks_of(owned.client).tidy(owned)
 
 
 async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
@@ -121,7 +122,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     client = owned.client
     now = client.runtime.now()
     client.refuse_interrupter(owned, *owned.ownerships)
-    lost = client.multi_locks.look_for_loss(owned)
+    lost = multi_locks_of(client).look_for_loss(owned)
     hold = owned.next_to_release()
     if hold is None:
         if owned.unlock_expired():
@@ -153,7 +154,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     finally:
         note.thread = 0
     # An outer hold may have been lost before the answers were read.
-    lost = lost or client.multi_locks.look_for_loss(owned)
+    lost = lost or multi_locks_of(client).look_for_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
     if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
@@ -251,7 +252,7 @@ def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None
 
 def other_here(owned: MultiOwnership) -> MultiOwnership | None:
     """Return what another owner of this client holds of it, if one does."""
-    others = owned.client.multi_locks.of(owned.key[0])
+    others = multi_locks_of(owned.client).of(owned.key[0])
     return next((each for each in others if each.holds and each.who is not owned.who), None)
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
+#: The name of the table for the watchdog.
+TABLE = "multi-locks"
+
 #: The number of entries from which the table is searched for those that are idle, or whose owners are gone.
 SWEEP_AT = 1000
 
@@ -189,6 +192,13 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
             client.emit(events.Lost(owned.name, f"{client.id}:{owned.who.number}", owned.loss or GONE))
             if client.config.on_lock_lost is not None:
                 client.runtime.call_back(client.config.on_lock_lost, owned.name, owned.who.number)
+
+
+def multi_locks_of(client: ClientCore) -> MultiOwnershipTable:
+    """Return the table of a client's multi-locks, which is made when it is first asked for."""
+    tables: dict[str, MultiOwnershipTable] = client.watchdog.tables
+    table = tables.get(TABLE)
+    return tables.setdefault(TABLE, MultiOwnershipTable(client)) if table is None else table
 
 
 def _renewals(several: list[MultiOwnership]) -> list[Renewal]:

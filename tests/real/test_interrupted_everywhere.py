@@ -21,6 +21,7 @@ import pyredisson
 from pyredisson import Config
 from pyredisson.compat.redis_py import Lock as CompatLock
 from pyredisson.net.resp import script
+from pyredisson.quorum.table import multi_locks_of
 from tests.real.observation import busy, load_scripts
 from tests.real.signal_points import Points
 from tests.servers import VALKEY, Server, SharedServers
@@ -72,10 +73,10 @@ class Work:
         for client in self.clients:
             core = client._core
             found += [f"{core.watchdog.watching()} watched"] * bool(core.watchdog.watching())
-            found += [f"{each!r} is watched" for each in core.multi_locks.watched()]
+            found += [f"{each!r} is watched" for each in multi_locks_of(core).watched()]
             found += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
             found += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
-            found += [f"a call on {each!r}" for each in (*core.ownerships, *core.multi_locks) if each.call.thread]
+            found += [f"a call on {each!r}" for each in (*core.ownerships, *multi_locks_of(core)) if each.call.thread]
             found += [f"a call on {name}" for name, _ in core.ledger.asking]
         for server in direct:
             holds = (

@@ -14,6 +14,7 @@ import pytest
 from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.events import GivenBack, Lost
+from pyredisson.quorum.table import multi_locks_of
 from tests.real import programs
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.observation import RELEASE, busy
@@ -372,7 +373,7 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
         assert alice.do(lock.validity) > 0
         alice.do(lock.unlock)
     assert not world.losses
-    assert clients[0]._core.multi_locks.watched() == []
+    assert multi_locks_of(clients[0]._core).watched() == []
     assert not any(any(fleet.holders(lock.name)) for lock in locks[::33])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
+from pyredisson.quorum.table import multi_locks_of
 from tests.simulation.history import HandleHistory, Plan
 from tests.simulator.checkers import QuorumRules
 from tests.simulator.faults import Faults
@@ -94,7 +95,7 @@ class QuorumHistory(HandleHistory):
     def _sweep(self) -> None:
         """Forget what is idle, in the middle of whatever its owners do: otherwise that takes a thousand of them."""
         for client in self.clients:
-            client._core.multi_locks._sweep()
+            multi_locks_of(client._core)._sweep()
             client._core.ownerships._sweep()
 
     def disturb(self) -> None:

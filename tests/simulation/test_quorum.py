@@ -12,13 +12,14 @@ from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
+from pyredisson.core.requests.server import Starts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script
 from pyredisson.quorum import multi_lock, ownership, redlock, round, table
 from pyredisson.quorum.decisions import certain_until
 from pyredisson.quorum.ownership import MultiOwnership
-from pyredisson.quorum.restart_guard import RestartGuard, Starts
-from pyredisson.quorum.table import MultiOwnershipTable
+from pyredisson.quorum.restart_guard import RestartGuard
+from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
 from tests.simulation.history import quiet
 from tests.simulation.quorum_history import QuorumHistory, QuorumPlan
 from tests.simulation.seeds import finding, first_of
@@ -165,7 +166,7 @@ def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(table, "SWEEP_AT", 4)
     scene = Scene(nodes=3)
     held = scene.lock("mine")
-    listed = held._core.client.multi_locks
+    listed = multi_locks_of(held._core.client)
 
     async def work() -> None:
         await held.lock()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyredisson.config import Config
-from pyredisson.core import client
+from pyredisson.core import client_base
 from pyredisson.core.acquiring import attempt
 from pyredisson.core.client import ClientCore
 from pyredisson.core.ownership.hold import Hold
@@ -203,7 +203,7 @@ BUGS: dict[str, tuple[object, str, object]] = {
     "a permit without acknowledgement is not given back": (NumberedCall, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": (NumberedCall, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": (client, "unasked", lambda: LockError("planted")),
+    "whoever has no connection yet asks nobody": (client_base, "unasked", lambda: LockError("planted")),
 }
 
 FINDERS = (

@@ -16,6 +16,7 @@ from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.events import Acquired, Event
 from pyredisson.kinds.token_lock import TokenPair
 from pyredisson.quorum.ownership import MultiOwnership
+from pyredisson.quorum.table import multi_locks_of
 from tests.simulator.event_rules import EventRules, Violation
 from tests.simulator.runtime import AnyClient
 from tests.simulator.world import Node, World
@@ -160,7 +161,7 @@ class QuorumRules:
         return [
             hold
             for client in self._clients
-            for hold in client.core.multi_locks
+            for hold in multi_locks_of(client.core)
             if hold.name == name and hold.remaining(client.runtime.now()) > 0
         ]
 
@@ -266,9 +267,9 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.subscriptions.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        open_ = [hold for hold in client.core.multi_locks if hold.remaining(now) or hold.acquiring]
-        if open_ or client.core.multi_locks.watched():
-            found.append(f"multi-locks of {client.id}: {open_}, {client.core.multi_locks.watched()} watched")
+        open_ = [hold for hold in multi_locks_of(client.core) if hold.remaining(now) or hold.acquiring]
+        if open_ or multi_locks_of(client.core).watched():
+            found.append(f"multi-locks of {client.id}: {open_}, {multi_locks_of(client.core).watched()} watched")
         if client.core.watchdog.watching():
             found.append(f"{client.core.watchdog.watching()} ownerships watched by {client.id}")
     return found

@@ -16,7 +16,7 @@ import pyredisson.asyncio
 from pyredisson.core.driver import run
 from pyredisson.quorum.decisions import node_timeout, weakness_of
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
-from pyredisson.quorum.table import MultiOwnershipTable
+from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
 from tests.unit.fake import FakeOwner
 
 MANY = 40_000
@@ -92,7 +92,7 @@ def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiOw
 
 
 def table_of(lock: pyredisson.MultiLock) -> MultiOwnershipTable:
-    return lock._core.client.multi_locks
+    return multi_locks_of(lock._core.client)
 
 
 def asks_for_its_state(lock: pyredisson.MultiLock) -> None:

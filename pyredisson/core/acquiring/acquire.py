@@ -43,7 +43,7 @@ async def acquire(
     """
     asked = client.runtime.now()
     if kind.own_rival is not None and not ownership.holds:
-        await kind.own_rival.refuse(client, kind, ownership)
+        await kind.own_rival.refuse(kind, ownership)
     before = -1  # How many holds there are is not known yet.
     try:
         await _begin(client, kind, ownership, covers)
@@ -135,7 +135,7 @@ async def _failed(
         client.settle_later(ownership, hold.lease_ms)
     if ownership.queued_ms:
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
-    error = await explain_type(client, error, ownership.name, kind.layout)
+    error = await explain_type(client.finder, error, ownership.name, kind.layout)
     if not hold.part:
         tell_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
     return error

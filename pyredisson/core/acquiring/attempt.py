@@ -93,7 +93,7 @@ class FirstRequest(NamedTuple):
     Attributes:
         call: The request.
         epoch: The epoch of its first copy.
-        begun: As for :meth:`ClientCore.exchange`; ``None``: it was not sent.
+        begun: As for :meth:`ClientBase.exchange`; ``None``: it was not sent.
         seen: What :meth:`Subscriptions.messages_of` returned before.
     """
 
@@ -179,7 +179,7 @@ async def ask(
         kind: The kind of lock.
         ownership: What its owner holds of it.
         hold: What is to be held.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
         update: How to change the wait queue.
         first: The request, if it has been noted already.
 
@@ -209,7 +209,7 @@ async def ask(
         if type(outcome) is not SelfBlocked or rival is None:
             return call, outcome, sent
         ownership.refused(call.request_id)
-        await rival.give_up(client, kind, ownership, exchange)
+        await rival.give_up(kind, ownership, exchange)
         rival = begun = None
         call, epoch = begin_attempt(client, kind, ownership, hold, update)
 

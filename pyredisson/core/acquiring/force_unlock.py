@@ -36,7 +36,7 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
         reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
     except Failure as failure:
         error = client.explain(failure, ownership, "a force_unlock", lease)
-        raise await explain_type(client, error, ownership.name, kind.layout) from failure.cause
+        raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
     if type(reply) is bytes:
         raise client.explain(unusable(reply), ownership, "a force_unlock", lease)
     if reply is None and kind.one_sided:

@@ -120,13 +120,13 @@ async def finish_release(
 ) -> None:
     """Ask until there is an answer, and note it. Raises the error to show if there is none.
 
-    ``begun``: as for :meth:`ClientCore.exchange`.
+    ``begun``: as for :meth:`ClientBase.exchange`.
     """
     try:
         await ask_for_release(client, call, epoch, begun=begun)
     except Failure as failure:
         error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
-        raise await explain_type(client, error, call.ownership.name, call.kind.layout) from failure.cause
+        raise await explain_type(client.finder, error, call.ownership.name, call.kind.layout) from failure.cause
 
 
 async def ask_for_release(
@@ -139,7 +139,7 @@ async def ask_for_release(
 ) -> None:
     """Ask until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientBase.exchange` does. ``begun``: as for that.
     """
     try:
         reply, sent, repeated = await (exchange or client.exchange)(call, epoch, begun=begun)

@@ -22,7 +22,8 @@ REASON = "its client was garbage-collected"
 def what_it_held(client: ClientCore) -> events.ClientCollected | None:
     """Describe the locks that a client holds that was not closed; ``None`` if there are none. For a finalizer."""
     held = [ownership.name for ownership in client.watchdog.ownerships() if ownership.watched()]
-    held += [owned.name for owned in client.multi_locks.watched() if owned.watched()]
+    tables = list(client.watchdog.tables.values())
+    held += [owned.name for table in tables for owned in table.watched() if owned.watched()]
     if client.closed or not held:
         return None
     return events.ClientCollected(client.id, tuple(list(dict.fromkeys(held))[:NAMES]), len(held))
@@ -38,8 +39,9 @@ def tell_of_collected(client: ClientCore, event: events.ClientCollected) -> None
                 call()
             if client.config.on_lock_lost is not None:
                 client.runtime.call_back(client.config.on_lock_lost, ownership.name, ownership.who.number)
-    for owned in client.multi_locks.watched():
-        client.multi_locks.drop(owned)
-        for each in owned.clients():
-            if each.config.on_lock_lost is not None and owned.watched():
-                each.runtime.call_back(each.config.on_lock_lost, owned.name, owned.who.number)
+    for table in list(client.watchdog.tables.values()):
+        for owned in table.watched():
+            table.drop(owned)
+            for each in owned.clients():
+                if each.config.on_lock_lost is not None and owned.watched():
+                    each.runtime.call_back(each.config.on_lock_lost, owned.name, owned.who.number)

@@ -11,11 +11,11 @@ from pyredisson.core.requests.replies import read_renewed
 from pyredisson.core.runtime import Ask
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.ownership.ownership import Ownership
 
 
-def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:
+def batches(client: ClientBase, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:
     """Return these ownerships by what one request can renew: at most ``size``, of kinds renewed alike, in one place."""
     place = client.runtime.place if client.runtime.place("") is not None else None
     found: list[list[Ownership]] = []
@@ -45,7 +45,7 @@ class Renewal(Ask):
 
     __slots__ = ("_client", "_generations", "_lease_ms", "_sent", "ownerships")
 
-    def __init__(self, client: ClientCore, ownerships: list[Ownership], lease_ms: int, timeout: float) -> None:
+    def __init__(self, client: ClientBase, ownerships: list[Ownership], lease_ms: int, timeout: float) -> None:
         kind = ownerships[0].kind
         assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
         held = [(client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in ownerships]
@@ -68,6 +68,6 @@ class Renewal(Ask):
             if kept:
                 ownership.renewed(generation, self._sent, self._lease_ms)
             elif ownership.lose(GONE, generation):
-                self._client.watchdog.unwatch(ownership)
+                self._client.unwatch(ownership)
                 self._client.tell_lost(ownership)
         return None

@@ -20,7 +20,7 @@ from pyredisson.core.failures import Failure, Rejected, Unusable
 from pyredisson.core.requests.settle import settle
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.ownership.ownership import Ownership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -74,7 +74,7 @@ class Backlog:
         ownerships: Those with a request, or a debt, to be settled.
     """
 
-    def __init__(self, client: ClientCore, answer_timeout: Callable[[float], float]) -> None:
+    def __init__(self, client: ClientBase, answer_timeout: Callable[[float], float]) -> None:
         self._client = client
         self._runtime = client.runtime
         self._answer_timeout = answer_timeout

@@ -20,12 +20,13 @@ from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.background.unsettled import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
+from pyredisson.core.diagnosis.presence import Presence
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.liveness import gone_hint, holder_alive
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.ownership.ownership import Ownership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -40,7 +41,7 @@ LATE = 1.0
 class Watchdog:
     """Renews, warns and settles for one client. Plain methods note what to do; :meth:`step` does it."""
 
-    def __init__(self, client: ClientCore) -> None:
+    def __init__(self, client: ClientBase) -> None:
         self._client = client
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout
@@ -63,6 +64,10 @@ class Watchdog:
         self._late_reported = False
         self._backlog = Backlog(client, self._answer_timeout)
         self._unsettled = self._backlog.ownerships
+        #: What the client publishes of itself, as a step of the loop.
+        self.presence: Presence = Presence(client, self.look, self.ownerships)
+        #: The tables that renew their entries themselves, as a step of the loop, by name; see quorum/table.py.
+        self.tables: dict[str, Any] = {}
         self._background = client.runtime.spawn(self.step, "watchdog")
 
     # ---- plain: for those who acquire and release ----------------------------------------------------------------
@@ -140,11 +145,11 @@ class Watchdog:
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
         await self._renew()
-        await self._client.multi_locks.step()
+        for table in list(self.tables.values()):
+            await table.step()
         await self._backlog.step()
-        presence = self._client.presence
-        if self._runtime.now() >= presence.due():
-            await presence.step(self._due() - self._runtime.now())
+        if self._runtime.now() >= self.presence.due():
+            await self.presence.step(self._due() - self._runtime.now())
         return self._sleep()
 
     def _sleep(self) -> float:
@@ -155,20 +160,20 @@ class Watchdog:
             self._next_round = math.inf
         if self._watched and self._next_round == math.inf:  # One was added meanwhile.
             self._next_round = now + self._period
-        presence = self._client.presence
         if self._watched:
-            presence.expect_from(now)
-        self._wakes_at = min(self._due(), presence.due())
+            self.presence.expect_from(now)
+        self._wakes_at = min(self._due(), self.presence.due())
         self._late_at = self._wakes_at + self._grace
         return max(0.0, self._wakes_at - now)
 
     def _due(self) -> float:
         """When locks have to be renewed, settled or reported next."""
+        tables: list[float] = [table.due() for table in list(self.tables.values())]
         return min(
             self._next_retry if self._round else self._next_round,
             self._backlog.due(),
             self._earliest,
-            self._client.multi_locks.due(),
+            *tables,
         )
 
     def _find_earliest(self) -> None:

@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import LockNames, ReadWriteNames, presence_key
@@ -23,10 +23,10 @@ from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
-    from pyredisson.core.diagnosis.presence import Entry
+    from pyredisson.core.client_base import ClientBase
+    from pyredisson.core.diagnosis.presence import Entry, Presence
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.runtime import Reply
+    from pyredisson.core.runtime import Reply, Runtime
 
 #: Seconds that a search may take.
 BUDGET: Final = 0.25
@@ -93,7 +93,7 @@ class Found(NamedTuple):
         return "; ".join(parts) or None
 
 
-def found_here(client: ClientCore, ownership: Ownership) -> Found:
+def found_here(client: ClientBase, ownership: Ownership) -> Found:
     """Return the holder that an ownership of a client of this process stands for."""
     now, identity = client.runtime.now(), client.runtime.identity()
     held_for = now - ownership.since[0] if ownership.since else None
@@ -118,11 +118,26 @@ class Connected(NamedTuple):
     pid: int | None
 
 
-class Finder:
-    """Finds out who holds a lock, for one client."""
+class Neighbour(Protocol):
+    """A client of this process, as a search sees it."""
 
-    def __init__(self, client: ClientCore) -> None:
-        self._client = client
+    id: str
+    address: str | None
+    runtime: Runtime
+    presence: Presence
+
+
+class Finder:
+    """Finds out who holds a lock, for one client.
+
+    Args:
+        client: The client, which is one of its attributes.
+        clients: Returns the clients of this process.
+    """
+
+    def __init__(self, client: ClientBase, clients: Callable[[], Iterable[Neighbour]]) -> None:
+        self.client: ClientBase = client
+        self.clients: Callable[[], Iterable[Neighbour]] = clients
         self._names: dict[str, Connected] | None = None
         self._names_at = -math.inf
         self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
@@ -134,7 +149,7 @@ class Finder:
             name: The name.
             asked: Whether the user asks; else it is to explain an error.
         """
-        search = Search(self, self._client, self._client.key_of(name))
+        search = Search(self, self.client.key_of(name))
         if self._may_search(asked):
             try:
                 await search.run()
@@ -147,7 +162,7 @@ class Finder:
 
         Raises as little as :meth:`find`.
         """
-        search = Search(self, self._client, self._client.key_of(name))
+        search = Search(self, self.client.key_of(name))
         if self._may_search(False):
             try:
                 await search.look_at_permits()
@@ -156,9 +171,9 @@ class Finder:
         return search.available, search.holders
 
     def _may_search(self, asked: bool) -> bool:
-        if self._client.closed or not (asked or self._client.config.presence):
+        if self.client.closed or not (asked or self.client.config.presence):
             return False
-        now, began = self._client.runtime.now(), self._began
+        now, began = self.client.runtime.now(), self._began
         if not asked and len(began) == MOST_SEARCHES and now - began[0] < 1:
             return False
         began.append(now)
@@ -166,8 +181,8 @@ class Finder:
 
     async def names(self, search: Search) -> dict[str, Connected] | None:
         """Return the clients that are connected, by their ids; ``None``: not known."""
-        if self._client.runtime.now() >= self._names_at + NAMES_EVERY:
-            self._names_at, self._names = self._client.runtime.now(), None
+        if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
+            self._names_at, self._names = self.client.runtime.now(), None
             info = await search.ask("INFO", "clients")
             connected = _CONNECTED.search(info) if isinstance(info, bytes) else None
             if connected is not None and int(connected[1]) <= MOST_NAMES:
@@ -186,9 +201,9 @@ class Search:
         holders: Those of its permits.
     """
 
-    def __init__(self, finder: Finder, client: ClientCore, key: str) -> None:
+    def __init__(self, finder: Finder, key: str) -> None:
         self._finder = finder
-        self._client = client
+        self._client = client = finder.client
         self._runtime = client.runtime
         self._key = key
         self._over = client.runtime.now() + BUDGET
@@ -232,7 +247,7 @@ class Search:
         """Find out how many permits are available, and which blocks hold some."""
         available = await self.ask("GET", self._key)
         self.available = int(available) if isinstance(available, bytes) else 0
-        here = [client for client in self._runtime.clients() if client.address == self._client.address]
+        here = [client for client in self._finder.clients() if client.address == self._client.address]
         for client, entry in self._held_by(here):
             number, thread = entry.who.number, entry.who.name
             self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
@@ -248,7 +263,7 @@ class Search:
 
     async def _who(self, client_id: str, number: int) -> None:
         """Learn who the holder is of which this is the field."""
-        for client, entry in self._held_by(self._runtime.clients()):
+        for client, entry in self._held_by(self._finder.clients()):
             if client.id == client_id and entry.who.number == number:
                 self._learn_from(client, entry)
                 return
@@ -264,7 +279,7 @@ class Search:
 
     async def _by_token(self, wanted: str) -> None:
         """Learn who has the token of a token lock."""
-        for client, entry in self._held_by(self._runtime.clients()):
+        for client, entry in self._held_by(self._finder.clients()):
             if entry.token_id == wanted:
                 self._learn(client_id=client.id, thread_id=entry.who.number)
                 self._learn_from(client, entry)
@@ -273,7 +288,7 @@ class Search:
             if await self._learn_told(said, client_id, lambda entry: entry.get("token_id") == wanted):
                 return
 
-    def _held_by(self, clients: Iterable[ClientCore]) -> Iterator[tuple[ClientCore, Entry]]:
+    def _held_by(self, clients: Iterable[Neighbour]) -> Iterator[tuple[Neighbour, Entry]]:
         """Yield the holds of these clients of this process that have the key of this search."""
         return ((client, entry) for client in clients for entry in client.presence.held(self._key))
 
@@ -308,7 +323,7 @@ class Search:
                 self._learn_age((age + ttl - left) / 1000)
         return True
 
-    def _learn_from(self, client: ClientCore, entry: Entry) -> None:
+    def _learn_from(self, client: Neighbour, entry: Entry) -> None:
         identity = client.runtime.identity()
         self._learn(app=identity.app, host=identity.host, pid=identity.pid, thread=entry.who.name)
         self.found = self.found._replace(fixed=not entry.watchdog)

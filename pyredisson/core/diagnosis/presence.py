@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -31,7 +32,7 @@ from pyredisson.core.names import presence_key
 from pyredisson.core.ownership.pending_request import QUEUE_FOR
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.ownership.ownership import Ownership
 
@@ -117,15 +118,24 @@ class Presence:
 
     Plain methods note what to look for; :meth:`step`, called by the client's watchdog, does it.
 
+    Args:
+        client: The client.
+        look: Wakes its watchdog by a time.
+        watched: Returns the ownerships that its watchdog watches.
+
     Attributes:
         first: Seconds after which something is first looked at; infinite if nothing ever is.
         waits: The calls that wait.
         blocks: Permits of ``hold()`` that are in no other table.
     """
 
-    def __init__(self, client: ClientCore) -> None:
+    def __init__(
+        self, client: ClientBase, look: Callable[[float], None], watched: Callable[[], list[Ownership]]
+    ) -> None:
         config = client.config
         self._client = client
+        self._look = look
+        self._watched = watched
         self._now = client.runtime.now
         self._after = config.presence_after if config.presence else math.inf
         self._held_limit = _or_never(config.warn_held_longer_than)
@@ -148,7 +158,7 @@ class Presence:
         at = since + self.first
         if at < self._next:
             self._next = at
-            self._client.watchdog.look(at)
+            self._look(at)
 
     def expect_from(self, now: float) -> None:
         """Look at what the watchdog began to watch by now, unless a look is due in any case. For the watchdog."""
@@ -199,9 +209,8 @@ class Presence:
         return [wait for ref in self.waits.keyrefs() if (wait := ref()) is not None]
 
     def _held(self, now: float) -> Lasting:
-        client = self._client
         # Permits that are renewed are in no table but the watchdog's.
-        ownerships = [*client.ownerships, *[each for each in client.watchdog.ownerships() if each.table is None]]
+        ownerships = [*self._client.ownerships, *[each for each in self._watched() if each.table is None]]
         held: Lasting = [
             (each.since[0], each)
             for each in ownerships

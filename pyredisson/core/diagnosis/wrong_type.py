@@ -9,7 +9,8 @@ from pyredisson.core.names import WAITING, prefixed
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
+    from pyredisson.core.diagnosis.holder_lookup import Finder
 
 #: What of ours is stored as what, under its own name.
 FITS = {
@@ -39,18 +40,19 @@ def no_number(name: str, key: str) -> LockError:
 
 
 async def explain_type(
-    client: ClientCore, error: Exception, name: str, kind: str = "", where: str = "", *, key: str | None = None
+    finder: Finder, error: Exception, name: str, kind: str = "", where: str = "", *, key: str | None = None
 ) -> Exception:
     """Return the error to show for one that the server gave to a request about this key; itself, if it is another one.
 
     Args:
-        client: Whose request it was.
+        finder: That of the client whose request it was.
         error: The server's error.
         name: The name of the lock, semaphore or latch.
         kind: What was asked for, in words; empty if it was only looked at.
         where: Where the key is, in words, if others have its name.
         key: The key, if it is not that of the name.
     """
+    client = finder.client
     key = client.key_of(name) if key is None else key
     if str(error).removeprefix("ERR ").startswith(NO_NUMBER) and await _is_text(client, key):
         explained = no_number(name, key)
@@ -72,7 +74,7 @@ async def explain_type(
         what = "a hash of a read-write lock" if held == "read-write hash" else f"a {held}"
         fits = f"{FITS[held]}. Use one of these, or another name" if held in FITS else f"{NOTHING}. Use another name"
         text = f"the key {key!r}{where} holds {what}{wanted}: {fits}"
-        if key == client.key_of(name) and (found := await client.finder.find(name)).holder is not None:
+        if key == client.key_of(name) and (found := await finder.find(name)).holder is not None:
             text += f". It is {found.describe()}"
     else:
         text = f"the key {key!r}{where} holds something of another type{wanted}. Use another name"
@@ -81,7 +83,7 @@ async def explain_type(
     return explained
 
 
-async def _is_text(client: ClientCore, key: str) -> bool:
+async def _is_text(client: ClientBase, key: str) -> bool:
     """Whether a key holds a string that is no number."""
     try:
         held = await client.runtime.ask(("GET", key), client.config.timeout / 3)
@@ -93,7 +95,7 @@ async def _is_text(client: ClientCore, key: str) -> bool:
     return False
 
 
-async def _type_of(client: ClientCore, key: str) -> str:
+async def _type_of(client: ClientBase, key: str) -> str:
     """What a key holds, in Redis's word; empty if the server does not say."""
     patience = client.config.timeout / 3
     try:

@@ -30,6 +30,7 @@ class Owned:
     """What one owner holds. Plain state, to which a :class:`pyredisson.Lease` can be.
 
     Attributes:
+        name: The name of the lock, or of what else it is.
         mutex: Makes its changes atomic.
         holds: The nested holds, the innermost last.
         mark: What it has left in the context of its owner; set by ``leave_mark()``.
@@ -39,6 +40,7 @@ class Owned:
 
     __slots__ = ("__weakref__", "call", "holds", "mark", "mutex", "on_loss")
 
+    name: str
     mutex: AbstractContextManager[Any]
     holds: list[Any]
     mark: Callable[[], Any] | None

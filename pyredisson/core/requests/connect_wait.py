@@ -9,7 +9,8 @@ from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
+    from pyredisson.core.diagnosis.holder_lookup import Finder
     from pyredisson.core.runtime import Reply
 
 #: The classes of redis-py's errors for a server that could not be reached, and for one that let us in no further.
@@ -20,7 +21,7 @@ REFUSED = "AuthenticationError"
 NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
 
 
-def unreached(client: ClientCore, failure: Failure) -> Exception:
+def unreached(client: ClientBase, failure: Failure) -> Exception:
     """Return the error to show for a request that had no effect: that of the connection, with the server's address.
 
     As long as the client has never reached its server, the error says what to do, too.
@@ -49,7 +50,7 @@ def unreached(client: ClientCore, failure: Failure) -> Exception:
     return error
 
 
-async def waits_through(client: ClientCore, failure: Failure, wait: float | None, began: float) -> bool:
+async def waits_through(client: ClientBase, failure: Failure, wait: float | None, began: float) -> bool:
     """Wait until an acquire can go on whose first request brought no answer.
 
     Args:
@@ -76,8 +77,8 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
     return False
 
 
-async def query(client: ClientCore, command: tuple[str, ...]) -> Reply:
-    """Run a read-only command; see :meth:`ClientCore.query`."""
+async def query(client: ClientBase, finder: Finder, command: tuple[str, ...]) -> Reply:
+    """Run a read-only command; see :meth:`ClientBase.query`."""
     runtime, patience = client.runtime, client.config.timeout / 3
     over = runtime.now() + client.config.timeout
     most, telling = (False, 0.0), None  # The last attempt may have had too little time to find out what is wrong.
@@ -93,6 +94,6 @@ async def query(client: ClientCore, command: tuple[str, ...]) -> Reply:
                 raise unreached(client, telling) from None
         except Failure as failure:
             error = unreached(client, failure)
-            error = await explain_type(client, error, command[1].removeprefix(client.config.prefix), key=command[1])
+            error = await explain_type(finder, error, command[1].removeprefix(client.config.prefix), key=command[1])
             raise error from error.__cause__
         await runtime.sleep(RETRY.pause(0, runtime.jitter))

@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
 from pyredisson.core import events
+from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.error_text import INTERRUPTED
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption
@@ -32,7 +33,6 @@ from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.ledger import Open
 from pyredisson.core.requests.replicas import NotAcknowledged
 from pyredisson.core.requests.replies import read_stale
-from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.errors import LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class NumberedCall(Generic[T]):
     async def explain(self, failure: Failure) -> Exception:
         """Return the error to show to the user. An unknown outcome is settled in the background from here on."""
         error = unreached(self._client, failure) if self._doubt is None else self._unknown(failure)
-        return await explain_type(self._client, error, self.key[0], self._kind)
+        return await explain_type(self._client.finder, error, self.key[0], self._kind)
 
     def _unknown(self, failure: Failure) -> OutcomeUnknownError:
         name, owner = self.key

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyredisson.core import events
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.runtime import Request
 
 #: The number of things that are remembered, to be reported once.
@@ -46,7 +46,7 @@ class Ledger:
         seen_open: When each latch that is waited for here was last seen open.
     """
 
-    def __init__(self, client: ClientCore) -> None:
+    def __init__(self, client: ClientBase) -> None:
         self._client = client
         self._mutex = client.runtime.mutex()
         self._numbers = itertools.count(1)

@@ -20,32 +20,19 @@ number of replicas can be demanded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.failures import Failure, Rejected, Unanswered, count_as_ours
-from pyredisson.errors import NoSyncedSlavesError, RedissonError
+from pyredisson.core.failures import Failure, Rejected, count_as_ours
+from pyredisson.errors import NoSyncedSlavesError
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.requests.call import Reader
     from pyredisson.core.requests.server import ServerFacts
     from pyredisson.core.runtime import Reply, Request
 
 LOOK_AGAIN = 5.0
-
-
-class Syncing(Protocol):
-    """Lets replicas acknowledge what is acquired."""
-
-    async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
-        """Run a script that takes something, and let replicas acknowledge it if it did.
-
-        Raises:
-            Failure: As ``Runtime.eval``.
-            NotAcknowledged: It took something, and too few did.
-        """
-        ...
 
 
 @count_as_ours
@@ -102,7 +89,7 @@ class Taking:
 class Replicas:
     """What one client asks of the replicas of its server."""
 
-    def __init__(self, client: ClientCore) -> None:
+    def __init__(self, client: ClientBase) -> None:
         self._client = client
         self._least = client.config.min_replicas
         self._checks = client.config.check_lock_synced_slaves
@@ -196,8 +183,3 @@ class Replicas:
         )
         error.__cause__ = short.cause
         return error
-
-
-def unasked() -> Unanswered:
-    """Return the failure for a plain answer on a connection that has just reported replicas: it is asked again."""
-    return Unanswered(RedissonError("the server has replicas, which were not asked"))

@@ -242,3 +242,25 @@ class ServerState:
         self.refusal = None
         self.round_trip = 0.0
         self._told = set()
+
+
+class Starts:
+    """What one client knows of the restarts of its server. It outlives every multi-lock.
+
+    Attributes:
+        longest_lease: The longest that this client has asked a quorum for, in seconds.
+        replaced: The run id that replaced another one, if one did.
+    """
+
+    def __init__(self, server: ServerState) -> None:
+        self.begin()
+        server.on_learned.append(self._learned)
+
+    def begin(self) -> None:
+        """Reset it: nothing is known yet."""
+        self.longest_lease: float = 0.0
+        self.replaced: str | None = None
+
+    def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:
+        if before is not None and before.run_id and facts.run_id and before.run_id != facts.run_id:
+            self.replaced = facts.run_id

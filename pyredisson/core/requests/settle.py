@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
+from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.ownership.liveness import GONE, lost_error
@@ -13,18 +14,15 @@ from pyredisson.core.requests.call import ReleaseCall
 from pyredisson.core.requests.replies import unusable
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.ownership.pending_request import SettleBegun
     from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply
 
-#: How long an interrupted caller may wait for the release, in seconds.
-CLEANUP_BUDGET = 1.0
-
 
 async def settle(
-    client: ClientCore,
+    client: ClientBase,
     ownership: Ownership,
     budget: float | None = None,
     *,
@@ -40,7 +38,7 @@ async def settle(
         budget: Seconds; ``Config.timeout`` if ``None``.
         since: The request that was left pending, if it matters that no later one has begun.
         behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
 
     Returns:
         The kind of the last pending request; ``None`` if there was none, or another call took it over.
@@ -82,14 +80,14 @@ def _call_to_settle(ownership: Ownership, begun: SettleBegun) -> ReleaseCall:
     return ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
 
 
-def _left_open(client: ClientCore, ownership: Ownership, begun: SettleBegun) -> None:
+def _left_open(client: ClientBase, ownership: Ownership, begun: SettleBegun) -> None:
     """It could not be settled. It was taken over, so no other call remembers it: leave it to the watchdog."""
     if ownership.pending is not None and ownership.request_id == begun.request_id:
-        client.watchdog.settle(ownership)
+        client.settle_in_background(ownership)
 
 
 def _settled(
-    client: ClientCore,
+    client: ClientBase,
     ownership: Ownership,
     begun: SettleBegun,
     reply: Reply,
@@ -120,11 +118,11 @@ def _settled(
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
         return False
     if not ownership.watched():
-        client.watchdog.unwatch(ownership)
+        client.unwatch(ownership)
     return True
 
 
-async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving: bool = True) -> None:
+async def settle_on_leaving(client: ClientBase, ownership: Ownership, *, leaving: bool = True) -> None:
     """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
 
     ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
@@ -140,4 +138,4 @@ async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving
         await client.runtime.guard(try_to_settle(), CLEANUP_BUDGET, leaving=leaving)
     finally:
         if ownership.pending is not None:
-            client.watchdog.settle(ownership)
+            client.settle_in_background(ownership)

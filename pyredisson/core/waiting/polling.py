@@ -10,9 +10,9 @@ from pyredisson.core.kind import Waiting
 from pyredisson.core.outcomes import LockAcquired
 
 if TYPE_CHECKING:
-    from pyredisson.core.acquiring.attempt import Attempt
     from pyredisson.core.backoff import Uniform
     from pyredisson.core.deadline import Deadline
+    from pyredisson.core.kind import LockAttempt
     from pyredisson.core.outcomes import Refused
 
 #: Seconds after which a waiter looks whether its client was closed, however long its pause is.
@@ -44,7 +44,7 @@ class Polling(Waiting):
         self._delays = delays
         self._until_free = until_free
 
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client = attempt.client
         runtime = client.runtime

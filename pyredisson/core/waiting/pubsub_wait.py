@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyredisson.core import events
+from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.failures import Rejected, is_interruption
 from pyredisson.core.kind import Waiting
 from pyredisson.core.names import WAITING
-from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.core.waiting.wait_queue import QueuedGroup
@@ -18,16 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from pyredisson.core.acquiring.attempt import Attempt
-    from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.kind import LockKind
+    from pyredisson.core.kind import LockAttempt, LockKind, QueueAttempt
     from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.runtime import Reply, Request
+    from pyredisson.core.runtime import Reply
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_groups import Notifies
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 def lock_message(payload: bytes) -> int:
@@ -35,22 +33,8 @@ def lock_message(payload: bytes) -> int:
     return {b"0": 1, b"1": ALL}.get(payload, 0)
 
 
-class QueueAttempt(Protocol):
-    """An attempt that can be made as a client in the wait queue; each call makes it once."""
-
-    client: ClientCore
-
-    def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
-        """Make it."""
-        ...
-
-    def leave_queue(self, member: str) -> Request:
-        """Make the request that takes the client out of the wait queue."""
-        ...
-
-
 async def wait_by_message(
-    client: ClientCore,
+    client: ClientBase,
     attempt: Callable[..., Awaitable[Answer]],
     refused: Refused,
     group: WaitGroup[Waiter],
@@ -88,7 +72,7 @@ async def wait_in_queue(
 
         over = client.runtime.now() + client.config.max_wait_without_check
         if later:
-            client.watchdog.do_later(leave, over)
+            client.do_later(leave, over)
         else:
             await client.finish(leave, over, leaving=leaving)
 
@@ -104,12 +88,12 @@ async def wait_in_queue(
         raise
 
 
-def may_queue(client: ClientCore) -> bool:
+def may_queue(client: ClientBase) -> bool:
     """Return whether a client can use wait queues, as far as is known."""
     return client.subscriptions.may_queue and client.runtime.counts_listeners()
 
 
-def _may_not_queue(client: ClientCore, rejected: Rejected) -> bool:
+def _may_not_queue(client: ClientBase, rejected: Rejected) -> bool:
     """Return whether the server's user may not use wait queues: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
@@ -120,7 +104,7 @@ def _may_not_queue(client: ClientCore, rejected: Rejected) -> bool:
     return True
 
 
-def released_as(client: ClientCore, reply: int) -> int:
+def released_as(client: ClientBase, reply: int) -> int:
     """Return what a release replied, less its note that the user may not publish to the queue; see denied.lua."""
     if reply >= 0:
         return reply
@@ -128,7 +112,7 @@ def released_as(client: ClientCore, reply: int) -> int:
     return -1 - reply
 
 
-def queue_refused(client: ClientCore, missing: str = "~") -> None:
+def queue_refused(client: ClientBase, missing: str = "~") -> None:
     """Note that a release could not use the wait queue: the user lacks a rule of this type."""
     _queue_no_longer(
         client,
@@ -137,7 +121,7 @@ def queue_refused(client: ClientCore, missing: str = "~") -> None:
     )
 
 
-def _queue_no_longer(client: ClientCore, why: str) -> None:
+def _queue_no_longer(client: ClientBase, why: str) -> None:
     """Make requests without wait queues from now on, and say why."""
     client.subscriptions.may_queue = False
     if client.server.first("acl"):
@@ -169,19 +153,19 @@ class ByMessage(Waiting):
         self._free_after = free_after
 
     def yields(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, wait: float | None, now: float
+        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
     ) -> Refused | None:
         """See :meth:`Waiting.yields`."""
         fairness: Fairness = ownership.kind_state
         return fairness.refuse(wait, now) if fairness.until > now else None
 
-    def released(self, client: ClientCore, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+    def released(self, client: ClientBase, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """See :meth:`Waiting.released`."""
         if client.subscriptions.lingers(kind.names.channel, kind.label):
             listeners -= 1  # Our own subscriber's, which stays a little longer than those who wait.
         ownership.kind_state.released(listeners, sent, client.runtime.now())
 
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind, names = attempt.client, attempt.kind, attempt.kind.names
         fairness: Fairness = attempt.ownership.kind_state

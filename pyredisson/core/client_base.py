@@ -1,0 +1,357 @@
+"""The lower half of a client: what its own parts know of it. It asks the server, and passes events to the listeners.
+
+:class:`ClientCore` is the whole client. It is made of these parts, which therefore do not import it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyredisson.core import events
+from pyredisson.core.backoff import RETRY
+from pyredisson.core.failures import (
+    Failure,
+    NotNow,
+    Rejected,
+    Unanswered,
+    Unusable,
+    superseded,
+    unasked,
+    without_effect,
+)
+from pyredisson.core.names import check_one_slot
+from pyredisson.core.outcomes import Stale
+from pyredisson.core.ownership.liveness import GONE
+from pyredisson.core.ownership.table import OwnershipTable
+from pyredisson.core.requests.replies import read_stale, unusable
+from pyredisson.core.requests.server import Complaint, ServerState
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.errors import ClientClosedError, LockError
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
+    from pyredisson.core.names import LockNames, NumberedNames
+    from pyredisson.core.ownership.owned import Owned
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import Call, Reader
+    from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.events import Event
+
+
+#: With a smaller share of an attempt's time left no request is sent that could only bring a first doubt about.
+LEAST_SHARE = 0.25
+
+#: How long an interrupted caller may wait for the release, in seconds.
+CLEANUP_BUDGET = 1.0
+
+
+class Syncing(Protocol):
+    """Lets replicas acknowledge what is acquired."""
+
+    async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
+        """Run a script that takes something, and let replicas acknowledge it if it did.
+
+        Raises:
+            Failure: As ``Runtime.eval``.
+            NotAcknowledged: It took something, and too few did.
+        """
+        ...
+
+
+class ClientBase(ABC):
+    """A client as its parts see it: its runtime, settings and tables, its requests, and its events."""
+
+    def __init__(self, runtime: Runtime, config: Config) -> None:
+        events.load()
+        self.runtime: Runtime = runtime
+        self.config = config
+        self.closed: bool = False
+        self.address: str | None = None  # Where it connects, for messages; without a password.
+        self._scattered = runtime.place("") is not None
+        self._patience = config.timeout / 3
+        self._lease_of_patience = 6000 * self._patience
+        self._listeners = self._own_listeners = config.listeners
+        self._wants_all: Callable[[], bool] = lambda: False
+        #: Whether a listener wants each acquire and release; asked before such an event is made.
+        self.talkative: Callable[[], bool] = lambda: True
+        self.server: ServerState = ServerState(
+            runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
+        )
+        #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
+        self.sync: Syncing | None = None
+
+    def begin(self) -> None:
+        """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
+        self.id: str = self.runtime.new_id()
+        self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
+        self.subscriptions: Subscriptions = Subscriptions(self.runtime, self.config.max_wait_without_check)
+        self.server.forget(self.runtime.mutex())
+
+    # ---- work for the watchdog -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def unwatch(self, ownership: Ownership) -> None:
+        """Neither renew an ownership any more nor report its loss."""
+
+    @abstractmethod
+    def settle_in_background(self, ownership: Ownership) -> None:
+        """Settle the pending request of an ownership in the background, as long as that is worth while."""
+
+    @abstractmethod
+    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+        """Do this work in the background, until it raises no ``Failure`` or ``until`` has passed."""
+
+    # ---- events --------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[Event], None], wants_all: Callable[[], bool]) -> None:
+        """Add a listener: for all events while ``wants_all`` says so, else of what is out of the ordinary."""
+        self._listeners = (*self._listeners, listener)
+        self._wants_all = wants_all
+        if not self.config.listeners:
+            self.talkative = wants_all
+
+    def emit(self, event: Event) -> None:
+        """Pass an event to the listeners. What they raise is reported, and concerns no one else."""
+        self._pass_on(event, self._listeners)
+
+    def emit_ordinary(self, event: Event) -> None:
+        """Pass on an acquire or release, to all but a log that does not want them."""
+        self._pass_on(event, self._listeners if self._wants_all() else self._own_listeners)
+
+    def _pass_on(self, event: Event, listeners: Iterable[Callable[[Event], None]]) -> None:
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                if not isinstance(event, events.CallbackFailed):
+                    self.emit(events.CallbackFailed(repr(listener), error))
+
+    def tell_lost(self, ownership: Ownership) -> None:
+        """A holder lost its lock: say so to all who want to know."""
+        self.emit(events.Lost(ownership.name, ownership.owner, ownership.loss or GONE))
+        for callback in ownership.on_loss:
+            callback()
+        if self.config.on_lock_lost is not None:
+            self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
+
+    def _complain(self, complaint: Complaint) -> None:
+        text = f"{self.address}: {complaint.text}" if self.address else complaint.text
+        self.emit(events.ServerUnsafe(complaint.setting, text))
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise ``ClientClosedError`` if the client was closed. In the child of a fork it is another client first."""
+        self.runtime.check_process()
+        if self.closed:
+            raise ClientClosedError("this client was closed; make a new Redisson() to continue")
+
+    def refuse_interrupter(self, *held: Owned) -> None:
+        """Raise ``LockError`` for a signal handler (or a finalizer) that runs in the middle of a call on one of these.
+
+        What it finds may be half changed, and the interrupted call cannot go on before the handler is done.
+        """
+        thread = self.runtime.thread()
+        for each in held:
+            if thread and each.call.thread == thread:
+                raise LockError(
+                    f"lock {each.name!r} is used by a signal handler (or a finalizer) in the middle of a call of the "
+                    "same thread on it. The handler should set a flag or an event; use the lock after it",
+                    name=each.name,
+                )
+
+    def key_of(self, name: str) -> str:
+        """Return the key of a lock, semaphore or latch: its name behind the prefix of all names."""
+        return self.config.prefix + name
+
+    def check_names(self, names: LockNames | NumberedNames) -> None:
+        """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
+        if self._scattered:
+            check_one_slot(names)
+
+    def attempt_timeout(self, lease_ms: int) -> float:
+        """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
+        return self._patience if lease_ms >= self._lease_of_patience else lease_ms / 6000
+
+    async def exchange(
+        self,
+        call: Call,
+        epoch: int,
+        repeat: bool = False,
+        budget: float | None = None,
+        *,
+        begun: tuple[Any, float] | None = None,
+    ) -> tuple[Reply, float, bool]:
+        """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
+
+        Args:
+            call: The request.
+            epoch: The epoch of its first copy.
+            repeat: Whether an earlier copy may have run already.
+            budget: Seconds; ``Config.timeout`` if ``None``.
+            begun: The reply to its first copy, or the error instead of it, and when that was sent, if it was.
+
+        Returns:
+            The reply, when the answered copy was sent, and whether an earlier copy may have run before it.
+
+        Raises:
+            NotSent, Rejected: This request surely had no effect, and no earlier copy is in doubt.
+            Unanswered: It is not known what became of it.
+            NotAcknowledged: As for :meth:`persist`.
+        """
+        if begun is not None and isinstance(begun[0], Exception) and not isinstance(begun[0], Unanswered):
+            begun = None  # It surely had no effect.
+        sent = self.runtime.now() if begun is None else begun[1]
+        patience = self.attempt_timeout(call.lease_ms)
+        if budget is not None and budget < patience:
+            patience = budget
+        setback: Failure | Stale | None
+        try:
+            if begun is None:
+                reply = await self.send(call.request(epoch, repeat), patience, call.reader)
+            elif isinstance(reply := begun[0], Failure):
+                raise reply
+            elif self.sync is not None and call.reader is not None and call.reader.acquired(reply):
+                raise unasked()
+            setback = read_stale(reply)
+            if setback is None:
+                return reply, sent, repeat
+        except Failure as failure:
+            setback = failure
+        return await self.persist(call, repeat, sent, setback, budget)
+
+    async def persist(
+        self, call: Call, repeat: bool, sent: float, setback: Failure | Stale, budget: float | None = None
+    ) -> tuple[Reply, float, bool]:
+        """Go on with an exchange whose first copy, ``sent`` then, brought no answer or had too low an epoch.
+
+        The other arguments, and all that it returns and raises, are those of :meth:`exchange`.
+
+        Raises:
+            NotAcknowledged: Something was acquired, and too few replicas know of it.
+        """
+        ownership, request_id = call.ownership, call.request_id
+        budget = self.config.timeout if budget is None else budget
+        over = sent + budget
+        patience = min(self.attempt_timeout(call.lease_ms), budget)
+        runtime = self.runtime
+        failures, stale_before, in_doubt = 0, False, setback
+        while True:
+            at_once = False
+            match setback:
+                case Stale():
+                    # Another call has taken this request over; or it is a forgotten epoch of this very owner.
+                    ownership.raise_epoch(request_id, above=setback.epoch)
+                    if not stale_before:
+                        at_once, stale_before, failures = True, True, 0
+                    if runtime.now() >= over:
+                        raise unusable([b"stale", setback.epoch])
+                case Unanswered():
+                    ownership.doubt(request_id)
+                    if isinstance(setback, Unusable):
+                        raise setback
+                    repeat, in_doubt = True, setback
+                case NotNow() if repeat and isinstance(in_doubt, Unanswered):
+                    setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
+                case _:
+                    setback = without_effect(setback, repeat)
+            sent = runtime.now()
+            if self.closed and isinstance(setback, Failure):
+                raise setback
+            if not at_once:
+                spare = 0.0 if repeat else patience * LEAST_SHARE
+                if sent + RETRY.longest(failures) + spare >= over and isinstance(setback, Failure):
+                    raise setback
+                await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+                failures += 1
+                sent = runtime.now()
+            epoch = ownership.epoch_of(request_id)
+            if epoch is None:
+                raise superseded(ownership.name)
+            left = max(min(patience, over - sent), 0.001)
+            try:
+                reply = await self.send(call.request(epoch, repeat), left, call.reader)
+                stale = read_stale(reply)
+                if stale is None:
+                    return reply, sent, repeat
+                setback = stale
+            except Failure as failure:
+                setback = failure
+
+    async def send(self, request: Request, timeout: float, reader: Reader | None) -> Reply:
+        """Run a script once. What ``reader`` says was acquired is for replicas to acknowledge.
+
+        Raises:
+            NotAcknowledged: As for :meth:`persist`.
+        """
+        if reader is None:
+            return await self.runtime.eval(request, timeout)
+        sync = self.sync
+        if sync is not None:
+            return await sync.acknowledge(request, timeout, reader)
+        reply = await self.runtime.eval(request, timeout)
+        if self.sync is not sync and reader.acquired(reply):
+            raise unasked()
+        return reply
+
+    async def perform(self, request: Request, budget: float | None = None, reader: Reader | None = None) -> Reply:
+        """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
+
+        Args:
+            request: What to ask.
+            budget: Seconds; ``Config.timeout`` if ``None``.
+            reader: As for :meth:`send`.
+
+        Raises:
+            NotSent, Rejected: It surely had no effect.
+            Unanswered: It is not known what became of it.
+            NotAcknowledged: As for :meth:`persist`.
+        """
+        runtime = self.runtime
+        sent = runtime.now()
+        over = sent + (self.config.timeout if budget is None else budget)
+        failures = 0
+        in_doubt: Unanswered | None = None
+        while True:
+            try:
+                return await self.send(request, max(min(self._patience, over - sent), 0.001), reader)
+            except Failure as failure:
+                if isinstance(failure, Unanswered):
+                    in_doubt = failure
+                elif in_doubt is None and not isinstance(failure, NotNow):
+                    raise  # It had no effect, and no earlier copy is in doubt.
+                spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
+                over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
+                if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
+                    raise in_doubt or failure from failure.cause
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
+            sent = runtime.now()
+
+    async def finish(
+        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, *, leaving: bool = True
+    ) -> None:
+        """Do something although the caller is leaving; what cannot be done at once is done in the background.
+
+        Args:
+            work: What to do, as often as it takes; raises ``Failure`` when the server did not answer.
+            until: When it is no longer worth doing.
+            leaving: As for :func:`settle_on_leaving`.
+        """
+        done = False
+
+        async def attempt() -> None:
+            nonlocal done
+            try:
+                await work()
+            except Failure:
+                return
+            done = True
+
+        try:
+            await self.runtime.guard(attempt(), CLEANUP_BUDGET, leaving=leaving)
+        finally:
+            if not done:
+                self.do_later(work, until)
