@@ -26,13 +26,13 @@ from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.table import OwnershipTable
 from pyredisson.core.requests.connect_wait import query, unreached
 from pyredisson.core.requests.ledger import Ledger
-from pyredisson.core.requests.replicas import Replicas, Syncing, unasked
+from pyredisson.core.requests.replicas import Replicas, ReplicaWait, unasked
 from pyredisson.core.requests.replies import read_stale, unusable
 from pyredisson.core.requests.server import Complaint, ServerState
 from pyredisson.core.requests.settle import CLEANUP_BUDGET
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
-from pyredisson.quorum.restart_guard import Starts
+from pyredisson.quorum.restart_guard import KnownRestarts
 from pyredisson.quorum.table import MultiOwnershipTable
 
 if TYPE_CHECKING:
@@ -64,16 +64,16 @@ class ClientCore:
         self._listeners = self._own_listeners = config.listeners
         self._wants_all: Callable[[], bool] = lambda: False
         #: Whether a listener wants each acquire and release; asked before such an event is made.
-        self.talkative: Callable[[], bool] = lambda: True
+        self.has_listeners: Callable[[], bool] = lambda: True
         self.server: ServerState = ServerState(
             runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
         )
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
-        self.sync: Syncing | None = None
+        self.sync: ReplicaWait | None = None
         #: The pool of connections, where the fast path may use it.
         self.direct: Any = None
         self.replicas: Replicas = Replicas(self)
-        self.starts: Starts = Starts(self.server)
+        self.starts: KnownRestarts = KnownRestarts(self.server)
         self.begin()
 
     def begin(self) -> None:
@@ -99,7 +99,7 @@ class ClientCore:
         self._listeners = (*self._listeners, listener)
         self._wants_all = wants_all
         if not self.config.listeners:
-            self.talkative = wants_all
+            self.has_listeners = wants_all
 
     def emit(self, event: Event) -> None:
         """Pass an event to the listeners. What they raise is reported, and concerns no one else."""
@@ -117,7 +117,7 @@ class ClientCore:
                 if not isinstance(event, events.CallbackFailed):
                     self.emit(events.CallbackFailed(repr(listener), error))
 
-    def tell_lost(self, ownership: Ownership) -> None:
+    def report_lost(self, ownership: Ownership) -> None:
         """A holder lost its lock: say so to all who want to know."""
         self.emit(events.Lost(ownership.name, ownership.owner, ownership.loss or GONE))
         for callback in ownership.on_loss:
@@ -125,7 +125,7 @@ class ClientCore:
         if self.config.on_lock_lost is not None:
             self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
 
-    def tell_left_behind(self, left: Holding) -> None:
+    def report_left_behind(self, left: Holding) -> None:
         """Emit that a thread holds a lock for another call chain, now that it has gone on."""
         self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 

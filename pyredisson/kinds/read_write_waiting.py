@@ -28,7 +28,7 @@ READERS: Final = "read"
 WRITERS: Final = "write"
 
 
-class PoliteAttempt(Attempt):
+class YieldingAttempt(Attempt):
     """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class PoliteAttempt(Attempt):
         return await super().__call__(update, first)
 
 
-class Politely(ByMessage):
+class YieldToWriters(ByMessage):
     """Waiting by message; readers yield to a waiting writer of the same client."""
 
     def yields(
@@ -56,7 +56,7 @@ class Politely(ByMessage):
     async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind, fairness = attempt.client, attempt.kind, attempt.ownership.kind_state
-        polite = PoliteAttempt(client, kind, attempt.ownership, attempt.hold)
+        polite = YieldingAttempt(client, kind, attempt.ownership, attempt.hold)
         try:
             return await super().wait(polite, refused, seen, deadline)
         finally:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CLEARLY_OLDER = 2.0
 
 
-class Starts:
+class KnownRestarts:
     """What one client knows of the restarts of its server. It outlives every multi-lock.
 
     Attributes:
@@ -92,7 +92,7 @@ class RestartGuard:
         self._barred: dict[int, str] = {}  # The run that was reported to have no vote, by node.
         self._young = False
 
-    def look(self, lease: float) -> None:
+    def update(self, lease: float) -> None:
         """Take note of nodes that were connected to since the last time, and of the lease that is asked for.
 
         Raises:

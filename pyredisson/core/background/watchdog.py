@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
+from pyredisson.core.background.backlog import Backlog
 from pyredisson.core.background.renewal import Renewal, batches
-from pyredisson.core.background.unsettled import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.failures import Failure
@@ -95,8 +95,8 @@ class Watchdog:
         """Whether the pending request of this ownership is left to the background."""
         return ownership in self._unsettled
 
-    def look(self, at: float) -> None:
-        """Wake up by then, since a multi-lock of the client will be due."""
+    def wake_by(self, at: float) -> None:
+        """Wake up by then, for what the client's multi-locks or its presence have due."""
         if at < self._wakes_at:
             self._nudge()
 
@@ -184,7 +184,7 @@ class Watchdog:
         for ownership in list(self._watched):
             if ownership.deadline <= now:
                 if ownership.expire(now):
-                    self._client.tell_lost(ownership)
+                    self._client.report_lost(ownership)
                 if not ownership.watched():
                     self.unwatch(ownership)
         self._find_earliest()

@@ -148,7 +148,7 @@ class Presence:
         at = since + self.first
         if at < self._next:
             self._next = at
-            self._client.watchdog.look(at)
+            self._client.watchdog.wake_by(at)
 
     def expect_from(self, now: float) -> None:
         """Look at what the watchdog began to watch by now, unless a look is due in any case. For the watchdog."""
