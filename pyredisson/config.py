@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
-from pyredisson.core.deadline import MAX_SECONDS, check_meant, check_watchdog_timeout, seconds
+from pyredisson.core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
 from pyredisson.core.event import Event
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
@@ -124,7 +124,7 @@ class Config:
             checked = seconds(value, name)
             if not 0 < checked <= MAX_SECONDS:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
-            (check_watchdog_timeout if name == "lock_watchdog_timeout" else check_meant)(checked, name)
+            (check_watchdog_timeout if name == "lock_watchdog_timeout" else check_unit)(checked, name)
             object.__setattr__(self, name, checked)
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
             value = getattr(self, name)
@@ -144,7 +144,7 @@ class Config:
             guard = seconds(self.restart_guard, "restart_guard")
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
-            check_meant(guard, "restart_guard")
+            check_unit(guard, "restart_guard")
         _check_text("prefix", self.prefix)
         if self.client_name is not None:
             _check_text("client_name", self.client_name)

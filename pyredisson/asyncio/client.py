@@ -13,7 +13,7 @@ from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
 from pyredisson.asyncio.transport import link_to
 from pyredisson.config import Config
-from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
+from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.client import ClientCore
 from pyredisson.core.names import check_name
 from pyredisson.net.sentinel import FoundBySentinels
@@ -279,7 +279,7 @@ def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | Non
         runtime.end_soon()
     else:
         log_collected(held)
-        runtime.end_soon(partial(tell_of_collected, core, held))
+        runtime.end_soon(partial(report_collected, core, held))
     if server is not None:
         server.stop()
 

@@ -26,7 +26,7 @@ from pyredisson.quorum.decisions import weakness_of
 from pyredisson.quorum.member import acquire_part
 from pyredisson.quorum.release import undo
 from pyredisson.quorum.restart_guard import RestartGuard
-from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
+from pyredisson.quorum.round import ACQUIRED, Round, RoundBackoff, state_of, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +159,7 @@ class Redlock:
     def _look_at_servers(self, lease: float) -> Exception | None:
         """Check whether the servers can be used for this. Returns the error if not."""
         try:
-            self._guard.look(lease)
+            self._guard.update(lease)
         except Rejected as wrong:
             return wrong.cause
         except ValueError as wrong:
@@ -259,7 +259,7 @@ class AcquireRounds:
         self.owned: MultiOwnership = owned
         self.hold: MultiHold = hold
         self.last: Round | None = None
-        self.pace: Pace = Pace(owned.client.runtime, asked)
+        self.pace: RoundBackoff = RoundBackoff(owned.client.runtime, asked)
 
     def check_open(self) -> None:
         """Raise ``ClientClosedError`` if a client was closed meanwhile."""

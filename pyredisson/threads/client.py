@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast, final
 import redis
 
 from pyredisson.config import Backoff, Config
-from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
+from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
@@ -543,7 +543,7 @@ def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | Non
         return
 
     async def farewell() -> None:
-        tell_of_collected(core, held)
+        report_collected(core, held)
         end()
 
     log_collected(held)  # We may be anywhere: on the watchdog's thread there is time for the rest.

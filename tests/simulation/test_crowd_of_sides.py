@@ -12,7 +12,7 @@ from pyredisson.core.outcomes import Answer, Refused
 from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
-from pyredisson.kinds.read_write_waiting import Politely
+from pyredisson.kinds.read_write_waiting import YieldToWriters
 from tests.simulation.test_crowd import SOON, TURN, WAIT_QUEUE, Crowd, first_finding
 from tests.simulation.test_planted_bugs import Bug, in_code, in_script
 from tests.simulator.runtime import SimulatedClient
@@ -396,7 +396,7 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
 
 
 async def _polite_although_notified(
-    self: read_write_waiting.PoliteAttempt, update: QueueUpdate | None = None, first: FirstRequest | None = None
+    self: read_write_waiting.YieldingAttempt, update: QueueUpdate | None = None, first: FirstRequest | None = None
 ) -> Answer:
     left = self.ownership.kind_state.until - self.client.runtime.now()
     if left > 0:
@@ -451,10 +451,10 @@ BUGS = {
         ("pcall(choose, KEYS[#KEYS], ARGV[#ARGV])", "")
     ),
     "a reader that yields keeps the turn of its client": in_code(
-        read_write_waiting.PoliteAttempt, "__call__", _polite_although_notified
+        read_write_waiting.YieldingAttempt, "__call__", _polite_although_notified
     ),
     "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda client, kind: False),
-    "the readers of a client are woken one by one": in_code(ReadKind, "waiting", Politely()),
+    "the readers of a client are woken one by one": in_code(ReadKind, "waiting", YieldToWriters()),
 }
 
 
