@@ -19,9 +19,10 @@ import redis.asyncio
 
 import pyredisson.asyncio
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.asyncio.transport import link_to
+from pyredisson.asyncio.transport import FORM
 from pyredisson.config import Config
 from pyredisson.core.runtime import Ask, Runtime
+from pyredisson.net.connect import target_of
 from pyredisson.net.link import Link
 from tests.proxy import Proxy
 from tests.real.observation import calls
@@ -48,13 +49,13 @@ def clients_of(direct: redis.Redis) -> int:
 
 def borrowed(server: Server, kind: type[Any] = Deaf) -> Callable[[], Link]:
     settings: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "client_name": "deaf"}
-    return link_to(
-        redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings)), 10.0
-    )
+    client = redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings))
+    return target_of(client, Config(), FORM).link
 
 
 def own(server: Server) -> Callable[[], Link]:
-    made = link_to(redis.asyncio.Redis(host="127.0.0.1", port=server.port, client_name="deaf"), 10.0)
+    client = redis.asyncio.Redis(host="127.0.0.1", port=server.port, client_name="deaf")
+    made = target_of(client, Config(), FORM).link
 
     def link() -> Link:
         result: Any = made()
