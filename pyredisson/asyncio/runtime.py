@@ -28,7 +28,7 @@ from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link
     from pyredisson.net.subscriber import Subscriber
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyredisson.net.introduction import app_in
 from pyredisson.net.sentinel import FoundBySentinels
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.net.cluster import ClusterLink
     from pyredisson.net.cluster_map import TimedMutex
-    from pyredisson.net.link import Link
     from pyredisson.net.transport import Transport
     from pyredisson.net.wire import Address
+
+
+Link: TypeAlias = "ServerLink | ClusterLink"
+"""The connections to one server, of our own or borrowed from the user's pool; or to all the nodes of a cluster."""
 
 
 class Form(NamedTuple):

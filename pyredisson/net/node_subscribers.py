@@ -13,7 +13,7 @@ from pyredisson.net.subscriber import Subscriber
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.net.cluster import ClusterLink
-    from pyredisson.net.link import NodeLink
+    from pyredisson.net.server_link import ServerLink
 
 
 class NodeSubscribers:
@@ -25,7 +25,7 @@ class NodeSubscribers:
         self._client = client
         self._subscriptions = client.subscriptions
         self._mutex = client.runtime.mutex()
-        self._by_node: dict[NodeLink, Subscriber] = {}
+        self._by_node: dict[ServerLink, Subscriber] = {}
         self._by_connection: dict[SubscriberConnection, Subscriber] = {}
         self.closed: bool = False
         link.on_change = self._relocate
@@ -56,7 +56,7 @@ class NodeSubscribers:
         for subscriber in list(self._by_node.values()):
             subscriber.abandon()
 
-    def _at(self, node: NodeLink) -> Subscriber:
+    def _at(self, node: ServerLink) -> Subscriber:
         with self._mutex:
             subscriber = self._by_node.get(node)
             if subscriber is None:

@@ -35,7 +35,7 @@ class Subscriber:
         connection: Which channels are received here; ``None``: all.
         sharded: Whether messages are those of a cluster's shards.
         find_again: Sees to it that displaced channels are received where they belong.
-        follow: Asks whether the server is the right one still, and calls :meth:`move` if not; see ``Link.follow``.
+        follow: Asks whether the server is the right one still, and calls :meth:`move` if not.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Request
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 

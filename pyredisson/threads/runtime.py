@@ -35,7 +35,7 @@ from pyredisson.threads.interruption import inside
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link
     from pyredisson.net.subscriber import Subscriber
 
 T = TypeVar("T")
