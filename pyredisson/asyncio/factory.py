@@ -22,7 +22,7 @@ from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.arguments import backoff_of, check_times
 from pyredisson.shared.made_owners import Owner, caller_of, make_core
 
 if TYPE_CHECKING:
@@ -250,6 +250,7 @@ class Factory:
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
+        check_times(wait_time, lease_time)
         from pyredisson.shared.synchronized import synchronized_task  # Few programs need it.
 
-        return synchronized_task(self.get_lock, key, wait_time, lease_time)
+        return synchronized_task(lambda name: self.get_lock(name).hold(wait_time, lease_time), key)

@@ -13,7 +13,7 @@ from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
 from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of, own_keywords, refuse
+from pyredisson.shared.arguments import backoff_of, check_times, own_keywords, refuse
 from pyredisson.shared.base_client import BaseClient
 from pyredisson.shared.made_owners import Owner, caller_of, make_core
 from pyredisson.shared.patching import check_patched
@@ -293,9 +293,10 @@ class Redisson(BaseClient):
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
+        check_times(wait_time, lease_time)
         from pyredisson.shared.synchronized import synchronized_function  # Few programs need it.
 
-        return synchronized_function(self.get_lock, key, wait_time, lease_time)
+        return synchronized_function(lambda name: self.get_lock(name).hold(wait_time, lease_time), key)
 
     def holder_of(self, name: str) -> Holder | None:
         """Return who holds the lock of this name, as far as the server knows within a moment.
