@@ -1,4 +1,4 @@
-"""The context manager that ``hold()`` of a lock returns, for asyncio."""
+"""The context managers that ``hold()`` of a lock and of a semaphore return, for asyncio."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
-from pyredisson.shared.blocks import LeaseT_co, LockBlock
+from pyredisson.shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson.shared.handle import Handle
 
 if TYPE_CHECKING:
@@ -54,3 +54,26 @@ class HoldContext(LockBlock[LeaseT_co]):
         self._lease._end()
         ended_by = error if self._cancels is None else self._cancels.take_back(error)
         await self._lock._core.leave(ended_by, lease=self._lease)
+
+
+@final
+class PermitHold(PermitsBlock[PermitLeaseT_co]):
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
+
+    The permits belong to the block, not to a task: the block may be left, and they released, in another task.
+
+    Example::
+
+        async with semaphore.hold(wait_time=5):
+            ...
+    """
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> PermitLeaseT_co:
+        return await self._block.enter()  # type: ignore[return-value]  # None only if it may skip.
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._block.leave(error)

@@ -1,4 +1,4 @@
-"""The context manager that ``hold()`` of a lock returns, for threads."""
+"""The context managers that ``hold()`` of a lock and of a semaphore return, for threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 from pyredisson.core.driver import run, run_to_the_end
-from pyredisson.shared.blocks import LeaseT_co, LockBlock
+from pyredisson.shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 
 if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
@@ -42,3 +42,30 @@ class HoldContext(LockBlock[LeaseT_co]):
         lease._end()
         leave: Callable[..., Coroutine[Any, Any, None]] = self._lock._core.leave
         return leave(error, progress, lease)
+
+
+@final
+class PermitHold(PermitsBlock[PermitLeaseT_co]):
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
+
+    The permits belong to the block, not to a thread: the block may be left, and they released, in another thread.
+
+    Example::
+
+        with semaphore.hold(wait_time=5):
+            ...
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> PermitLeaseT_co:
+        try:
+            return run(self._block.enter())  # type: ignore[return-value]  # None only if it may skip.
+        except BaseException as error:  # Ctrl-C, just after it was acquired: the block will not be left.
+            run_to_the_end(self._block.leave, error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_to_the_end(self._block.leave, error)
