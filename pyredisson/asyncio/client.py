@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.holders import Holder
-    from pyredisson.net.connect import Target
 
 
 @final
@@ -48,6 +47,7 @@ class Redisson(BaseClient, Factory):
     """
 
     _form = FORM
+    _runtime_class = AsyncioRuntime
     _runtime: AsyncioRuntime  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
@@ -59,9 +59,6 @@ class Redisson(BaseClient, Factory):
     ) -> None:
         refuse(self.__init__, unknown)
         self._start(redis, config)
-
-    def _runtime_at(self, target: Target) -> AsyncioRuntime:
-        return AsyncioRuntime(target.link, self._config, scattered=target.scattered)
 
     async def holder_of(self, name: str) -> Holder | None:
         """Return who holds the lock of this name, as far as the server knows within a moment.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
-from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
@@ -28,7 +27,7 @@ from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.connect import Link
+    from pyredisson.net.connect import Link, Target
     from pyredisson.net.subscriber import Subscriber
 
 T = TypeVar("T")
@@ -99,11 +98,11 @@ class AsyncioRuntime(BaseRuntime):
     """One client's view of the world, for the tasks of one event loop at a time."""
 
     suspends = True
+    _core: ClientCore  # It is attached before the runtime is used.
 
-    def __init__(self, make_link: Callable[[], Link], config: Config, *, scattered: bool = False) -> None:
-        super().__init__(config, scattered=scattered)
-        self._make_link = make_link
-        self._core: ClientCore | None = None
+    def __init__(self, target: Target, config: Config) -> None:
+        super().__init__(target, config)
+        self._make_link = target.link
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: Link | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -133,9 +132,7 @@ class AsyncioRuntime(BaseRuntime):
                 "this client serves another event loop, which is still open; make another client for this one"
             )
         if self._loop is not None:
-            self.abandon()
-            if self._core is not None:
-                self._core.begin()
+            self.restart(self._core)
         self._loop = loop
 
     @property
@@ -143,12 +140,8 @@ class AsyncioRuntime(BaseRuntime):
         """The link to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
-            if self._core is not None:
-                self._serve(self._link, self._core)
+            self._serve(self._link, self._core)
         return self._link
-
-    def identity(self) -> Identity:
-        return self.identity_of(self.link.app)
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something in a task that ends with the client at the latest."""
@@ -185,7 +178,6 @@ class AsyncioRuntime(BaseRuntime):
 
     def subscribe(self, channel: str) -> None:
         if self._subscriber is None:
-            assert self._core is not None
             self._subscriber = subscriber_for(self.link, self._listen, self._core)
         self._subscriber.subscribe(channel)
 
@@ -293,8 +285,7 @@ class AsyncioRuntime(BaseRuntime):
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
-        if self._core is not None:
-            self._core.direct = None
+        self._core.direct = None
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()

@@ -16,7 +16,6 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.introduction import app_in
 from pyredisson.net.link import Inspect, Introduce, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import AskRedirect, Moved, SlotCall, read_redirection, slot_of
@@ -84,7 +83,6 @@ class ClusterLink:
         self._remap = cluster.remap
         self._sleep = sleep
         self.inspect: Inspect | None = None
-        self.app: str | None = app_in(cluster.settings)
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.on_queue_refused: Callable[[], None] = ignore
@@ -96,17 +94,7 @@ class ClusterLink:
         return self.map.sharded
 
     async def eval(self, request: SlotCall, timeout: float) -> Reply:
-        slots = self.map
-        link = slots.owners[request.slot]
-        packed = request.packed
-        if link is None or packed is None or slots.stale:
-            return await self._execute(request.slot, self._sender(request), timeout)
-        sent = self._now()
-        try:
-            return await link.eval(packed, timeout)
-        except Failure as failure:
-            left = timeout - (self._now() - sent)
-            return await self._execute(request.slot, self._sender(request), left, (link, self._said(link, failure)))
+        return await self._execute(request.slot, self._sender(request), timeout)
 
     async def eval_synced(
         self, request: SlotCall, timeout: float, sync: Acknowledging, sync_timeout: float
@@ -207,9 +195,7 @@ class ClusterLink:
 
         return send
 
-    async def _execute(
-        self, slot: int, send: Send, timeout: float, tried: tuple[ServerLink, Failure] | None = None
-    ) -> Reply:
+    async def _execute(self, slot: int, send: Send, timeout: float) -> Reply:
         """Bring a request to the node that serves its slot, until it is executed or may be, or its time has ended.
 
         ``tried`` is what became of a first try.
@@ -219,13 +205,10 @@ class ClusterLink:
         link: ServerLink | None
         said: Reply | Failure
         while True:
-            if tried is not None:
-                (link, said), tried = tried, None
-            else:
-                if self.map.stale:
-                    await self.map.learn(max(0.001, over - self._now()))
-                link = self.map.owners[slot]
-                said = self.map.unserved(slot) if link is None else await self._ask_node(link, send, over)
+            if self.map.stale:
+                await self.map.learn(max(0.001, over - self._now()))
+            link = self.map.owners[slot]
+            said = self.map.unserved(slot) if link is None else await self._ask_node(link, send, over)
             if link is not None and (redirection := self._redirection(link, said)) is not None:
                 redirections += 1
                 if redirections > REDIRECTIONS:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.net.cluster import ClusterLink
     from pyredisson.net.cluster_map import TimedMutex
+    from pyredisson.net.sentinel import Sentinels
     from pyredisson.net.transport import Transport
     from pyredisson.net.wire import Address
 
@@ -50,11 +51,13 @@ class Target(NamedTuple):
     Attributes:
         url: The URL that leads there, its password masked; ``None`` if there is none.
         link: Makes a link to there.
+        app: What the user's own settings call their connections; ``None``: nothing.
         scattered: Whether it is a cluster, whose names are on several servers.
     """
 
     url: str | None
     link: Callable[[], Link]
+    app: str | None
     scattered: bool
 
 
@@ -72,7 +75,7 @@ def target_of(client: object, config: Config, form: Form) -> Target:
     if isinstance(where, Cluster):
         tls = issubclass(where.connection_class, form.api.SSLConnection)
         cluster_url = url_of_cluster(where.seeds, where.settings, tls=tls)
-        return Target(cluster_url, partial(_link_to_cluster, where, config, form), scattered=True)
+        return Target(cluster_url, partial(_link_to_cluster, where, config, form), app_in(where.settings), True)
     check_client(where, form.api.Redis)
     pool = where.connection_pool
     kind, settings = pool.connection_class, pool.connection_kwargs
@@ -81,11 +84,11 @@ def target_of(client: object, config: Config, form: Form) -> Target:
     transport = partial(form.borrow, pool)
     if type(pool) is form.api.ConnectionPool and kind in ours:
         transport = partial(form.own, kind, kept_settings(settings))
-    return Target(url, partial(_link_to_server, transport, config, sentinels, app_in(settings)), scattered=False)
+    return Target(url, partial(_link_to_server, transport, config, sentinels), app_in(settings), False)
 
 
-def _link_to_server(transport: Callable[[], Transport], config: Config, *rest: Any) -> ServerLink:
-    return ServerLink(transport(), config.connect_timeout, *rest)
+def _link_to_server(transport: Callable[[], Transport], config: Config, sentinels: Sentinels | None) -> ServerLink:
+    return ServerLink(transport(), config.connect_timeout, sentinels)
 
 
 def _link_to_cluster(cluster: Cluster, config: Config, form: Form) -> ClusterLink:

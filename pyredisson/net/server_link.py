@@ -51,7 +51,6 @@ class ServerLink:
         transport: Makes them.
         connect_timeout: How long one may take to be made.
         sentinels: Who is asked where the server is; then host and port of the settings mean nothing.
-        app: What the user's own settings call their connections.
 
     Attributes:
         away: Whether the server did not answer the last time; only for those who ask many servers at once.
@@ -59,7 +58,6 @@ class ServerLink:
         scattered: Whether names are on several servers, by their slots.
         inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
             new when it is first used here.
-        app: What the user's own settings call their connections; ``None``: nothing.
         introduce: How connections of our own say whose they are; ``None``: they do not.
         on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
         on_queue_refused: Called when a script ran without the list of waiting clients, which the user may not use.
@@ -67,13 +65,7 @@ class ServerLink:
 
     scattered: bool = False
 
-    def __init__(
-        self,
-        transport: Transport,
-        connect_timeout: float,
-        sentinels: Sentinels | None = None,
-        app: str | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, connect_timeout: float, sentinels: Sentinels | None = None) -> None:
         self._transport = transport
         self._now = transport.now
         self._sentinels = sentinels
@@ -81,7 +73,6 @@ class ServerLink:
         self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
         self.pool: Pool | None = self._pool if transport.direct and sentinels is None else None
         self.inspect: Inspect | None = None
-        self.app: str | None = app
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.on_queue_refused: Callable[[], None] = ignore

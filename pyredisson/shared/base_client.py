@@ -27,18 +27,16 @@ if TYPE_CHECKING:
     from pyredisson.asyncio.runtime import AsyncioRuntime
     from pyredisson.config import Config
     from pyredisson.embedded import EmbeddedServer
-    from pyredisson.net.connect import Form, Target
+    from pyredisson.net.connect import Form
     from pyredisson.threads.runtime import ThreadsRuntime
 
 
 class BaseClient(NotPortable):
-    """A client of either form, which makes its runtime and has its own methods for whatever may block."""
+    """A client of either form, which has methods of its own for whatever may block."""
 
     #: What its connections are made of.
     _form: Form
-
-    def _runtime_at(self, target: Target) -> ThreadsRuntime | AsyncioRuntime:
-        raise NotImplementedError
+    _runtime_class: type[ThreadsRuntime | AsyncioRuntime]
 
     def _start(self, client: Any, config: Config | None, server: EmbeddedServer | None = None) -> None:
         self._config = settings_of(config)
@@ -46,7 +44,7 @@ class BaseClient(NotPortable):
             client = self._form.api.Redis.from_url(DEFAULT_URL)
         target = target_of(client, self._config, self._form)
         self._url = target.url if server is None else server.url
-        self._runtime = self._runtime_at(target)
+        self._runtime = self._runtime_class(target, self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
         self._core.listen(log_event, wants_all)

@@ -16,7 +16,6 @@ from pyredisson.shared import kinds
 from pyredisson.shared.arguments import backoff_of, check_times, own_keywords, refuse
 from pyredisson.shared.base_client import BaseClient
 from pyredisson.shared.made_owners import Owner, caller_of, make_core
-from pyredisson.shared.patching import check_patched
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from pyredisson.core.deadline import Seconds
     from pyredisson.holders import Holder
-    from pyredisson.net.connect import Target
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,6 +63,7 @@ class Redisson(BaseClient):
     """
 
     _form = FORM
+    _runtime_class = ThreadsRuntime
 
     def __init__(
         self,
@@ -75,10 +74,6 @@ class Redisson(BaseClient):
     ) -> None:
         refuse(self.__init__, unknown)
         self._start(redis, config)
-
-    def _runtime_at(self, target: Target) -> ThreadsRuntime:
-        check_patched()
-        return ThreadsRuntime(target.link(), self._config)
 
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """Return a handle on the reentrant lock with this name.

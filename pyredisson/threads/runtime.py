@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
-from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
@@ -35,7 +34,7 @@ from pyredisson.threads.interruption import inside
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.connect import Link
+    from pyredisson.net.connect import Link, Target
     from pyredisson.net.subscriber import Subscriber
 
 T = TypeVar("T")
@@ -148,16 +147,17 @@ class ThreadsRuntime(BaseRuntime):
 
     suspends = False
 
-    def __init__(self, link: Link, config: Config) -> None:
-        super().__init__(config, scattered=link.scattered)
-        self.link = link
+    def __init__(self, target: Target, config: Config) -> None:
+        check_patched()
+        super().__init__(target, config)
+        self.link: Link = target.link()
         # Not methods around them: this is the hot path.
-        self.eval: Callable[[Request, float], Answer[Reply]] = link.eval
+        self.eval: Callable[[Request, float], Answer[Reply]] = self.link.eval
         self.eval_synced: Callable[[Request, float, Acknowledging, float], Answer[tuple[Reply, int | Failure]]] = (
-            link.eval_synced
+            self.link.eval_synced
         )
-        self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = link.eval_all
-        self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = link.ask
+        self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = self.link.eval_all
+        self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.ask
         self._loops: list[ThreadLoop] = []
         self._listening: list[threading.Thread] = []
 
@@ -185,9 +185,6 @@ class ThreadsRuntime(BaseRuntime):
         BackgroundThread(listen, "pyredisson-subscriber").start()
 
     # ---- plain ---------------------------------------------------------------------------------------------------
-
-    def identity(self) -> Identity:
-        return self.identity_of(self.link.app)
 
     owner: staticmethod[[], Caller] = staticmethod(current_owner)
 
