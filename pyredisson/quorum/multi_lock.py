@@ -8,7 +8,7 @@ acquired are acquired in one order, by name, so that no clients wait for each ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.acquire import report_failed, report_outcome
 from pyredisson.core.deadline import lease_ms, wait_seconds
@@ -83,23 +83,6 @@ def _identity(member: LockCore) -> tuple[object, ...]:
     return id(member.client), member.names.raw, member.kind.layout, member.kind.label
 
 
-class AcquireStrategy(Protocol):
-    """How the members are acquired: in order, or all at once."""
-
-    quick: bool  # Whether a server has only the short timeout of one node among many.
-
-    def where(self, index: int) -> str:
-        """Where a member's key is, if others have the same name, for messages."""
-        ...
-
-    async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """Acquire enough members, within ``wait`` seconds (``None``: however long it takes).
-
-        If it returns ``False``, nothing is held; if it raises, its caller releases everything.
-        """
-        ...
-
-
 class MultiLockCore:
     """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
 
@@ -120,7 +103,7 @@ class MultiLockCore:
         names = list(dict.fromkeys(lock.names.name for lock in ordered))
         self.name: str = names[0] if len(names) == 1 else " + ".join(names)
         self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
-        self.strategy: AcquireStrategy = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
+        self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.
         self._other_loops = [

@@ -51,8 +51,6 @@ class Redlock:
         name: The name of the lock, for messages.
     """
 
-    quick = True
-
     def __init__(self, members: tuple[Member, ...], quorum: int, name: str) -> None:
         self._members = members
         self._quorum = quorum
@@ -73,11 +71,11 @@ class Redlock:
         return f"node {index + 1} ({address})" if address else f"node {index + 1}"
 
     def where(self, index: int) -> str:
-        """See :meth:`AcquireStrategy.where`."""
+        """Return where a member is, for messages: the others have the same name."""
         return f" on {self._node(index)}"
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """See :meth:`AcquireStrategy.acquire`."""
+        """Acquire enough members; see :meth:`InOrder.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
             seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]

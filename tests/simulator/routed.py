@@ -29,9 +29,6 @@ from tests.simulator.runtime import AnyClient, Seam
 from tests.simulator.world import Process, Promise
 
 if TYPE_CHECKING:
-    from pyredisson.core.waiting.subscriptions import Subscriptions
-    from pyredisson.events import Event
-    from pyredisson.net.link import Inspect
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
     from tests.simulator.cluster import SimulatedCluster
@@ -76,10 +73,10 @@ class RoutedRuntime(Seam):
         self._config = config
         self._subscriber: Subscriber | NodeSubscribers | None = None
 
-    def attach(self, subscriptions: Subscriptions, emit: Callable[[Event], None], inspect: Inspect) -> None:
+    def attach(self, core: ClientCore) -> None:
         """Learn whom messages are for, and who wants to know of each new connection."""
-        self.link.inspect = inspect
-        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, subscriptions, emit)
+        self.link.inspect = core.server.inspect
+        self._subscriber = subscriber_for(self.link, self._listen, core)
 
     def _listen(self, subscriber: Subscriber) -> None:
         self.process.start(subscriber.run(), f"{self.process.name}/subscriber")
@@ -162,7 +159,7 @@ class RoutedClient(AnyClient[RoutedRuntime]):
         config = replace(config, presence=presence)
         runtime = RoutedRuntime(port, link, config)
         super().__init__(runtime, ClientCore(runtime, config), address)
-        runtime.attach(self.core.subscriptions, self.core.emit, self.core.server.inspect)
+        runtime.attach(self.core)
 
 
 def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Config | None = None) -> RoutedClient:
