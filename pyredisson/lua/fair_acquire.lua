@@ -6,7 +6,7 @@
 --       9 heartbeat timeout of the owner, ms
 -- Reply nil: acquired.  integer: not acquired; look again in this many ms (-1: only when notified).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- Everything that can be of a wrong type is read before anything is written.
 local queue, timeouts, alive = KEYS[3], KEYS[4], KEYS[5]
@@ -47,9 +47,7 @@ if held then
     -- include: reenter
     return nil
 end
-if ARGV[5] ~= '0' then
-    return {'lost'}
-end
+-- include: no_hold
 local left = redis.call('pttl', KEYS[1])
 local again = left
 if free then

@@ -9,7 +9,7 @@
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM, LPOP); then it accepts
 -- the rest.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- Everything that can be of a wrong type is read before anything is written.
 local queue, timeouts, alive = KEYS[3], KEYS[4], KEYS[5]

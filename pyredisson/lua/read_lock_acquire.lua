@@ -3,15 +3,13 @@
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 -- Reply nil: acquired.  integer: another owner writes, for this many ms (-1: without end).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- include: epoch_raise
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
 local mode, held = found[1], found[2]
 if not mode then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     local left = redis.call('pttl', KEYS[1])
     if left ~= -2 then
         return left -- It is a lock of another kind.

@@ -11,13 +11,7 @@ for at = 1, #KEYS, 2 do
     local held = redis.pcall('hget', KEYS[at], ARGV[n + 1])
     kept[n] = 0
     for i = type(held) == 'string' and tonumber(held) or 0, 1, -1 do
-        local left = redis.call('pttl', holds .. i)
-        if left ~= -2 then
-            if left < tonumber(ARGV[1]) then
-                redis.call('pexpire', holds .. i, ARGV[1])
-            end
-            kept[n] = 1
-        end
+        kept[n] = math.max(kept[n], live_for(holds .. i, ARGV[1]))
     end
     if kept[n] == 1 then
         live_for(KEYS[at], ARGV[1])

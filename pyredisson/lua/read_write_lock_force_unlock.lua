@@ -5,9 +5,8 @@
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 'read' or 'write'
 -- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_of_caller
 -- include: epoch_guard
-local lease = 0
 local reply = false
 if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
     local publish, message, waiting = ARGV[4], ARGV[5], KEYS[4]

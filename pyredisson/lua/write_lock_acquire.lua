@@ -4,24 +4,20 @@
 --       6 this owner as a reader  7 the sum of the leases of all holds, with this one, ms
 -- Reply nil: acquired.  integer: others hold it, for this many ms (-1: without end).  {'upgrade'}: this owner reads.
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- include: epoch_raise
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1], ARGV[6])
 local mode, held, reads = found[1], found[2], found[3]
 local left = redis.call('pttl', KEYS[1])
 if left == -2 then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     redis.call('hset', KEYS[1], 'mode', 'write', ARGV[1], 1)
     -- include: first_lease
     return nil
 end
 if mode ~= 'write' or not held then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     if mode == 'read' and reads then
         -- It would wait for itself; unless its holds have expired, and only the field is left, because others read.
         for i = 1, tonumber(reads) or 0 do
