@@ -8,16 +8,13 @@
 -- include: epoch_guard
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
-    local publish, message, waiting = ARGV[4], ARGV[5], KEYS[4]
-    local heard, denied = 0, false
-    if publish ~= '' then
-        if waiting and redis.call('exists', waiting) == 1 then
-            -- include: observers
-            -- include: choose
-            -- include: notify
-        end
-        redis.call(publish, KEYS[3], message)
+    -- include: forced
+    if listed then
+        -- include: observers
+        -- include: choose
+        -- include: notify
     end
+    -- include: publish_message
     redis.call('del', KEYS[1])
 end
 -- include: epoch_store

@@ -41,18 +41,13 @@ if ARGV[5] ~= '0' then
 elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
     return redis.call('pttl', KEYS[1])
 end
-local hold = done and redis.call('pttl', KEYS[3]) or -2
-if not held then
-    redis.call('hincrby', KEYS[1], ARGV[1], 1)
-elseif hold == -2 then
+-- include: live_for
+if done and redis.call('pttl', KEYS[3]) ~= -2 then
+    live_for(KEYS[3], ARGV[4])
+else
     -- If the client counts no hold, those in Redis are left over: the count starts again at 1.
     redis.call('hset', KEYS[1], ARGV[1], wanted)
-end
--- include: live_for
-live_for(KEYS[1], ARGV[4])
-if hold == -2 then
     redis.call('set', KEYS[3], 1, 'px', ARGV[4])
-else
-    live_for(KEYS[3], ARGV[4])
 end
+live_for(KEYS[1], ARGV[4])
 return nil

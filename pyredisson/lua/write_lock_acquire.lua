@@ -28,23 +28,17 @@ if mode ~= 'write' or not held then
     end
     return left
 end
-local wanted = tonumber(ARGV[5]) + 1
-if ARGV[3] == '1' and tonumber(held) == wanted then
-    wanted = nil -- An earlier copy acquired it, and added its lease.
-elseif wanted > 1 and held ~= ARGV[5] then
-    return {'lost'}
+-- include: live_for
+if ARGV[3] == '1' and tonumber(held) == tonumber(ARGV[5]) + 1 then
+    -- An earlier copy acquired it, and added its lease.
+    live_for(KEYS[1], ARGV[4])
+    return nil
 end
-if wanted then
-    -- If the client counts no hold, those in Redis are left over: the count starts again at 1.
-    redis.call('hset', KEYS[1], ARGV[1], wanted)
-end
-if wanted and wanted > 1 then
+-- include: reenter
+if wanted > 1 then
     -- At most the sum of all leases, or a holder that re-enters again and again would add without end: a release
     -- subtracts nothing.
     local ends = math.min(math.max(left, 0) + tonumber(ARGV[4]), tonumber(ARGV[7]))
     redis.call('pexpire', KEYS[1], math.max(left, ends))
-elseif left < tonumber(ARGV[4]) then
-    -- A time to live is never shortened; a key without one (PERSIST) gets one again.
-    redis.call('pexpire', KEYS[1], ARGV[4])
 end
 return nil

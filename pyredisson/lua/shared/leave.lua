@@ -1,4 +1,5 @@
--- Takes a client out of the wait queue, and what says that it was notified of permits. If it was an observer, another one is in its place.
+-- Takes a client out of the wait queue, and the record that it was notified of permits. If it was an observer, another
+-- one is in its place.
 -- Expects  KEYS[2] wait queue; ARGV[1] the client, as it stands there; ARGV[2] PUBLISH or SPUBLISH;
 --          keep_observers(waiting, publish, trusted)
 -- Defines  nothing
