@@ -9,11 +9,8 @@
 local queue, timeouts, alive = KEYS[3], KEYS[4], KEYS[5]
 local owners = redis.call('hkeys', KEYS[1])
 -- include: now
--- include: believed_until
-local head = redis.call('lindex', queue, 0)
-while head and believed_until(head) <= now do
-    -- include: drop_head
-end
+-- include: fair_queue
+local head = drop_dead({})
 if #owners > 0 then
     if head then
         redis.call(ARGV[4], KEYS[6] .. ':' .. head, ARGV[5])

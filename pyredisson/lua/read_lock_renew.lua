@@ -11,7 +11,13 @@ for at = 1, #KEYS, 2 do
     local held = redis.pcall('hget', KEYS[at], ARGV[n + 1])
     kept[n] = 0
     for i = type(held) == 'string' and tonumber(held) or 0, 1, -1 do
-        kept[n] = math.max(kept[n], live_for(holds .. i, ARGV[1]))
+        local left = redis.call('pttl', holds .. i)
+        if left ~= -2 then
+            if left < tonumber(ARGV[1]) then
+                redis.call('pexpire', holds .. i, ARGV[1])
+            end
+            kept[n] = 1
+        end
     end
     if kept[n] == 1 then
         live_for(KEYS[at], ARGV[1])

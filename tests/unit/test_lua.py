@@ -19,10 +19,10 @@ BLOCKS = sorted(path.stem for path in (FOLDER / "shared").glob("*.lua"))
 #: changes its line here, on purpose.
 DIGESTS = {
     "counter_set": "5f9e553850065dd675d94466f2b99f7deefc5dca",
-    "fair_acquire": "cdb75542c847dae8f3bbd6d9ea3d3654c4cf18cd",
-    "fair_force_unlock": "87ab61051de8d85bdd55c6cc96276d2a5baadb45",
-    "fair_look": "7d9896c0f7d17f99fdf9105da60f97a5cac9272b",
-    "fair_release": "53dad468227817ec8842c4c50a0b9c9e9eecad58",
+    "fair_acquire": "7f5789169015d31adfb163f2e1a480cc7366811e",
+    "fair_force_unlock": "ffa6760e133545b57cb18b9b982d242b5dc976ac",
+    "fair_look": "cbec21bb11d96cda45f476111572d106167dc973",
+    "fair_release": "8c312a5aa79e0a82c150ec47a7bc8c41b57f0f92",
     "fence_advance": "56deec2a7964cbeae24fdb6af7c0d9156f10ef71",
     "fence_hset": "72af98145426a631cb953dc632a9c373584aef32",
     "fence_set": "93610f751e5148fbd41deb089966af3c4aca0314",
@@ -46,7 +46,7 @@ DIGESTS = {
     "read_lock_acquire": "c2f65b37271fdb2aca522b4bee6b626728496642",
     "read_lock_acquire_waiting": "963fe42db1a679f752f43746ec26a113d5741cca",
     "read_lock_release": "2478258fa6ec81a8d8f27b961e607cb3fe5527b4",
-    "read_lock_renew": "79692f733a7d874d679cc4a23d40c6a43f16e76e",
+    "read_lock_renew": "4e8e2471d45cd2ca5896a786859f97fc28f2cbb4",
     "read_write_lock_force_unlock": "eb6190bd060a1fcfd29469eac6ed2f11fae67b47",
     "read_write_lock_stop_waiting": "a250c4f5da438ff92c50b8d242b588da9f602575",
     "semaphore_acquire": "688310000814f98ee6080f7e3d76ae42d8273267",
