@@ -439,7 +439,7 @@ BUGS = {
     ),
     "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays in the queue": in_script(
-        "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
+        "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])", "")
     ),
     "the queue outlives those in it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     "one that comes too late is not put back": _in_attempts(("redis.call('zadd', waiting, since, me)", "local _ = me")),

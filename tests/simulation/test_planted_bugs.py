@@ -204,10 +204,7 @@ BUGS = {
     ),
     "a renewal brings back what is gone": in_script(
         "lock_renew",
-        (
-            "if redis.pcall('hexists', key, ARGV[i + 1]) == 1 then",
-            "redis.call('hincrby', key, ARGV[i + 1], 0)\n    if true then",
-        ),
+        ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
     ),
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": Bug(
