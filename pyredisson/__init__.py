@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyredisson.shared.owners import current_thread_id
     from pyredisson.threads.client import Redisson
     from pyredisson.threads.hold import HoldContext as Hold
-    from pyredisson.threads.permit_hold import PermitHold
+    from pyredisson.threads.hold import PermitHold
     from pyredisson.threads.primitives import (
         FairLock,
         FencedLock,
@@ -98,7 +98,7 @@ if not TYPE_CHECKING:
         "shared.owners",
         "threads.client",
         "threads.primitives",
-        "threads.permit_hold",
+        "threads.hold",
         "threads.semaphores",
     )
 

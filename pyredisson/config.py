@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
-from pyredisson.core.deadline import MAX_SECONDS, check_meant, check_watchdog_timeout, seconds
+from pyredisson.core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
 from pyredisson.core.event import Event
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
@@ -124,19 +124,16 @@ class Config:
             checked = seconds(value, name)
             if not 0 < checked <= MAX_SECONDS:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
-            (check_watchdog_timeout if name == "lock_watchdog_timeout" else check_meant)(checked, name)
+            (check_watchdog_timeout if name == "lock_watchdog_timeout" else check_unit)(checked, name)
             object.__setattr__(self, name, checked)
-        for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0)):
+        for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0), ("quorum_max_extensions", 0)):
             value = getattr(self, name)
+            if value is None and name in _MAY_BE_NONE:
+                continue
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} must be an int, not {type(value).__name__}")
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
-        bound = self.quorum_max_extensions
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
-            raise TypeError(f"quorum_max_extensions must be an int or None, not {type(bound).__name__}")
-        if bound is not None and bound < 0:
-            raise ValueError(f"quorum_max_extensions must not be negative, not {bound}")
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False")
@@ -144,7 +141,7 @@ class Config:
             guard = seconds(self.restart_guard, "restart_guard")
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
-            check_meant(guard, "restart_guard")
+            check_unit(guard, "restart_guard")
         _check_text("prefix", self.prefix)
         if self.client_name is not None:
             _check_text("client_name", self.client_name)
@@ -168,7 +165,9 @@ _TIMES = tuple(
     if field.name.endswith(("_timeout", "_interval", "_longer_than"))
     or field.name in ("timeout", "max_wait_without_check", "presence_after")
 )
-_MAY_BE_NONE = frozenset({"quorum_node_timeout", "warn_held_longer_than", "warn_waiting_longer_than"})
+_MAY_BE_NONE = frozenset(
+    {"quorum_max_extensions", "quorum_node_timeout", "warn_held_longer_than", "warn_waiting_longer_than"}
+)
 _FLAGS = ("check_lock_synced_slaves", "fence_from_clock", "presence", "strict_server", "wait_while_unreachable")
 
 

@@ -101,11 +101,11 @@ class Lease(NotPortable, Generic[TokenT_co]):
         """What its owner holds of the lock."""
         return self._ownership
 
-    def _brought_up(self) -> bool:
+    def _moved_to_top(self) -> bool:
         """Make this hold the one that is released next. Returns whether it is there still."""
         if not self._ownership.has(self._hold):
             return False
-        self._ownership.bring_up(self._hold)
+        self._ownership.move_to_top(self._hold)
         return True
 
     def _end(self) -> None:

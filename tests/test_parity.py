@@ -69,7 +69,7 @@ class Method:
         assert function is not None
         signature = inspect.signature(function)
         parameters = tuple(without_asyncio(str(each)) for each in signature.parameters.values())
-        coroutine = inspect.iscoroutinefunction(function)
+        coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         return cls(
             kind, parameters, without_asyncio(str(signature.return_annotation)), coroutine, function.__doc__ or ""
         )
@@ -77,6 +77,7 @@ class Method:
 
 def without_asyncio(annotation: str) -> str:
     annotation = annotation.replace("Coroutine[Any, Any, R]", "R")  # What synchronized() decorates is awaited there.
+    annotation = annotation.replace("AsyncIterator[", "Iterator[")
     return re.sub(r"\bFactory\b", "Redisson", re.sub(r"\bredis\.asyncio\.", "redis.", annotation))
 
 

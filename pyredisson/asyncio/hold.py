@@ -1,31 +1,20 @@
-"""The context manager that ``hold()`` of a lock returns, for asyncio."""
+"""The context managers that ``hold()`` of a lock and of a semaphore return, for asyncio."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, final
+from typing import TYPE_CHECKING, final
 
 from pyredisson.asyncio.cancel_on_loss import CancelOnLoss
-from pyredisson.errors import LockError
-from pyredisson.lease import Lease
-from pyredisson.shared.arguments import check_times
+from pyredisson.shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson.shared.handle import Handle
-from pyredisson.shared.misuse import NotPortable, warn_never_entered
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
     from pyredisson.core.deadline import Seconds
-
-    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
-else:  # typing_extensions is slow to import, and the default is for type checkers.
-    from typing import TypeVar
-
-    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True)
 
 
 @final
-class HoldContext(NotPortable, Generic[LeaseT_co]):
+class HoldContext(LockBlock[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.
@@ -36,7 +25,7 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
             lease.ensure_held()
     """
 
-    __slots__ = ("_cancels", "_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time", "_wanted")
+    __slots__ = ("_cancels", "_wanted")
 
     def __init__(
         self,
@@ -46,29 +35,12 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
         skip: bool,
         cancel_on_loss: bool,
     ) -> None:
-        check_times(wait_time, lease_time)
-        self._lock = lock
-        self._wait_time = wait_time
-        self._lease_time = lease_time
-        self._skip = skip
+        super().__init__(lock, wait_time, lease_time, skip)
         self._wanted = cancel_on_loss
-        self._entered = False
-        self._lease: Lease[Any] | None = None
         self._cancels: CancelOnLoss | None = None
 
-    def __repr__(self) -> str:
-        return f"<Hold of {self._lock.name!r}>"
-
-    def __del__(self) -> None:
-        if not getattr(self, "_entered", True):
-            warn_never_entered(self, self._lock.name)
-
     async def __aenter__(self) -> LeaseT_co:
-        if self._entered:
-            name = self._lock.name
-            raise LockError(f"a hold() of {name!r} can be entered only once: call hold() again", name=name)
-        self._entered = True
-        self._lease = await self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip)
+        self._lease = await self._acquire()
         if self._wanted and self._lease is not None:
             self._cancels = CancelOnLoss()
             self._lease._when_lost(self._cancels.cancel)
@@ -82,3 +54,26 @@ class HoldContext(NotPortable, Generic[LeaseT_co]):
         self._lease._end()
         ended_by = error if self._cancels is None else self._cancels.take_back(error)
         await self._lock._core.leave(ended_by, lease=self._lease)
+
+
+@final
+class PermitHold(PermitsBlock[PermitLeaseT_co]):
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
+
+    The permits belong to the block, not to a task: the block may be left, and they released, in another task.
+
+    Example::
+
+        async with semaphore.hold(wait_time=5):
+            ...
+    """
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> PermitLeaseT_co:
+        return await self._block.enter()  # type: ignore[return-value]  # None only if it may skip.
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._block.leave(error)

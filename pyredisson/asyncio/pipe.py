@@ -12,13 +12,13 @@ import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from pyredisson.core.failures import Failure, NotSent, Unanswered
+from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.resp import as_redis_error, is_push, new_reader, not_opened
 from pyredisson.net.urls import own_settings
 
@@ -96,22 +96,6 @@ class Replies(ABC, asyncio.Protocol):
             socket.close(sock.detach())
 
 
-class Outcome(Protocol):
-    """Who gets what comes of a request: a future, as a rule."""
-
-    def done(self) -> bool:
-        """Whether it has an outcome, or is not wanted any more."""
-        ...
-
-    def set_result(self, reply: Any, /) -> None:
-        """Take the reply, or the error that was one."""
-        ...
-
-    def set_exception(self, failure: Failure, /) -> None:
-        """Take the reason why there is no reply."""
-        ...
-
-
 class Pipe(Replies):
     """A connection for any number of requests at once. ``address``: where its server is, by the sentinels."""
 
@@ -120,7 +104,7 @@ class Pipe(Replies):
         self._loop = loop
         self.address = address
         self.used: float = loop.time()
-        self._calls: deque[tuple[Outcome, float]] = deque()  # Each with the time by which it is due.
+        self._calls: deque[tuple[asyncio.Future[Any], float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self.retired: bool = False
@@ -131,7 +115,7 @@ class Pipe(Replies):
         self.post(data, timeout, future)
         return future
 
-    def post(self, data: bytes, timeout: float, outcome: Outcome) -> None:
+    def post(self, data: bytes, timeout: float, outcome: asyncio.Future[Any]) -> None:
         """Send a request, whose outcome is put into what the caller brings.
 
         Now, if nothing else is in flight here: then there is nothing that it could leave together with.
@@ -183,12 +167,12 @@ class Pipe(Replies):
                 outcome.set_exception(kind(error))
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        """See :meth:`pyredisson.net.transport.Wire.call_many`. Nothing of others comes in between."""
+        """See :meth:`pyredisson.net.wire.Wire.call_many`. Nothing of others comes in between."""
         calls = [self.call(data, timeout) for data in requests]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     def usable(self) -> bool:
-        """See :meth:`pyredisson.net.transport.Wire.usable`."""
+        """See :meth:`pyredisson.net.wire.Wire.usable`."""
         return self.broken is None and not self.retired
 
     def retire(self) -> None:

@@ -13,7 +13,6 @@ from pyredisson.quorum.decisions import majority
 from pyredisson.shared import kinds
 from pyredisson.shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson.shared.handle import Handle
-from pyredisson.shared.misuse import BY_HAND
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyredisson.kinds.lock import LockCore
     from pyredisson.kinds.read_write_lock import ReadWriteLockCore
     from pyredisson.quorum.multi_lock import MultiLockCore
-    from pyredisson.shared.made_owners import Owner
 
 
 @own_keywords
@@ -293,13 +291,9 @@ class Lock(AnyLock):
             ...
     """
 
-    __slots__ = ("_owner",)
+    __slots__ = ()
 
     _core: LockCore  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
-        super().__init__(client, core)
-        self._owner = owner
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
         """Return whether the task of this client with that :func:`pyredisson.current_thread_id` holds the lock.
@@ -503,13 +497,9 @@ class ReadWriteLock(Handle):
             ...
     """
 
-    __slots__ = ("_owner",)
+    __slots__ = ()
 
     _core: ReadWriteLockCore
-
-    def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
-        super().__init__(client, core)
-        self._owner = owner
 
     def read_lock(self) -> Lock:
         """Return a handle on the lock for reading: it excludes writers, not readers.

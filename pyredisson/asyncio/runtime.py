@@ -7,19 +7,17 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
-from pyredisson.core.waiting.pubsub_wait import queue_refused
-from pyredisson.net.server_link import ServerLink
 from pyredisson.net.subscribing import subscriber_for
+from pyredisson.observe.logging import log_collected
 from pyredisson.shared import process
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
@@ -29,7 +27,7 @@ from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link, Target
     from pyredisson.net.subscriber import Subscriber
 
 T = TypeVar("T")
@@ -100,11 +98,11 @@ class AsyncioRuntime(BaseRuntime):
     """One client's view of the world, for the tasks of one event loop at a time."""
 
     suspends = True
+    _core: ClientCore  # It is attached before the runtime is used.
 
-    def __init__(self, make_link: Callable[[], Link], config: Config, *, scattered: bool = False) -> None:
-        super().__init__(config, scattered=scattered)
-        self._make_link = make_link
-        self._core: ClientCore | None = None
+    def __init__(self, target: Target, config: Config) -> None:
+        super().__init__(target, config)
+        self._make_link = target.link
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: Link | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -134,9 +132,7 @@ class AsyncioRuntime(BaseRuntime):
                 "this client serves another event loop, which is still open; make another client for this one"
             )
         if self._loop is not None:
-            self.abandon()
-            if self._core is not None:
-                self._core.begin()
+            self.restart(self._core)
         self._loop = loop
 
     @property
@@ -144,19 +140,8 @@ class AsyncioRuntime(BaseRuntime):
         """The link to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
-            if self._core is not None:
-                self._link.inspect = self._core.server.inspect
-                self._link.introduce = self._introduction
-                self._core.direct = self._link.pool if isinstance(self._link, ServerLink) else None
-                self._link.on_queue_refused = partial(queue_refused, self._core)
+            self._serve(self._link, self._core)
         return self._link
-
-    def _introduction(self) -> Sequence[bytes]:
-        assert self._core is not None
-        return self.introduction(self.link.app, self._core.id)
-
-    def identity(self) -> Identity:
-        return self.identity_of(self.link.app)
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something in a task that ends with the client at the latest."""
@@ -193,10 +178,7 @@ class AsyncioRuntime(BaseRuntime):
 
     def subscribe(self, channel: str) -> None:
         if self._subscriber is None:
-            assert self._core is not None
-            self._subscriber = subscriber_for(
-                self.link, self._listen, self, self._config, self._core.subscriptions, self._core.emit
-            )
+            self._subscriber = subscriber_for(self.link, self._listen, self._core)
         self._subscriber.subscribe(channel)
 
     def _listen(self, subscriber: Subscriber) -> None:
@@ -265,19 +247,29 @@ class AsyncioRuntime(BaseRuntime):
         if asyncio.get_running_loop() is self._loop and tasks:
             await asyncio.wait(tasks, timeout=2.0)
 
-    def end_soon(self, then: Callable[[], None] = lambda: None) -> None:
-        """As :meth:`close`, from wherever the garbage collector happens to run. ``then`` is called on the loop."""
+    def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        process.check()
+        held = what_it_held(core)
+        core.close()
+        if held is not None:
+            log_collected(held)
 
-        def end() -> None:
+        def stop() -> None:
             self._stop()
-            then()
+            if held is not None:
+                report_collected(core, held)
 
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(end)
-            except RuntimeError:
-                pass  # It was closed at this very moment.
+            with suppress(RuntimeError):  # It was closed at this very moment.
+                loop.call_soon_threadsafe(stop)
+        if stop_server is not None:
+            stop_server()
+
+    def restart(self, core: ClientCore) -> None:
+        """See :class:`BaseRuntime`."""
+        self.abandon()
+        core.begin()
 
     def _stop(self) -> set[asyncio.Task[Any]]:
         self.closed = True
@@ -293,8 +285,7 @@ class AsyncioRuntime(BaseRuntime):
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
-        if self._core is not None:
-            self._core.direct = None
+        self._core.direct = None
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()

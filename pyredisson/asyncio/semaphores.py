@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
-from pyredisson.asyncio.permit_hold import PermitHold
+from pyredisson.asyncio.hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.lease import Lease
 from pyredisson.shared.arguments import own_keywords, refuse

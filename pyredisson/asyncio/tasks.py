@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class TaskDial:
-    """See :class:`pyredisson.net.transport.Dial`: a connection made in a task of its own."""
+    """See :class:`pyredisson.net.wire.Dial`: a connection made in a task of its own."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self.began: float = monotonic()
@@ -46,16 +46,11 @@ async def shielded(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object]
     ``unwanted`` is given a result that is not awaited any more.
     """
     task = asyncio.ensure_future(work)
-
-    def over(_: asyncio.Future[T]) -> None:
-        if not task.cancelled() and task.exception() is None and unwanted is not None:
-            unwanted(task.result())
-
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
         task.cancel()
-        task.add_done_callback(over)
+        _leave(task, unwanted)
         raise
     return task.result()
 
@@ -69,24 +64,14 @@ async def in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callab
         Connecting: It was not over in time.
     """
     task = asyncio.ensure_future(work)
-
-    def over(_: asyncio.Future[T]) -> None:
-        if not task.cancelled() and task.exception() is None:
-            unwanted(task.result())
-
-    def leave() -> None:
-        _leaving.add(task)  # Else it would not be kept until its end.
-        task.add_done_callback(_leaving.discard)
-        task.add_done_callback(over)
-
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
-        leave()
+        _leave(task, unwanted)
         raise
     if task.done():
         return task.result()
-    leave()
+    _leave(task, unwanted)
     raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
 
 
@@ -99,6 +84,18 @@ def look_at(task: asyncio.Future[Any]) -> None:
 _leaving: set[asyncio.Future[Any]] = set()
 
 
+def _leave(task: asyncio.Future[T], unwanted: Callable[[T], object] | None = None) -> None:
+    """Let a task go on that is not awaited, and give its result to ``unwanted``."""
+
+    def over(_: asyncio.Future[T]) -> None:
+        _leaving.discard(task)
+        if not task.cancelled() and task.exception() is None and unwanted is not None:
+            unwanted(task.result())
+
+    _leaving.add(task)  # Else it would not be kept until its end.
+    task.add_done_callback(over)
+
+
 def spawn(work: Coroutine[Any, Any, Any]) -> None:
     """Run something that is not awaited, if there is a loop to run it."""
     try:
@@ -106,5 +103,4 @@ def spawn(work: Coroutine[Any, Any, Any]) -> None:
     except RuntimeError:
         work.close()
         return  # No loop runs any more: the connection goes with it.
-    _leaving.add(task)
-    task.add_done_callback(_leaving.discard)
+    _leave(task)

@@ -16,15 +16,12 @@ from redis.backoff import NoBackoff
 from pyredisson.asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson.asyncio.tasks import TaskDial, shielded
 from pyredisson.core.failures import NotSent
-from pyredisson.net.introduction import app_in
+from pyredisson.net.connect import Form
 from pyredisson.net.pool import Pool, SharedPool
-from pyredisson.net.server_link import ServerLink
-from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
 
 if TYPE_CHECKING:
-    from pyredisson.net.link import Link, Stream
-    from pyredisson.net.sentinel import Sentinels
+    from pyredisson.net.link import Stream, Transport
     from pyredisson.net.wire import Address, Connect, Dial, Introduce
 
 #: How many acquires wait for replicas at once, each on a connection of its own.
@@ -105,22 +102,32 @@ class PipeTransport:
             pipe.abandon()
 
 
-def link_to(
-    client: redis.asyncio.Redis, connect_timeout: float, sentinels: Sentinels | None = None
-) -> Callable[[], Link]:
-    """Return what makes the link to the server of a client that the user made, or that we made for a URL, in each loop.
+class TaskMutex:
+    """See :class:`pyredisson.net.cluster_map.TimedMutex`."""
 
-    ``sentinels`` are asked where that is each time; then host and port of the client mean nothing.
-    """
-    pool: Any = client.connection_pool
-    app = app_in(getattr(pool, "connection_kwargs", {}))
-    ours = (redis.asyncio.Connection, redis.asyncio.UnixDomainSocketConnection, redis.asyncio.SSLConnection)
-    if type(pool) is redis.asyncio.ConnectionPool and pool.connection_class in ours:
-        kind, settings = (
-            pool.connection_class,
-            kept_settings(pool.connection_kwargs),
-        )
-        return lambda: ServerLink(PipeTransport(kind, settings), connect_timeout, sentinels, app)
+    def __init__(self) -> None:
+        self._taken: asyncio.Future[None] | None = None
+
+    async def enter(self, seconds: float) -> bool:
+        over = monotonic() + seconds
+        while self._taken is not None:
+            left = over - monotonic()
+            if left <= 0:
+                return False
+            await asyncio.wait({self._taken}, timeout=left)
+        self._taken = asyncio.get_running_loop().create_future()
+        return True
+
+    def leave(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            taken.set_result(None)
+
+
+def _borrow(pool: Any) -> Transport:
     from pyredisson.asyncio.borrowed import AsyncBorrowedTransport  # Few programs need it.
 
-    return lambda: ServerLink(AsyncBorrowedTransport(pool), connect_timeout, app=app)
+    return AsyncBorrowedTransport(pool)
+
+
+FORM = Form(redis.asyncio, PipeTransport, _borrow, TaskMutex, asyncio.sleep)

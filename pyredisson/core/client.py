@@ -13,7 +13,7 @@ from pyredisson.core.failures import Failure, Unanswered
 from pyredisson.core.requests.connect_wait import query, unreached
 from pyredisson.core.requests.ledger import Ledger
 from pyredisson.core.requests.replicas import Replicas
-from pyredisson.core.requests.server import Starts
+from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.core.runtime import Runtime
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 
@@ -42,7 +42,7 @@ class ClientCore(ClientBase):
         #: The pool of connections, where the fast path may use it.
         self.direct: Any = None
         self.replicas: Replicas = Replicas(self)
-        self.starts: Starts = Starts(self.server)
+        self.starts: KnownRestarts = KnownRestarts(self.server)
         self.begin()
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class ClientCore(ClientBase):
         self.replicas.begin()
         self.starts.begin()
 
-    def tell_left_behind(self, left: Holding) -> None:
+    def report_left_behind(self, left: Holding) -> None:
         """Emit that a thread holds a lock for another call chain, now that it has gone on."""
         self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 

@@ -47,7 +47,7 @@ LEAST_SHARE = 0.25
 CLEANUP_BUDGET = 1.0
 
 
-class Syncing(Protocol):
+class ReplicaWait(Protocol):
     """Lets replicas acknowledge what is acquired."""
 
     async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
@@ -75,12 +75,12 @@ class ClientBase(ABC):
         self._listeners = self._own_listeners = config.listeners
         self._wants_all: Callable[[], bool] = lambda: False
         #: Whether a listener wants each acquire and release; asked before such an event is made.
-        self.talkative: Callable[[], bool] = lambda: True
+        self.has_listeners: Callable[[], bool] = lambda: True
         self.server: ServerState = ServerState(
             runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
         )
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
-        self.sync: Syncing | None = None
+        self.sync: ReplicaWait | None = None
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
@@ -110,7 +110,7 @@ class ClientBase(ABC):
         self._listeners = (*self._listeners, listener)
         self._wants_all = wants_all
         if not self.config.listeners:
-            self.talkative = wants_all
+            self.has_listeners = wants_all
 
     def emit(self, event: Event) -> None:
         """Pass an event to the listeners. What they raise is reported, and concerns no one else."""
@@ -128,7 +128,7 @@ class ClientBase(ABC):
                 if not isinstance(event, events.CallbackFailed):
                     self.emit(events.CallbackFailed(repr(listener), error))
 
-    def tell_lost(self, ownership: Ownership) -> None:
+    def report_lost(self, ownership: Ownership) -> None:
         """A holder lost its lock: say so to all who want to know."""
         self.emit(events.Lost(ownership.name, ownership.owner, ownership.loss or GONE))
         for callback in ownership.on_loss:

@@ -26,20 +26,20 @@ DAY = 86_400
 HOUR = 3600
 
 
-class Meant(float):
+class ExplicitSeconds(float):
     """Seconds beyond an hour that were given as a ``timedelta``, whose unit is not mistaken."""
 
     __slots__ = ()
 
 
-def meant(value: float) -> float:
-    """Mark seconds as meant, however many, where their unit cannot be mistaken."""
-    return Meant(value) if math.isfinite(value) else value
+def explicit(value: float) -> float:
+    """Mark any number of seconds as explicit, where their unit cannot be mistaken."""
+    return ExplicitSeconds(value) if math.isfinite(value) else value
 
 
-def check_meant(value: float, what: str) -> None:
+def check_unit(value: float, what: str) -> None:
     """Raise ``ValueError`` for a plain number of seconds that looks like milliseconds: more than a day."""
-    if value > DAY and not isinstance(value, Meant):
+    if value > DAY and not isinstance(value, ExplicitSeconds):
         raise ValueError(
             f"{what}={value:g} is more than a day ({value / 3600:.0f} hours): is it in seconds? For milliseconds "
             f"write {value / 1000:g}; if it is intended, pass timedelta(seconds={value:g})"
@@ -48,7 +48,7 @@ def check_meant(value: float, what: str) -> None:
 
 def check_watchdog_timeout(value: float, what: str) -> None:
     """Raise ``ValueError`` for a watchdog's lease that looks like milliseconds, or that it could not renew in time."""
-    if value > HOUR and not isinstance(value, Meant):
+    if value > HOUR and not isinstance(value, ExplicitSeconds):
         raise ValueError(
             f"{what}={value:g} is more than an hour ({value / 3600:.1f} hours): it is in seconds, not in milliseconds "
             f"as Redisson's lockWatchdogTimeout. Did you mean {value / 1000:g}? If it is intended, pass "
@@ -65,11 +65,11 @@ def seconds(value: object, what: str) -> float:
         TypeError: It is neither a real number nor a ``timedelta``. ``True`` is no time.
         ValueError: It is not finite, or too large for a ``float``.
     """
-    if isinstance(value, Meant):
+    if isinstance(value, ExplicitSeconds):
         return value
     if isinstance(value, timedelta):
         total = value.total_seconds()
-        return total if total <= HOUR else Meant(total)
+        return total if total <= HOUR else ExplicitSeconds(total)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
     try:
@@ -90,7 +90,7 @@ def lease_ms(lease_time: Seconds) -> int:
     """
     value = seconds(lease_time, "lease_time")
     if 0 < value <= MAX_SECONDS:
-        check_meant(value, "lease_time")
+        check_unit(value, "lease_time")
     return whole_ms(value)
 
 

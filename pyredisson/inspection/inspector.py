@@ -18,8 +18,8 @@ from pyredisson.inspection.replies import encode_name
 from pyredisson.inspection.scan import NUMBERED_LAYOUTS
 from pyredisson.inspection.servers import Servers, describe
 from pyredisson.inspection.unlock import Unlocked, free
+from pyredisson.net.endpoint import Endpoint
 from pyredisson.net.slots import Cluster
-from pyredisson.net.urls import Place
 
 
 @final
@@ -36,7 +36,7 @@ class Inspector:
         ValueError: The URL is not valid.
     """
 
-    def __init__(self, where: str | Place | Cluster, *, prefix: str = "", timeout: float = 2.0) -> None:
+    def __init__(self, where: str | Endpoint | Cluster, *, prefix: str = "", timeout: float = 2.0) -> None:
         self._servers = Servers(where, timeout)
         self._prefix = prefix
 

@@ -12,9 +12,9 @@ from redis.connection import AbstractConnection
 
 from pyredisson.inspection.inspector import Inspector
 from pyredisson.inspection.model import LockView
+from pyredisson.net.endpoint import Endpoint, is_tls
 from pyredisson.net.sentinel import Sentinels
 from pyredisson.net.slots import Cluster
-from pyredisson.net.urls import Place, is_tls
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -28,7 +28,7 @@ BATCH = 100
 _FOR_LOOPS = frozenset({"parser_class", "redis_connect_func"})
 
 
-def inspector_of(place: Place | Cluster, config: Config) -> Inspector:
+def inspector_of(place: Endpoint | Cluster, config: Config) -> Inspector:
     """Return an inspector for the locks of a client.
 
     Args:
@@ -41,19 +41,19 @@ def inspector_of(place: Place | Cluster, config: Config) -> Inspector:
     return Inspector(_for_threads(place), prefix=config.prefix, timeout=config.timeout)
 
 
-def _for_threads(place: Place | Cluster) -> Place | Cluster:
+def _for_threads(place: Endpoint | Cluster) -> Endpoint | Cluster:
     if isinstance(place, Cluster):
         return place._replace(connection_class=_class_for_threads(place.connection_class))
     settings = {name: value for name, value in place.settings.items() if name not in _FOR_LOOPS}
     pool = settings.pop("connection_pool", None)
     if pool is None:
-        return Place(_class_for_threads(place.connection_class), settings, place.sentinels)
+        return Endpoint(_class_for_threads(place.connection_class), settings, place.sentinels)
     # redis-py's own client of a master that sentinels report.
     manager = pool.sentinel_manager
     asked = [each.connection_pool.connection_kwargs for each in manager.sentinels]
     sentinels = [(each["host"], each["port"]) for each in asked]
     kind = redis.SSLConnection if is_tls(place.connection_class) else redis.Connection
-    return Place(kind, settings, Sentinels(sentinels, pool.service_name, manager.sentinel_kwargs))
+    return Endpoint(kind, settings, Sentinels(sentinels, pool.service_name, manager.sentinel_kwargs))
 
 
 def _class_for_threads(kind: type[Any]) -> Any:

@@ -15,10 +15,11 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
+from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
 from pyredisson.net.resp import as_redis_error, pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import Cluster, read_slots
-from pyredisson.net.urls import Place, client_at, is_tls, known_url, own_settings, place_of, url_of, url_of_place
+from pyredisson.net.urls import client_at, known_url, own_settings
 from pyredisson.net.wire import Address
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ class Server:
         address: Another address than that of its settings.
     """
 
-    def __init__(self, place: Place, timeout: float, address: Address | None = None) -> None:
+    def __init__(self, place: Endpoint, timeout: float, address: Address | None = None) -> None:
         settings = own_settings(place.settings, timeout)
         settings["socket_timeout"] = settings["socket_connect_timeout"] = timeout
         settings["decode_responses"] = False
@@ -195,12 +196,12 @@ class Servers:
         ValueError: The URL is not valid.
     """
 
-    def __init__(self, where: str | Place | Cluster, timeout: float) -> None:
+    def __init__(self, where: str | Endpoint | Cluster, timeout: float) -> None:
         if isinstance(where, str):
             url = known_url(where)
             if url.startswith("embedded:"):
                 raise ValueError("embedded:// is private to the client that starts it: name a server")
-            where = place_of(client_at(url, {}, redis))
+            where = endpoint_of(client_at(url, {}, redis))
         self._timeout = timeout
         self._lock = threading.Lock()
         self._known: dict[Address, Server] = {}
@@ -208,11 +209,11 @@ class Servers:
         self._slots: list[tuple[int, int, Server]] = []
         self._sharded: bool | None = None
         self._cluster = where if isinstance(where, Cluster) else None
-        self._place = Place(where.connection_class, where.settings, getattr(where, "sentinels", None))
+        self._place = Endpoint(where.connection_class, where.settings, getattr(where, "sentinels", None))
         self._one: Server | None = None
         if self._cluster is None and self._place.sentinels is None:
             self._one = Server(self._place, timeout)
-        self.url: str = url_of_place(where) or ""
+        self.url: str = url_of_endpoint(where) or ""
 
     @property
     def clustered(self) -> bool:
@@ -271,7 +272,7 @@ class Servers:
         settings = {name: value for name, value in sentinels.settings.items() if name != "ssl"}
         for address in sentinels.addresses:
             if address not in self._asked:
-                self._asked[address] = Server(Place(kind, settings), self._timeout, address)
+                self._asked[address] = Server(Endpoint(kind, settings), self._timeout, address)
 
         def ask(sentinel: Server) -> Address | Exception | None:
             try:

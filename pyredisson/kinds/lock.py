@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.acquiring.force_unlock import force_unlock
-from pyredisson.core.acquiring.release import leave_block, other_here, unlock, who_else
+from pyredisson.core.acquiring.release import leave_block, other_holder, other_local_holder, unlock
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
@@ -194,7 +194,7 @@ class LockCore:
             or ownership.kind_state.until > now
             or client.direct is None
             or client.sync is not None
-            or client.talkative()
+            or client.has_listeners()
             or not client.subscriptions.may_queue
         ):
             return False
@@ -240,8 +240,8 @@ class LockCore:
         if skip:
             return None
         name, without_end = self.names.name, ownership.in_flight.without_end
-        why, holder = await who_else(self.client, self.kind, ownership)
-        if without_end and other_here(self.kind, ownership) is None:
+        why, holder = await other_holder(self.client, self.kind, ownership)
+        if without_end and other_local_holder(self.kind, ownership) is None:
             why = never_expires(name, self.kind.others)
         raise LockTimeoutError(timed_out("lock", name, wait, why), name=name, holder=holder)
 
@@ -305,7 +305,7 @@ class LockCore:
         client = self.client
         client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
-        if ownership is None or (lease is not None and not lease._brought_up()):
+        if ownership is None or (lease is not None and not lease._moved_to_top()):
             name = self.names.name
             raise LockNotOwnedError(
                 f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
@@ -315,7 +315,7 @@ class LockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
         ownership = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
-        if ownership is None or not ownership.holds or (lease is not None and not lease._brought_up()):
+        if ownership is None or not ownership.holds or (lease is not None and not lease._moved_to_top()):
             return
         if ownership.hand_over():
             self.client.watchdog.settle(ownership)

@@ -225,7 +225,7 @@ class PlainPermits:
         if self._presence is not None:
             self._presence.end_block(self)
 
-    def bring_up(self, hold: object) -> None:
+    def move_to_top(self, hold: object) -> None:
         """It is the only hold."""
 
     def call_when_lost(self, callback: Callable[[], None]) -> None:
@@ -371,7 +371,7 @@ class RenewedPermit:
         ownership = self._ownership
         assert ownership is not None
         if ownership.expire(client.runtime.now()):
-            client.tell_lost(ownership)
+            client.report_lost(ownership)
         ownership.end()
         client.watchdog.unwatch(ownership)
 
@@ -381,7 +381,7 @@ class RenewedPermit:
         assert ownership is not None
         if not existed and ownership.loss is None:
             ownership.found_gone()
-            client.tell_lost(ownership)
+            client.report_lost(ownership)
         if ownership.loss is not None:
             raise lost_error(ownership, ownership.loss)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
-from pyredisson.core.acquiring.acquire import announce_wait, tell, tell_failed
+from pyredisson.core.acquiring.acquire import announce_wait, report_failed, report_outcome
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.names import SemaphoreNames, owner_field
@@ -84,7 +84,7 @@ class PermitAttempt:
             return answer
         if type(answer) is NeverSet:
             if self._wait != 0:
-                self._core.tell_never_set()
+                self._core.report_never_set()
             return Refused(answer.retry_in_ms)
         if self._certain < math.inf and client.runtime.now() >= call.begun + self._certain:
             await call.discard()
@@ -204,12 +204,12 @@ class PermitsCore(NumberedCore, ABC):
                 acquired = await self._keep_trying(call.key, wait_on)
             if not acquired:
                 call.give_up()
-            if client.talkative():
-                tell(client, self.word, call.key, asked, acquired, 0, None)
+            if client.has_listeners():
+                report_outcome(client, self.word, call.key, asked, acquired, 0, None)
             return acquired
         except Failure as failure:
             error = await call.explain(failure)
-            tell_failed(client, self.word, call.key, asked, error)
+            report_failed(client, self.word, call.key, asked, error)
             raise error from failure.cause
         except GeneratorExit:
             call.leave_later()  # A coroutine that is being closed can wait for nothing any more.
@@ -219,14 +219,14 @@ class PermitsCore(NumberedCore, ABC):
                 await call.leave()
             else:
                 call.give_up()
-                tell_failed(client, self.word, call.key, asked, error)
+                report_failed(client, self.word, call.key, asked, error)
             raise
 
     async def _keep_trying(self, key: tuple[str, str], wait_on: Callable[[], Awaitable[bool]]) -> bool:
         """Wait after a first attempt was refused, as others can see. ``key``: the name and the owner."""
         waits = self.begin_wait()
         try:
-            return await (announce_wait(self.client, key, wait_on) if self.client.talkative() else wait_on())
+            return await (announce_wait(self.client, key, wait_on) if self.client.has_listeners() else wait_on())
         finally:
             self.client.presence.end_wait(waits)
 
@@ -244,7 +244,7 @@ class PermitsCore(NumberedCore, ABC):
         group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, label, notifies)
         return await wait_by_message(client, attempt, refused, group, seen, deadline, math.inf, names.name)
 
-    def tell_never_set(self) -> None:
+    def report_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""
         client = self.client
         if client.ledger.is_first_of(("never set", self.names.name)):

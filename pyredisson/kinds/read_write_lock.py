@@ -34,7 +34,7 @@ from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import ALL
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
-from pyredisson.kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, Politely, side_of
+from pyredisson.kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, YieldToWriters, side_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ class ReadKind(SideKind):
     label = READERS
     released = UNLOCKED
     renew: Callable[..., Request] = staticmethod(renew_readers)
-    waiting: Waiting = Politely(turn=ALL, free_after=0.0)
+    waiting: Waiting = YieldToWriters(turn=ALL, free_after=0.0)
 
     def holders(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.holders`: the writer, and holders of other layouts."""

@@ -28,7 +28,7 @@ READERS: Final = "read"
 WRITERS: Final = "write"
 
 
-class PoliteAttempt:
+class YieldingAttempt:
     """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
 
     __slots__ = ("_attempt", "client", "hold", "kind", "ownership")
@@ -52,7 +52,7 @@ class PoliteAttempt:
         return self._attempt.leave_queue(member)
 
 
-class Politely(ByMessage):
+class YieldToWriters(ByMessage):
     """Waiting by message; readers yield to a waiting writer of the same client."""
 
     def yields(
@@ -68,7 +68,7 @@ class Politely(ByMessage):
         """See :meth:`Waiting.wait`."""
         client, fairness = attempt.client, attempt.ownership.kind_state
         try:
-            return await super().wait(PoliteAttempt(attempt), refused, seen, deadline)
+            return await super().wait(YieldingAttempt(attempt), refused, seen, deadline)
         finally:
             fairness.stop()
             fairness.waited(client.runtime.now())

@@ -208,7 +208,7 @@ class TokenLockCore(LockCore):
         if isinstance(end, HoldLost):
             if ownership.lose(GONE, generation):
                 self.client.watchdog.unwatch(ownership)
-                self.client.tell_lost(ownership)
+                self.client.report_lost(ownership)
             raise lost_error(ownership)
         return end
 

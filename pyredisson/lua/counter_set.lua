@@ -5,20 +5,17 @@
 -- Reply 1: set.  0: there was one.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 -- include: repeated
-local set = 0
+local reply = 0
 if redis.call('get', KEYS[1]) then
     -- That there was one is recorded even if the server is out of memory: a late copy must not set anything.
-    redis.call('pexpire', KEYS[2], 60000)
+    -- include: keep_record
 else
-    if KEYS[4] then
-        -- include: observers
-        -- include: hand_out
-        hand_out(KEYS[4], ARGV[3], tonumber(ARGV[2]), '$NOTIFIED')
-    end
+    -- include: observers
+    -- include: hand_out
+    hand_out(KEYS[4], ARGV[3], tonumber(ARGV[2]), '$NOTIFIED')
     -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
     redis.call(ARGV[3], KEYS[3], ARGV[4])
     redis.call('set', KEYS[1], ARGV[2])
-    set = 1
+    reply = 1
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. set, 'px', 60000)
-return set
+-- include: record

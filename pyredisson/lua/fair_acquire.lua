@@ -6,20 +6,13 @@
 --       9 heartbeat timeout of the owner, ms
 -- Reply nil: acquired.  integer: not acquired; look again in this many ms (-1: only when notified).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
--- Everything that can be of a wrong type is read before anything is written.
-local queue, timeouts, alive = KEYS[3], KEYS[4], KEYS[5]
-local held = redis.call('hget', KEYS[1], ARGV[1])
+-- include: fair_owner
 local free = redis.call('exists', KEYS[1]) == 0
-local queued = redis.call('zscore', timeouts, ARGV[1])
-local head = redis.call('lindex', queue, 0)
 -- include: now
--- include: believed_until
--- Waiters that have sent no heartbeat in time are dropped, and entries without a score. The one who asks is alive.
-while head and head ~= ARGV[1] and believed_until(head) <= now do
-    -- include: drop_head
-end
+-- include: fair_queue
+local head = drop_dead({[ARGV[1]] = true}) -- The one who asks is alive.
 local turn = free and ARGV[5] == '0' and (not head or head == ARGV[1])
 if turn and head then
     redis.call('hdel', alive, ARGV[1])
@@ -40,22 +33,15 @@ end
 -- include: live_for
 if held then
     if queued then
-        redis.call('hdel', alive, ARGV[1])
-        redis.call('zrem', timeouts, ARGV[1])
-        redis.call('lrem', queue, 0, ARGV[1])
+        -- include: leave_fair_queue
     end
     -- include: reenter
     return nil
 end
-if ARGV[5] ~= '0' then
-    return {'lost'}
-end
+-- include: no_hold
 local left = redis.call('pttl', KEYS[1])
-local again = left
-if free then
-    -- It is another waiter's turn, until it acquires the lock or its time is over.
-    again = math.max(0, math.ceil(believed_until(head) - now))
-end
+-- If the lock is free, it is another waiter's turn, until it acquires the lock or its time is over.
+local again = free and math.max(0, math.ceil(believed_until(head) - now)) or left
 if ARGV[8] == '1' then
     local wait = tonumber(ARGV[6])
     local lives = tonumber(ARGV[9])

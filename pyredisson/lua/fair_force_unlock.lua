@@ -4,17 +4,13 @@
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH or SPUBLISH  5 message
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_of_caller
 -- include: epoch_guard
 local queue, timeouts, alive = KEYS[3], KEYS[4], KEYS[5]
-local lease = 0
 local owners = redis.call('hkeys', KEYS[1])
 -- include: now
--- include: believed_until
-local head = redis.call('lindex', queue, 0)
-while head and believed_until(head) <= now do
-    -- include: drop_head
-end
+-- include: fair_queue
+local head = drop_dead({})
 if #owners > 0 then
     if head then
         redis.call(ARGV[4], KEYS[6] .. ':' .. head, ARGV[5])

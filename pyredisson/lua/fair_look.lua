@@ -8,25 +8,16 @@
 -- include: live_for
 local queue, timeouts, alive = KEYS[2], KEYS[3], KEYS[4]
 local left = redis.call('pttl', KEYS[1])
-local waits, lives = {}, {}
+local waits, lives, scores = {}, {}, {}
 for i = 2, #ARGV, 3 do
     waits[ARGV[i]] = math.max(tonumber(ARGV[i + 1]), tonumber(ARGV[1]))
     lives[ARGV[i]] = tonumber(ARGV[i + 2])
+    scores[ARGV[i]] = tonumber(redis.call('zscore', timeouts, ARGV[i]))
 end
--- include: believed_until
-local waiters = redis.call('lrange', queue, 0, -1)
-local first = 1
+-- include: fair_queue
 -- An entry without a score is no waiter's, whoever it names: that one joins the queue anew.
-while waiters[first] do
-    local ends = believed_until(waiters[first])
-    if ends > now or (ends > 0 and waits[waiters[first]]) then
-        break
-    end
-    redis.call('zrem', timeouts, waiters[first])
-    redis.call('hdel', alive, waiters[first])
-    redis.call('lpop', queue)
-    first = first + 1
-end
+drop_dead(scores)
+local waiters = redis.call('lrange', queue, 0, -1)
 local client = string.match(ARGV[2] or '', '.*:') or ''
 local function of_this_client(waiter)
     return string.sub(waiter, 1, #client) == client
@@ -34,29 +25,26 @@ end
 local again = left >= 0 and left or math.huge
 local lasts = 0
 local seen = {}
-for i = first, #waiters do
-    local wait = waits[waiters[i]]
-    if wait and not seen[waiters[i]] then
-        local score = tonumber(redis.call('zscore', timeouts, waiters[i]) or '0')
-        if score > 0 then
-            seen[waiters[i]] = true
-            -- Each one who acquires the lock before it subtracts a wait from its time again. No time is ever shortened.
-            local believed = now + math.max(0, left) + (i - first + 1) * wait
-            if score < believed then
-                redis.call('zadd', timeouts, believed, waiters[i])
-            end
-            local beats = now + lives[waiters[i]]
-            if tonumber(redis.call('hget', alive, waiters[i]) or '0') < beats then
-                redis.call('hset', alive, waiters[i], beats)
-            end
-            -- The heartbeat has to be stored as long as the score: without it, the score would be believed.
-            lasts = math.max(lasts, math.ceil(math.max(score, believed) - now))
+for i, waiter in ipairs(waiters) do
+    local score = scores[waiter]
+    if score and not seen[waiter] then
+        seen[waiter] = true
+        -- Each one who acquires the lock before it subtracts a wait from its time again. No time is ever shortened.
+        local believed = now + math.max(0, left) + i * waits[waiter]
+        if score < believed then
+            redis.call('zadd', timeouts, believed, waiter)
         end
+        local beats = now + lives[waiter]
+        if tonumber(redis.call('hget', alive, waiter) or '0') < beats then
+            redis.call('hset', alive, waiter, beats)
+        end
+        -- The heartbeat has to be stored as long as the score: without it, the score would be believed.
+        lasts = math.max(lasts, math.ceil(math.max(score, believed) - now))
     end
-    if of_this_client(waiters[i]) then
+    if of_this_client(waiter) then
         -- If the one right before it is dead, no other client looks when that one's time is over.
         local before = i - 1
-        while before >= first and not of_this_client(waiters[before]) do
+        while before > 0 and not of_this_client(waiters[before]) do
             local ends = believed_until(waiters[before])
             if ends > now then
                 again = math.min(again, ends - now)
@@ -69,7 +57,7 @@ end
 if lasts > 0 then
     live_for(alive, lasts)
 end
-local head = left == -2 and waiters[first]
+local head = left == -2 and waiters[1]
 if head then
     -- A waiter of this client is alive: it is notified, and acquires the lock.
     local ends = waits[head] and tonumber(redis.call('zscore', timeouts, head)) or believed_until(head)

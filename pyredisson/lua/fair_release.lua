@@ -9,13 +9,10 @@
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM, LPOP); then it accepts
 -- the rest.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
--- Everything that can be of a wrong type is read before anything is written.
-local queue, timeouts, alive = KEYS[3], KEYS[4], KEYS[5]
+-- include: fair_owner
 local lease = tonumber(ARGV[4])
-local held = redis.call('hget', KEYS[1], ARGV[1])
-local queued = redis.call('zscore', timeouts, ARGV[1])
 if redis.call('lindex', queue, 0) or ARGV[8] ~= '0' then
     redis.call('hget', alive, ARGV[1])
 end
@@ -28,30 +25,18 @@ end
 if ARGV[8] ~= '0' then
     -- What its wait had added to the time of those behind it is subtracted again.
     local waiters = redis.call('lrange', queue, 0, -1)
-    local at = #waiters
-    for i, waiter in ipairs(waiters) do
+    -- include: leave_fair_queue
+    local behind = false
+    for _, waiter in ipairs(waiters) do
         if waiter == ARGV[1] then
-            at = i
-            break
-        end
-    end
-    redis.call('hdel', alive, ARGV[1])
-    if queued then
-        redis.call('zrem', timeouts, ARGV[1])
-    end
-    redis.call('lrem', queue, 0, ARGV[1])
-    for i = at + 1, #waiters do
-        if waiters[i] ~= ARGV[1] and redis.call('zscore', timeouts, waiters[i]) then
-            redis.call('zincrby', timeouts, -tonumber(ARGV[8]), waiters[i])
+            behind = true
+        elseif behind and redis.call('zscore', timeouts, waiter) then
+            redis.call('zincrby', timeouts, -tonumber(ARGV[8]), waiter)
         end
     end
 end
--- include: believed_until
--- Waiters that have sent no heartbeat in time are dropped, and entries without a score.
-local head = redis.call('lindex', queue, 0)
-while head and believed_until(head) <= now do
-    -- include: drop_head
-end
+-- include: fair_queue
+local head = drop_dead({})
 if left == 0 then
     -- Redis sends the message when the script ends. It comes first: a user who may not publish must free nothing.
     reply = 1

@@ -7,9 +7,6 @@ local seen = redis.call('get', KEYS[2])
 if seen ~= ARGV[1] then
     redis.call('set', KEYS[2], ARGV[1])
 end
-if ARGV[3] == '' then
-    redis.call('set', KEYS[1], ARGV[2])
-else
-    redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
-end
+local ttl = ARGV[3] ~= '' and {'px', ARGV[3]} or {}
+redis.call('set', KEYS[1], ARGV[2], unpack(ttl))
 return nil

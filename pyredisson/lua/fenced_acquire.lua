@@ -5,14 +5,13 @@
 --       6 token of the hold that this one joins, '' if there is none  7 '1': tokens follow the server's clock
 -- Reply {'token', token}: acquired.  integer: another owner holds it, for this many ms (-1: without end).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 local held = redis.call('hget', KEYS[1], ARGV[1])
 local wanted = tonumber(ARGV[5]) + 1
 if not held then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    elseif redis.call('exists', KEYS[1]) == 1 then
+    -- include: no_hold
+    if redis.call('exists', KEYS[1]) == 1 then
         -- include: epoch_raise
         return redis.call('pttl', KEYS[1])
     end

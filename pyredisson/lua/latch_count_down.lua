@@ -5,7 +5,7 @@
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
+-- include: keep_record
 local count = tonumber(redis.call('get', KEYS[1]) or 0)
 if count and count <= 1 then
     if count == 1 then
@@ -15,5 +15,5 @@ if count and count <= 1 then
 else
     redis.call('decr', KEYS[1])
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
-return 1
+local reply = 1
+-- include: record

@@ -9,18 +9,14 @@ local stored = found > 0 and redis.call('get', KEYS[2])
 -- include: epoch_guard
 -- include: epoch_raise
 if found == (stored and 1 or 0) then -- There is no lock.
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     redis.call('hincrby', KEYS[1], ARGV[1], 1)
     -- include: first_lease
     return nil
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     return redis.call('pttl', KEYS[1])
 end
 -- include: live_for

@@ -4,21 +4,17 @@
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message
 -- Reply array: the owners who held it.  nil: it was free.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_of_caller
 -- include: epoch_guard
-local lease = 0
 local owners = redis.call('hkeys', KEYS[1])
 if #owners > 0 then
-    local publish, message, waiting = ARGV[4], ARGV[5], KEYS[4]
-    local heard, denied = 0, false
-    if publish ~= '' then
-        if waiting and redis.call('exists', waiting) == 1 then
-            -- include: observers
-            -- include: choose
-            -- include: notify
-        end
-        redis.call(publish, KEYS[3], message)
+    -- include: forced
+    if listed then
+        -- include: observers
+        -- include: choose
+        -- include: notify
     end
+    -- include: publish_message
     redis.call('del', KEYS[1])
 end
 -- include: epoch_store

@@ -9,17 +9,13 @@
 --       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 local waiting = KEYS[4]
--- include: epoch_and_list
+-- include: release
 -- include: epoch_guard
-local lease = tonumber(ARGV[4])
 local held = redis.call('hget', KEYS[1], ARGV[1])
 -- include: holds_left
-local reply = false
 if left > 0 then
     -- include: release_one
 elseif left == 0 then
-    local publish, message = ARGV[6], ARGV[7]
-    local heard, denied = 0, false
     -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
     if publish ~= '' then
         local first = listed and redis.pcall('zrange', waiting, 0, 2) or {}

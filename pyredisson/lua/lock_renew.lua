@@ -3,12 +3,7 @@
 -- ARGV  1 lease, ms  2.. the owner of each
 -- Reply array: 1 for each that its owner still holds, else 0
 -- include: live_for
-local kept = {}
-for i, key in ipairs(KEYS) do
-    kept[i] = 0
-    if redis.pcall('hexists', key, ARGV[i + 1]) == 1 then
-        live_for(key, ARGV[1])
-        kept[i] = 1
-    end
+local function renew(i, key)
+    return redis.pcall('hexists', key, ARGV[i + 1]) == 1 and live_for(key, ARGV[1]) or 0
 end
-return kept
+-- include: renew_all

@@ -6,7 +6,5 @@
 -- include: observers
 -- include: choose
 -- include: leave
-if redis.call('exists', KEYS[1]) == 0 and choose(KEYS[2], ARGV[2]) then
-    redis.call(ARGV[2], KEYS[2], '$NOTIFIED_ALONE')
-end
-return 1
+local free = redis.call('exists', KEYS[1]) == 0
+-- include: pass_turn

@@ -9,7 +9,7 @@
 -- include: number_guard
 if number == ARGV[1] then
     -- A repeated request is answered with the outcome of the first copy. More copies may be on their way.
-    redis.call('pexpire', KEYS[2], 60000)
+    -- include: keep_record
     return {tonumber(outcome), 0, 0}
 end
 -- include: now
@@ -24,12 +24,9 @@ if #expired > 0 then
 end
 local stored = redis.call('get', KEYS[1])
 local left = tonumber(stored or 0)
-local taken = 0
-if redis.call('zscore', KEYS[4], ARGV[2]) then
-    -- An earlier copy took it, so long ago that the record has gone.
-    redis.call('pexpire', KEYS[2], 60000)
-    taken = 1
-elseif stored and not (left and left < 1) then
+-- An earlier copy may have taken it, so long ago that the record has gone.
+local taken = redis.call('zscore', KEYS[4], ARGV[2]) and 1 or 0
+if taken == 0 and stored and not (left and left < 1) then
     left = redis.call('decrby', KEYS[1], 1)
     redis.call('zadd', KEYS[4], string.format('%.0f', ends), ARGV[2])
     local ttl = redis.call('pttl', KEYS[1])
@@ -39,12 +36,9 @@ elseif stored and not (left and left < 1) then
     taken = 1
 else
     -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
-    redis.call('pexpire', KEYS[2], 60000)
+    -- include: keep_record
 end
 redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
 local first = redis.call('zrange', KEYS[4], 0, 0, 'withscores')
-local wait = -1
-if first[2] and tonumber(first[2]) < never then
-    wait = math.max(tonumber(first[2]) - now, 0)
-end
+local wait = tonumber(first[2] or never) < never and math.max(tonumber(first[2]) - now, 0) or -1
 return {taken, stored and left, wait}

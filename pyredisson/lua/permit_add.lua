@@ -5,7 +5,7 @@
 -- Reply integer: done.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
+-- include: keep_record
 local stored = redis.call('get', KEYS[1])  -- Fails if it is no string: nothing is published then.
 if tonumber(ARGV[2]) > 0 then
     -- include: observers
@@ -15,5 +15,5 @@ if tonumber(ARGV[2]) > 0 then
 end
 redis.call('incrby', KEYS[1], ARGV[2])
 redis.call('persist', KEYS[1])  -- Redisson sets the sum, which removes a TTL.
-redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
-return 1
+local reply = 1
+-- include: record

@@ -5,17 +5,16 @@
 -- Reply 1: done.  0: unknown, or it had expired.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
+-- include: keep_record
 local taken, publish, waiting = KEYS[4], ARGV[3], KEYS[5]
 -- include: now
 -- include: observers
 -- include: hand_out
 -- include: permit_end
 -- include: purge_expired
-local changed = 0
+local reply = 0
 if redis.call('zscore', taken, ARGV[2]) then
     redis.call('zadd', taken, string.format('%.0f', ends), ARGV[2])
-    changed = 1
+    reply = 1
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. changed, 'px', 60000)
-return changed
+-- include: record

@@ -6,10 +6,10 @@
 --       {'stale', number}: a newer request has overtaken it.
 --       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
-local waiting = KEYS[5]
+local waiting, given = KEYS[5], 1
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
+-- include: keep_record
 local ends = redis.call('zscore', KEYS[4], ARGV[2])
 local reply = 0
 -- include: observers
@@ -19,7 +19,6 @@ if ends then
     if tonumber(ends) > now then
         reply = 1
     end
-    local given = 1
     -- include: give_permits
     redis.call('zrem', KEYS[4], ARGV[2])
 end

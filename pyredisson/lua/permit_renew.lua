@@ -4,17 +4,16 @@
 -- Reply array: 1 for each that is still taken, else 0
 -- include: now
 local ends = now + tonumber(ARGV[1])
-local kept = {}
-for i, key in ipairs(KEYS) do
-    kept[i] = 0
+local function renew(i, key)
     local score = redis.pcall('zscore', key, ARGV[i + 1])
-    if type(score) == 'string' and tonumber(score) > now then
-        if tonumber(score) < ends then
-            -- The first write is one that a server out of memory still accepts; then it accepts the rest.
-            redis.call('zrem', key, '')
-            redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])
-        end
-        kept[i] = 1
+    if type(score) ~= 'string' or tonumber(score) <= now then
+        return 0
     end
+    if tonumber(score) < ends then
+        -- The first write is one that a server out of memory still accepts; then it accepts the rest.
+        redis.call('zrem', key, '')
+        redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])
+    end
+    return 1
 end
-return kept
+-- include: renew_all

@@ -5,21 +5,16 @@
 -- Reply integer: done.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
+-- include: keep_record
 -- include: observers
 -- include: hand_out
 local stored = redis.call('get', KEYS[1])
-if stored then
-    local total = (tonumber(stored) or 0) + redis.call('zcount', KEYS[4], 0, '+inf')
-    if total ~= tonumber(ARGV[2]) then
-        hand_out(KEYS[5], ARGV[3], (tonumber(stored) or 0) + tonumber(ARGV[2]) - total, '$NOTIFIED')
-        redis.call(ARGV[3], KEYS[3], ARGV[2])
-        redis.call('incrby', KEYS[1], string.format('%.0f', tonumber(ARGV[2]) - total))
-    end
-else
-    hand_out(KEYS[5], ARGV[3], tonumber(ARGV[2]), '$NOTIFIED')
+local available = tonumber(stored or 0) or 0
+local added = tonumber(ARGV[2]) - available - (stored and redis.call('zcount', KEYS[4], 0, '+inf') or 0)
+if added ~= 0 or not stored then
+    hand_out(KEYS[5], ARGV[3], available + added, '$NOTIFIED')
     redis.call(ARGV[3], KEYS[3], ARGV[2])
-    redis.call('set', KEYS[1], ARGV[2])
+    redis.call('incrby', KEYS[1], string.format('%.0f', added))
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
-return 1
+local reply = 1
+-- include: record

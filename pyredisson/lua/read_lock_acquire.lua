@@ -3,15 +3,13 @@
 -- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
 -- Reply nil: acquired.  integer: another owner writes, for this many ms (-1: without end).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- include: epoch_raise
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
 local mode, held = found[1], found[2]
 if not mode then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     local left = redis.call('pttl', KEYS[1])
     if left ~= -2 then
         return left -- It is a lock of another kind.
@@ -43,18 +41,13 @@ if ARGV[5] ~= '0' then
 elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
     return redis.call('pttl', KEYS[1])
 end
-local hold = done and redis.call('pttl', KEYS[3]) or -2
-if not held then
-    redis.call('hincrby', KEYS[1], ARGV[1], 1)
-elseif hold == -2 then
+-- include: live_for
+if done and redis.call('pttl', KEYS[3]) ~= -2 then
+    live_for(KEYS[3], ARGV[4])
+else
     -- If the client counts no hold, those in Redis are left over: the count starts again at 1.
     redis.call('hset', KEYS[1], ARGV[1], wanted)
-end
--- include: live_for
-live_for(KEYS[1], ARGV[4])
-if hold == -2 then
     redis.call('set', KEYS[3], 1, 'px', ARGV[4])
-else
-    live_for(KEYS[3], ARGV[4])
 end
+live_for(KEYS[1], ARGV[4])
 return nil

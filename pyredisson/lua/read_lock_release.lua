@@ -10,15 +10,12 @@
 --       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 local waiting = KEYS[5]
--- include: epoch_and_list
+-- include: release
 -- include: epoch_guard
-local lease = tonumber(ARGV[4])
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
-local mode = found[1]
-local held = mode and found[2]
+local mode, held = found[1], found[1] and found[2]
 -- include: holds_left
 -- include: live_for
-local reply = false
 local holds = string.match(KEYS[4], '^(.*:)%d+$')
 if left > 0 then
     local longest = -2
@@ -60,26 +57,19 @@ elseif left == 0 then
                 end
             end
             free = longest <= 0
-            if not free and longest < enough then
-                cut = longest
-            end
+            cut = longest < enough and longest
         end
     end
     reply = 0
     if free then
-        local publish, message = ARGV[6], ARGV[7]
-        local heard, denied = 0, false
-        -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
-        if publish ~= '' then
-            if listed then
-                local reads = false
-                -- include: observers
-                -- include: choose
-                -- include: sides
-                -- include: notify
-            end
-            heard = heard + redis.call(publish, KEYS[3], message)
+        if listed then
+            local reads = false
+            -- include: observers
+            -- include: choose
+            -- include: sides
+            -- include: notify
         end
+        -- include: publish_message
         reply = 1 + heard
         -- include: denied
     end
@@ -98,9 +88,7 @@ elseif left == 0 then
     if live == 0 then
         reply = false -- It had expired before; only its field was left.
     end
-elseif not mode and ARGV[3] ~= '1' and ARGV[6] ~= '' and redis.call('exists', KEYS[1]) == 0 then
-    -- The lock has expired without a message, and waiters may be sleeping until its time is over.
-    redis.pcall(ARGV[6], KEYS[3], ARGV[7])
 end
+-- include: expired
 -- include: epoch_store
 return reply

@@ -5,24 +5,19 @@
 -- ARGV  1 caller (not used)  2 epoch  3 repeat (not used)
 --       4 PUBLISH, SPUBLISH or '' (do not publish)  5 message  6 'read' or 'write'
 -- Reply 1: freed.  nil: that side was free.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_of_caller
 -- include: epoch_guard
-local lease = 0
 local reply = false
 if redis.call('hget', KEYS[1], 'mode') == ARGV[6] then
-    local publish, message, waiting = ARGV[4], ARGV[5], KEYS[4]
-    local heard, denied = 0, false
-    -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
-    if publish ~= '' then
-        if waiting and redis.call('exists', waiting) == 1 then
-            local reads = false
-            -- include: observers
-            -- include: choose
-            -- include: sides
-            -- include: notify
-        end
-        redis.call(publish, KEYS[3], message)
+    -- include: forced
+    if listed then
+        local reads = false
+        -- include: observers
+        -- include: choose
+        -- include: sides
+        -- include: notify
     end
+    -- include: publish_message
     redis.call('del', KEYS[1])
     reply = 1
 end

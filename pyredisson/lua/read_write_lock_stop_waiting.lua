@@ -8,7 +8,5 @@ local reads = redis.pcall('hget', KEYS[1], 'mode') == 'read'
 -- include: choose
 -- include: sides
 -- include: leave
-if (reads or redis.call('exists', KEYS[1]) == 0) and choose(KEYS[2], ARGV[2]) then
-    redis.call(ARGV[2], KEYS[2], '$NOTIFIED_ALONE')
-end
-return 1
+local free = reads or redis.call('exists', KEYS[1]) == 0
+-- include: pass_turn

@@ -7,7 +7,7 @@
 -- include: number_guard
 if number == ARGV[1] then
     -- A repeated request is answered with the outcome of the first copy. More copies may be on their way.
-    redis.call('pexpire', KEYS[2], 60000)
+    -- include: keep_record
     return {tonumber(outcome), 0}
 end
 local stored = redis.call('get', KEYS[1])
@@ -18,7 +18,7 @@ if stored and not (left and left < tonumber(ARGV[2])) then
     taken = ARGV[2]
 else
     -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
-    redis.call('pexpire', KEYS[2], 60000)
+    -- include: keep_record
 end
 redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
 return {tonumber(taken), stored and left}

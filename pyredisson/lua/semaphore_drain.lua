@@ -4,13 +4,12 @@
 -- Reply integer: how many there were.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 -- include: repeated
-local taken = redis.call('get', KEYS[1])
-if taken then
+local reply = redis.call('get', KEYS[1])
+if reply then
     redis.call('incrby', KEYS[1], 0)  -- Fails unless it is a number.
     redis.call('set', KEYS[1], 0)
 else
-    redis.call('pexpire', KEYS[2], 60000)
-    taken = '0'
+    -- include: keep_record
+    reply = 0
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
-return tonumber(taken)
+-- include: record

@@ -5,11 +5,10 @@
 -- Reply 1: done.  {'stale', number}: a newer request has overtaken it.
 --       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
-local waiting = KEYS[4]
+local waiting, given = KEYS[4], ARGV[2]
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
-local given = ARGV[2]
+-- include: keep_record
 -- include: observers
 -- include: hand_out
 -- include: give_permits

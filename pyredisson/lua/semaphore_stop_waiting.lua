@@ -7,10 +7,7 @@
 -- include: now
 -- include: observers
 -- include: hand_out
-redis.call('zrem', KEYS[2], ARGV[1], '$PROMISE' .. ARGV[1])
-if redis.call('zrem', KEYS[2], '$OBSERVER' .. string.match(ARGV[1], '^[^:]+')) == 1 then
-    keep_observers(KEYS[2], ARGV[2], 1000)
-end
+-- include: leave
 hand_out(KEYS[2], ARGV[2], tonumber(redis.call('get', KEYS[1]) or 0) or 0, '$NOTIFIED_ALONE')
 local first = redis.call('zrangebyscore', KEYS[2], '-inf', '($OBSERVERS', 'limit', 0, 1)[1]
 local expires = KEYS[3] and redis.call('zrangebyscore', KEYS[3], '-inf', '(1e14', 'withscores', 'limit', 0, 1)[2]

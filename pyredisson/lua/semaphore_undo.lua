@@ -4,11 +4,10 @@
 -- ARGV  1 number of this request  2 number of the one to undo  3 PUBLISH or SPUBLISH
 -- Reply integer: how many permits were released.  {'stale', number}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
-local waiting = KEYS[4]
+local waiting, given = KEYS[4], '0'
 -- include: number_guard
 -- include: repeated
-redis.call('pexpire', KEYS[2], 60000)
-local given = '0'
+-- include: keep_record
 -- If the semaphore has been deleted since, so have its permits.
 if number == ARGV[2] and outcome ~= '0' and redis.call('get', KEYS[1]) then
     given = outcome
@@ -16,5 +15,5 @@ if number == ARGV[2] and outcome ~= '0' and redis.call('get', KEYS[1]) then
     -- include: hand_out
     -- include: give_permits
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. given, 'px', 60000)
-return tonumber(given)
+local reply = given
+-- include: record

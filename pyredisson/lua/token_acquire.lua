@@ -4,7 +4,7 @@
 --       5 token of this owner's previous hold, which is over; '' if there was none
 -- Reply nil: acquired.  integer: another token is stored, for this many ms (-1: without end).
 --       {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- include: epoch_raise
 local holder = redis.call('get', KEYS[1])

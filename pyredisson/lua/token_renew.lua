@@ -4,12 +4,7 @@
 -- ARGV  1 lease, ms  2.. the token of each
 -- Reply array: 1 for each that still has this token, else 0
 -- include: live_for
-local kept = {}
-for i, key in ipairs(KEYS) do
-    kept[i] = 0
-    if redis.pcall('get', key) == ARGV[i + 1] then
-        live_for(key, ARGV[1])
-        kept[i] = 1
-    end
+local function renew(i, key)
+    return redis.pcall('get', key) == ARGV[i + 1] and live_for(key, ARGV[1]) or 0
 end
-return kept
+-- include: renew_all

@@ -4,24 +4,20 @@
 --       6 this owner as a reader  7 the sum of the leases of all holds, with this one, ms
 -- Reply nil: acquired.  integer: others hold it, for this many ms (-1: without end).  {'upgrade'}: this owner reads.
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
-local stored = redis.call('get', KEYS[2])
+-- include: epoch_read
 -- include: epoch_guard
 -- include: epoch_raise
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1], ARGV[6])
 local mode, held, reads = found[1], found[2], found[3]
 local left = redis.call('pttl', KEYS[1])
 if left == -2 then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     redis.call('hset', KEYS[1], 'mode', 'write', ARGV[1], 1)
     -- include: first_lease
     return nil
 end
 if mode ~= 'write' or not held then
-    if ARGV[5] ~= '0' then
-        return {'lost'}
-    end
+    -- include: no_hold
     if mode == 'read' and reads then
         -- It would wait for itself; unless its holds have expired, and only the field is left, because others read.
         for i = 1, tonumber(reads) or 0 do
@@ -32,23 +28,17 @@ if mode ~= 'write' or not held then
     end
     return left
 end
-local wanted = tonumber(ARGV[5]) + 1
-if ARGV[3] == '1' and tonumber(held) == wanted then
-    wanted = nil -- An earlier copy acquired it, and added its lease.
-elseif wanted > 1 and held ~= ARGV[5] then
-    return {'lost'}
+-- include: live_for
+if ARGV[3] == '1' and tonumber(held) == tonumber(ARGV[5]) + 1 then
+    -- An earlier copy acquired it, and added its lease.
+    live_for(KEYS[1], ARGV[4])
+    return nil
 end
-if wanted then
-    -- If the client counts no hold, those in Redis are left over: the count starts again at 1.
-    redis.call('hset', KEYS[1], ARGV[1], wanted)
-end
-if wanted and wanted > 1 then
+-- include: reenter
+if wanted > 1 then
     -- At most the sum of all leases, or a holder that re-enters again and again would add without end: a release
     -- subtracts nothing.
     local ends = math.min(math.max(left, 0) + tonumber(ARGV[4]), tonumber(ARGV[7]))
     redis.call('pexpire', KEYS[1], math.max(left, ends))
-elseif left < tonumber(ARGV[4]) then
-    -- A time to live is never shortened; a key without one (PERSIST) gets one again.
-    redis.call('pexpire', KEYS[1], ARGV[4])
 end
 return nil

@@ -10,40 +10,31 @@
 --       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM); then it accepts the rest.
 local waiting = KEYS[4]
--- include: epoch_and_list
+-- include: release
 -- include: epoch_guard
-local lease = tonumber(ARGV[4])
 local found = redis.call('hmget', KEYS[1], 'mode', ARGV[1])
-local held = found[1] == 'write' and found[2]
+local mode, held = found[1], found[1] == 'write' and found[2]
 -- include: holds_left
-local reply = false
 if left > 0 then
     -- include: release_one
 elseif left == 0 then
-    local publish, message = ARGV[6], ARGV[7]
-    local heard, denied = 0, false
-    -- Messages come first (Redis sends them when the script ends): a user who may not publish must free nothing.
-    if publish ~= '' then
-        if listed then
-            local reads = redis.call('hlen', KEYS[1]) > 2
-            -- include: observers
-            -- include: choose
-            -- include: sides
-            -- include: notify
-        end
-        heard = heard + redis.call(publish, KEYS[3], message)
+    local reads = redis.call('hlen', KEYS[1]) > 2
+    if listed then
+        -- include: observers
+        -- include: choose
+        -- include: sides
+        -- include: notify
     end
+    -- include: publish_message
     reply = 1 + heard
     -- include: denied
-    if redis.call('hlen', KEYS[1]) == 2 then
-        redis.call('del', KEYS[1])
-    else
+    if reads then
         redis.call('hdel', KEYS[1], ARGV[1])
         redis.call('hset', KEYS[1], 'mode', 'read')
+    else
+        redis.call('del', KEYS[1])
     end
-elseif not found[1] and ARGV[3] ~= '1' and ARGV[6] ~= '' and redis.call('exists', KEYS[1]) == 0 then
-    -- The lock has expired without a message, and waiters may be sleeping until its time is over.
-    redis.pcall(ARGV[6], KEYS[3], ARGV[7])
 end
+-- include: expired
 -- include: epoch_store
 return reply

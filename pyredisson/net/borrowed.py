@@ -92,7 +92,7 @@ class BorrowedWire(ABC):
 
 
 class PoolTransport(ABC):
-    """The pool of a client that the user made. See :class:`pyredisson.net.transport.Transport`."""
+    """The pool of a client that the user made. See :class:`pyredisson.net.link.Transport`."""
 
     direct = False
     now: staticmethod[[], float] = staticmethod(monotonic)

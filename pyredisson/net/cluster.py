@@ -16,8 +16,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.introduction import app_in
-from pyredisson.net.link import Inspect, Introduce, NodeLink, Stream, ignore
+from pyredisson.net.link import Inspect, Introduce, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import AskRedirect, Moved, SlotCall, read_redirection, slot_of
 from pyredisson.net.wire import Address
@@ -26,6 +25,7 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.core.runtime import Acknowledging, Reply
     from pyredisson.net.cluster_map import TimedMutex
+    from pyredisson.net.server_link import ServerLink
     from pyredisson.net.slots import Cluster
 
 #: Between two tries of a request that the cluster cannot take at this moment.
@@ -40,7 +40,7 @@ TOGETHER = 100
 #: So often a request is sent on; more often means that the nodes do not agree.
 REDIRECTIONS = 16
 
-Send: TypeAlias = Callable[[NodeLink, float, bool], Awaitable["Reply"]]
+Send: TypeAlias = Callable[["ServerLink", float, bool], Awaitable["Reply"]]
 """Sends a request to a node, within a timeout; the flag says that the node does not (yet) serve its slot."""
 
 
@@ -57,6 +57,8 @@ class ClusterLink:
 
     Attributes:
         map: Which node serves which slot.
+
+    The others are those of a :class:`ServerLink`.
     """
 
     scattered: bool = True
@@ -65,12 +67,12 @@ class ClusterLink:
         self,
         cluster: Cluster,
         mode: str,
-        make_link: Callable[[Address], NodeLink],
+        make_link: Callable[[Address], ServerLink],
         make_mutex: Callable[[], TimedMutex],
         sleep: Callable[[float], Awaitable[None]],
         now: Callable[[], float] = monotonic,
     ) -> None:
-        def inspected(address: Address) -> NodeLink:
+        def inspected(address: Address) -> ServerLink:
             link = make_link(address)
             link.inspect = self._inspected
             link.introduce = self.introduce
@@ -81,7 +83,6 @@ class ClusterLink:
         self._remap = cluster.remap
         self._sleep = sleep
         self.inspect: Inspect | None = None
-        self.app: str | None = app_in(cluster.settings)
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.on_queue_refused: Callable[[], None] = ignore
@@ -93,24 +94,14 @@ class ClusterLink:
         return self.map.sharded
 
     async def eval(self, request: SlotCall, timeout: float) -> Reply:
-        slots = self.map
-        link = slots.owners[request.slot]
-        packed = request.packed
-        if link is None or packed is None or slots.stale:
-            return await self._execute(request.slot, self._sender(request), timeout)
-        sent = self._now()
-        try:
-            return await link.eval(packed, timeout)
-        except Failure as failure:
-            left = timeout - (self._now() - sent)
-            return await self._execute(request.slot, self._sender(request), left, (link, self._said(link, failure)))
+        return await self._execute(request.slot, self._sender(request), timeout)
 
     async def eval_synced(
         self, request: SlotCall, timeout: float, sync: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         acked: int | Failure = 0
 
-        async def send(link: NodeLink, timeout: float, asking: bool) -> Reply:
+        async def send(link: ServerLink, timeout: float, asking: bool) -> Reply:
             nonlocal acked
             packed = request.pack(self._publish())
             reply, acked = await link.eval_synced(packed, timeout, sync, sync_timeout, asking=asking)
@@ -124,7 +115,7 @@ class ClusterLink:
             self.inspect(reply, took)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
+        def send(link: ServerLink, timeout: float, asking: bool) -> Awaitable[Reply]:
             return link.call_asking(pack(*command), timeout) if asking else link.ask(command, timeout)
 
         if len(command) > 1:
@@ -145,7 +136,7 @@ class ClusterLink:
         except Failure as failure:
             return [failure] * len(requests)
         answers: list[Reply | Failure] = [None] * len(requests)
-        shares: dict[NodeLink, list[int]] = {}
+        shares: dict[ServerLink, list[int]] = {}
         for index, request in enumerate(requests):
             owner = self.map.owners[request.slot]
             if owner is None:
@@ -164,7 +155,7 @@ class ClusterLink:
 
     async def _eval_share(
         self,
-        link: NodeLink,
+        link: ServerLink,
         share: list[int],
         requests: Sequence[SlotCall],
         answers: list[Reply | Failure],
@@ -197,32 +188,27 @@ class ClusterLink:
         return moved
 
     def _sender(self, request: SlotCall) -> Send:
-        def send(link: NodeLink, timeout: float, asking: bool) -> Awaitable[Reply]:
+        def send(link: ServerLink, timeout: float, asking: bool) -> Awaitable[Reply]:
             packed = request.pack(self._publish())
             # In full: ASKING is about one request, and the answer could be that the script is not known.
             return link.call_asking(packed.in_full(), timeout) if asking else link.eval(packed, timeout)
 
         return send
 
-    async def _execute(
-        self, slot: int, send: Send, timeout: float, tried: tuple[NodeLink, Failure] | None = None
-    ) -> Reply:
+    async def _execute(self, slot: int, send: Send, timeout: float) -> Reply:
         """Bring a request to the node that serves its slot, until it is executed or may be, or its time has ended.
 
         ``tried`` is what became of a first try.
         """
         over = self._now() + timeout
         pauses = redirections = 0
-        link: NodeLink | None
+        link: ServerLink | None
         said: Reply | Failure
         while True:
-            if tried is not None:
-                (link, said), tried = tried, None
-            else:
-                if self.map.stale:
-                    await self.map.learn(max(0.001, over - self._now()))
-                link = self.map.owners[slot]
-                said = self.map.unserved(slot) if link is None else await self._ask_node(link, send, over)
+            if self.map.stale:
+                await self.map.learn(max(0.001, over - self._now()))
+            link = self.map.owners[slot]
+            said = self.map.unserved(slot) if link is None else await self._ask_node(link, send, over)
             if link is not None and (redirection := self._redirection(link, said)) is not None:
                 redirections += 1
                 if redirections > REDIRECTIONS:
@@ -247,21 +233,21 @@ class ClusterLink:
             await self._sleep(pause)
             pauses += 1
 
-    async def _ask_node(self, link: NodeLink, send: Send, over: float, *, asking: bool = False) -> Reply | Failure:
+    async def _ask_node(self, link: ServerLink, send: Send, over: float, *, asking: bool = False) -> Reply | Failure:
         """Return what a node says to a request, or why it says nothing of use."""
         try:
             return await send(link, max(0.001, over - self._now()), asking)
         except Failure as failure:
             return self._said(link, failure)
 
-    def _said(self, link: NodeLink, failure: Failure) -> Failure:
+    def _said(self, link: ServerLink, failure: Failure) -> Failure:
         """A node that was forgotten meanwhile has not been asked: it is its link that was closed, not the client."""
         if not isinstance(failure.cause, ClientClosedError) or self.map.knows(link):
             return failure
         host, port = self.map.address_of(link)
         return NotSent(rx.ConnectionError(f"{host}:{port} has left the cluster"))
 
-    async def _is_replaced(self, link: NodeLink, slot: int, failure: Failure, over: float) -> bool:
+    async def _is_replaced(self, link: ServerLink, slot: int, failure: Failure, over: float) -> bool:
         """Whether a request can be brought to another node, since the first cannot be reached and serves no more.
 
         If none has replaced it, that is an outage as any other, unless it says what it lacks.
@@ -274,7 +260,7 @@ class ClusterLink:
             return self.map.owners[slot] is not link and self._now() < over
         return False
 
-    def _redirection(self, link: NodeLink, said: Reply | Failure) -> Moved | AskRedirect | None:
+    def _redirection(self, link: ServerLink, said: Reply | Failure) -> Moved | AskRedirect | None:
         if not isinstance(said, Failure):
             return None
         return read_redirection(said.cause, self.map.address_of(link), self._remap)
@@ -285,16 +271,8 @@ class ClusterLink:
 
     # ---- the rest of a link --------------------------------------------------------------------------------------
 
-    async def stream(self, timeout: float) -> Stream:
-        """A connection to any node. Subscribers ask the node of their channels."""
-        if self.map.stale:
-            await self.map.learn(timeout)
-        return await self.map.links()[0].stream(timeout)
-
-    async def follow(self) -> bool:
-        return False  # A node says by itself that it serves a slot no longer.
-
     def reserve(self) -> None:
+        """See :meth:`ServerLink.reserve`; for all nodes."""
         for link in self.map.links():
             link.reserve()
 

@@ -18,7 +18,7 @@ from pyredisson.net.slots import SLOTS, Cluster, Moved, read_slots, slot_of
 from pyredisson.net.wire import Address
 
 if TYPE_CHECKING:
-    from pyredisson.net.link import NodeLink
+    from pyredisson.net.server_link import ServerLink
     from pyredisson.net.slots import AskRedirect
 
 #: What one node has to say who serves what, as a share of the time there is: then another one is asked.
@@ -58,7 +58,7 @@ class ClusterMap:
         self,
         cluster: Cluster,
         mode: str,
-        make_link: Callable[[Address], NodeLink],
+        make_link: Callable[[Address], ServerLink],
         make_mutex: Callable[[], TimedMutex],
         changed: Callable[[], None],
         now: Callable[[], float],
@@ -69,13 +69,13 @@ class ClusterMap:
         self._asking = make_mutex()
         self._changed = changed
         self._now = now
-        self._links: dict[Address, NodeLink] = {}
-        self._addresses: WeakKeyDictionary[NodeLink, Address] = WeakKeyDictionary()
+        self._links: dict[Address, ServerLink] = {}
+        self._addresses: WeakKeyDictionary[ServerLink, Address] = WeakKeyDictionary()
         self._suspects: set[Address] = set()
         self._attempts = 0
         self._trouble: Failure | None = None
         self._closed = False
-        self.owners: list[NodeLink | None] = [None] * SLOTS
+        self.owners: list[ServerLink | None] = [None] * SLOTS
         self.stale: bool = True
         self.word: str | None = {"ON": "SPUBLISH", "OFF": "PUBLISH"}.get(mode)
 
@@ -86,26 +86,26 @@ class ClusterMap:
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
-    def links(self) -> list[NodeLink]:
+    def links(self) -> list[ServerLink]:
         """The links to all nodes that are known."""
         return list(self._links.values())
 
-    def address_of(self, link: NodeLink) -> Address:
+    def address_of(self, link: ServerLink) -> Address:
         """Where a link leads."""
         return self._addresses[link]
 
-    def knows(self, link: NodeLink) -> bool:
+    def knows(self, link: ServerLink) -> bool:
         """Whether this is still a node of the cluster, as far as is known."""
         return self._links.get(self._addresses[link]) is link
 
-    def node_for(self, channel: str) -> NodeLink:
+    def node_for(self, channel: str) -> ServerLink:
         """The link to the node at which a channel is received, as far as is known."""
         owner = self.owners[slot_of(channel)]
         if owner is None:  # It is received at none. Any will say so, or where the slot went.
             return next(iter(self._links.values()), None) or self._link_to(self._cluster.seeds[0])
         return owner
 
-    def follow(self, redirection: Moved | AskRedirect) -> NodeLink:
+    def follow(self, redirection: Moved | AskRedirect) -> ServerLink:
         """Note what a node replied about another one, and return the link to that."""
         link = self._link_to(redirection.address)
         if isinstance(redirection, Moved):
@@ -113,12 +113,12 @@ class ClusterMap:
             self.owners[redirection.slot] = link
         return link
 
-    def suspect(self, link: NodeLink) -> None:
+    def suspect(self, link: ServerLink) -> None:
         """A node did not answer: another one may serve its slots by now."""
         self.stale = True
         self._suspects.add(self._addresses[link])
 
-    def is_suspect(self, link: NodeLink) -> bool:
+    def is_suspect(self, link: ServerLink) -> bool:
         """Whether a node did not answer the last time."""
         return self._addresses[link] in self._suspects
 
@@ -127,7 +127,7 @@ class ClusterMap:
         self.stale = True
         return NotSent(rx.ClusterDownError(f"CLUSTERDOWN no node of the cluster serves the slot {slot}"))
 
-    def _link_to(self, address: Address) -> NodeLink:
+    def _link_to(self, address: Address) -> ServerLink:
         link = self._links.get(address)
         if link is None:
             link = self._links.setdefault(address, self._make_link(address))
@@ -182,7 +182,7 @@ class ClusterMap:
         assert failure is not None, "a cluster without nodes"
         raise (Connecting if isinstance(failure, Connecting) else NotSent)(failure.cause) from failure.cause
 
-    async def _ask_node(self, link: NodeLink, address: Address, timeout: float) -> None:
+    async def _ask_node(self, link: ServerLink, address: Address, timeout: float) -> None:
         try:
             slots = read_slots(await link.ask(("CLUSTER", "SLOTS"), timeout), address, self._cluster.remap)
         except rx.InvalidResponse as error:
@@ -194,7 +194,7 @@ class ClusterMap:
                 self.word = "SPUBLISH"
             except Rejected:
                 self.word = "PUBLISH"
-        owners: list[NodeLink | None] = [None] * SLOTS
+        owners: list[ServerLink | None] = [None] * SLOTS
         for first, last, master in slots:
             owners[first : last + 1] = [self._link_to(master)] * (last + 1 - first)
         self._suspects.discard(address)
@@ -205,7 +205,7 @@ class ClusterMap:
             self._forget_the_dead(owners)
             self._changed()
 
-    def _forget_the_dead(self, owners: list[NodeLink | None]) -> None:
+    def _forget_the_dead(self, owners: list[ServerLink | None]) -> None:
         serving = set(owners)
         for address in self._suspects & self._links.keys():
             if self._links[address] not in serving:

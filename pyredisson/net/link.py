@@ -1,14 +1,18 @@
-"""The link to one server, for threads and asyncio: ``async`` means "may block" here too."""
+"""What the links to servers share, for threads and asyncio: ``async`` means "may block" here too."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from pyredisson.core.failures import Failure
-from pyredisson.core.runtime import Acknowledging, Reply, Request
 from pyredisson.net.resp import pack
+from pyredisson.net.wire import Dialler
+
+if TYPE_CHECKING:
+    from pyredisson.net.pool import Pool
+    from pyredisson.net.wire import Address, Connect, Wire
+    from pyredisson.net.wire import Introduce as IntroduceWire
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
@@ -31,95 +35,12 @@ Introduce: TypeAlias = Callable[[], Sequence[bytes]]
 
 
 def ignore() -> None:
-    """Do nothing: the initial :attr:`Link.on_change` and :attr:`Link.on_queue_refused`."""
+    """Do nothing: the initial ``on_change`` and ``on_queue_refused`` of a link."""
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:
     """Return the command that waits until ``replicas`` replicas have what was written on this connection."""
     return pack("WAIT", replicas, max(1, math.ceil(seconds * 1000)))  # 0 would be forever.
-
-
-class Link(Protocol):
-    """Connections to one server: of our own, or borrowed from the user's pool; or to all the nodes of a cluster.
-
-    Attributes:
-        scattered: Whether names are on several servers, by their slots.
-        inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
-            new when it is first used here.
-        app: What the user's own settings call their connections; ``None``: nothing.
-        introduce: How connections of our own say whose they are; ``None``: they do not.
-        on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
-        on_queue_refused: Called when a script ran without the list of waiting clients, which the user may not use.
-    """
-
-    scattered: bool
-    inspect: Inspect | None
-    app: str | None
-    introduce: Introduce | None
-    on_change: Callable[[], None]
-    on_queue_refused: Callable[[], None]
-
-    def counts_listeners(self) -> bool:
-        """Return whether a script that publishes learns how many hear it. See ``Runtime.counts_listeners``."""
-        ...
-
-    async def eval(self, request: Request, timeout: float) -> Reply:
-        """Run a script once. See ``Runtime.eval``."""
-        ...
-
-    async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
-    ) -> tuple[Reply, int | Failure]:
-        """Run a script once, and let replicas acknowledge it. See ``Runtime.eval_synced``."""
-        ...
-
-    async def eval_all(self, requests: Sequence[Request], timeout: float) -> list[Reply | Failure]:
-        """Run many scripts, each once. See ``Runtime.eval_all``."""
-        ...
-
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
-        """Run a command once. See ``Runtime.ask``."""
-        ...
-
-    async def stream(self, timeout: float) -> Stream:
-        """Make a connection for a subscriber alone."""
-        ...
-
-    async def follow(self) -> bool:
-        """Find out whether what is to be reached has moved. Returns whether that can be asked."""
-        ...
-
-    def reserve(self) -> None:
-        """The calling thread or task (the watchdog's) must never wait for a connection behind another caller."""
-        ...
-
-    def close(self) -> None:
-        """Close what is ours."""
-        ...
-
-    def abandon(self) -> None:
-        """Forget everything without a word to the server: this is the child of a fork."""
-        ...
-
-
-class NodeLink(Link, Protocol):
-    """Connections of our own to one node of a cluster."""
-
-    async def eval_synced(
-        self,
-        request: Request,
-        timeout: float,
-        sync: Acknowledging,
-        sync_timeout: float,
-        *,
-        asking: bool = False,
-    ) -> tuple[Reply, int | Failure]:
-        """As for any link. ``asking``: although the node does not (yet) serve its slot, see :meth:`call_asking`."""
-        ...
-
-    async def call_asking(self, data: bytes, timeout: float) -> Reply:
-        """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
-        ...
 
 
 class Stream(Protocol):
@@ -139,4 +60,50 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Close it."""
+        ...
+
+
+class Transport(Dialler, Protocol):
+    """Makes connections to one server, or to whichever server an address names.
+
+    Attributes:
+        direct: Whether a request can be sent on its connections now, and the reply received later; see ``fan_out``.
+        watchdog: The :meth:`caller` that must never wait behind others.
+    """
+
+    direct: bool
+    watchdog: object
+
+    def pools(self, connect: Connect, introduce: IntroduceWire, connect_timeout: float) -> tuple[Pool, Pool]:
+        """Return where requests find a connection; and those that need one for themselves.
+
+        Args:
+            connect: Makes a connection by :meth:`open`, within a timeout in seconds.
+            introduce: Lets the server at the end of one say who it is.
+            connect_timeout: How long a connection may take to be made.
+        """
+        ...
+
+    def caller(self) -> object:
+        """Return what identifies the calling thread or task."""
+        ...
+
+    async def open(self, address: Address | None, timeout: float) -> Wire:
+        """Make a connection. ``None``: to where the settings say. Raises ``NotSent`` or ``Rejected``."""
+        ...
+
+    async def open_stream(self, address: Address | None, timeout: float) -> Stream:
+        """Make a connection for a subscriber. Raises as :meth:`open`."""
+        ...
+
+    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        """Run one command on a sentinel, to which these settings lead. Raises an error of redis-py or ``OSError``."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open, and end what is being made."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of everything in the child of a fork, without a word to the server."""
         ...

@@ -11,34 +11,21 @@ from pyredisson.net.cluster_map import SHARE
 from pyredisson.net.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from pyredisson.config import Config
-    from pyredisson.core.runtime import Runtime
-    from pyredisson.core.waiting.subscriptions import Subscriptions
-    from pyredisson.events import Event
+    from pyredisson.core.client import ClientCore
     from pyredisson.net.cluster import ClusterLink
-    from pyredisson.net.link import NodeLink
+    from pyredisson.net.server_link import ServerLink
 
 
 class NodeSubscribers:
     """A subscriber for each node at which this client has waiters. The arguments are those of one."""
 
-    def __init__(
-        self,
-        link: ClusterLink,
-        start: Callable[[Subscriber], None],
-        runtime: Runtime,
-        config: Config,
-        subscriptions: Subscriptions,
-        emit: Callable[[Event], None],
-    ) -> None:
+    def __init__(self, link: ClusterLink, start: Callable[[Subscriber], None], client: ClientCore) -> None:
         self._slots = link.map
         self._start = start
-        self._runtime = runtime
-        self._config = config
-        self._subscriptions = subscriptions
-        self._emit = emit
-        self._mutex = runtime.mutex()
-        self._by_node: dict[NodeLink, Subscriber] = {}
+        self._client = client
+        self._subscriptions = client.subscriptions
+        self._mutex = client.runtime.mutex()
+        self._by_node: dict[ServerLink, Subscriber] = {}
         self._by_connection: dict[SubscriberConnection, Subscriber] = {}
         self.closed: bool = False
         link.on_change = self._relocate
@@ -69,7 +56,7 @@ class NodeSubscribers:
         for subscriber in list(self._by_node.values()):
             subscriber.abandon()
 
-    def _at(self, node: NodeLink) -> Subscriber:
+    def _at(self, node: ServerLink) -> Subscriber:
         with self._mutex:
             subscriber = self._by_node.get(node)
             if subscriber is None:
@@ -77,10 +64,7 @@ class NodeSubscribers:
                 subscriber = Subscriber(
                     node.stream,
                     self._start,
-                    self._runtime,
-                    self._config,
-                    self._subscriptions,
-                    self._emit,
+                    self._client,
                     connection=connection,
                     sharded=self._slots.sharded,
                     find_again=self._find_again,
@@ -93,7 +77,7 @@ class NodeSubscribers:
         """Find the channels that are no longer where they were."""
         try:
             self._slots.stale = True
-            await self._slots.learn(self._config.timeout * SHARE)
+            await self._slots.learn(self._client.config.timeout * SHARE)
         except Failure:
             return  # Later, then. They are looked for until they are found.
         self._relocate()

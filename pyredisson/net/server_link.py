@@ -1,6 +1,6 @@
 """The link to one server: what is decided about its connections, for all runtimes.
 
-``async`` means "may block" here, as in the core. A :class:`pyredisson.net.transport.Transport` moves the bytes.
+``async`` means "may block" here, as in the core. A :class:`pyredisson.net.link.Transport` moves the bytes.
 
 Rules kept here:
 
@@ -37,9 +37,9 @@ from pyredisson.net.resp import (
 from pyredisson.net.sentinel import Whereabouts
 
 if TYPE_CHECKING:
+    from pyredisson.net.link import Transport
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Sentinels
-    from pyredisson.net.transport import Transport
     from pyredisson.net.wire import Address, Wire
 
 
@@ -51,22 +51,21 @@ class ServerLink:
         transport: Makes them.
         connect_timeout: How long one may take to be made.
         sentinels: Who is asked where the server is; then host and port of the settings mean nothing.
-        app: What the user's own settings call their connections.
 
     Attributes:
         away: Whether the server did not answer the last time; only for those who ask many servers at once.
         pool: The connections, if a request can be sent on one now, and its reply received later; for those, too.
+        scattered: Whether names are on several servers, by their slots.
+        inspect: Who wants to know of each new connection what its server says of itself. One of the user's counts as
+            new when it is first used here.
+        introduce: How connections of our own say whose they are; ``None``: they do not.
+        on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
+        on_queue_refused: Called when a script ran without the list of waiting clients, which the user may not use.
     """
 
     scattered: bool = False
 
-    def __init__(
-        self,
-        transport: Transport,
-        connect_timeout: float,
-        sentinels: Sentinels | None = None,
-        app: str | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, connect_timeout: float, sentinels: Sentinels | None = None) -> None:
         self._transport = transport
         self._now = transport.now
         self._sentinels = sentinels
@@ -74,7 +73,6 @@ class ServerLink:
         self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
         self.pool: Pool | None = self._pool if transport.direct and sentinels is None else None
         self.inspect: Inspect | None = None
-        self.app: str | None = app
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.on_queue_refused: Callable[[], None] = ignore
@@ -107,6 +105,7 @@ class ServerLink:
         return self._checked(await self._exchange(pack(*command), timeout))
 
     async def call_asking(self, data: bytes, timeout: float) -> Reply:
+        """Send a packed request once although the node does not (yet) serve its slot: another one has sent us here."""
         return self._checked((await self._call_many((ASKING, data), timeout))[1])
 
     async def eval_all(self, requests: Sequence[Packed], timeout: float) -> list[Reply | Failure]:
@@ -130,6 +129,7 @@ class ServerLink:
         *,
         asking: bool = False,
     ) -> tuple[Reply, int | Failure]:
+        """See ``Runtime.eval_synced``. ``asking``: as :meth:`call_asking`."""
         if self._pool is not self._alone and not asking:  # The good path, where there are no replicas.
             if self._pool.get() is None:
                 await self._new(self._pool, timeout)
@@ -261,6 +261,7 @@ class ServerLink:
             self._found(wire.address)
 
     async def stream(self, timeout: float) -> Stream:
+        """Make a connection for a subscriber alone."""
         address = await self._locate(timeout, to_hear=True)
         stream = await self._transport.open_stream(address, timeout)
         if (place := getattr(stream, "address", None)) is not None:
@@ -289,6 +290,7 @@ class ServerLink:
             raise
 
     def reserve(self) -> None:
+        """Never let the calling thread or task (the watchdog's) wait for a connection behind another caller."""
         self._transport.watchdog = self._transport.caller()
 
     def close(self) -> None:
@@ -331,5 +333,6 @@ class ServerLink:
             self._master.not_known(self._now())
 
     async def follow(self) -> bool:
+        """Find out whether what is to be reached has moved. Returns whether that can be asked."""
         await self._look_again(CONNECTING)
         return self._sentinels is not None

@@ -65,6 +65,25 @@ def cluster_of(client: Any, connection_class: type[Any], settings: dict[str, Any
     return Cluster(seeds, connection_class, settings, manager.address_remap)
 
 
+#: What redis-py passes to the nodes of a cluster under asyncio, and these do not pass on to their connections.
+_NOT_FOR_CONNECTIONS = frozenset({"connection_class", "max_connections", "redis_connect_func", "response_callbacks"})
+
+
+def connections_of(client: Any) -> tuple[type[Any], dict[str, Any]]:
+    """Return what a cluster client of redis-py or valkey makes its connections of: their class and settings."""
+    manager = client.nodes_manager
+    create = getattr(manager, "create_redis_node", None) or getattr(manager, "create_valkey_node", None)
+    if create is None:  # Under asyncio, where nodes make their connections themselves.
+        given = client.connection_kwargs
+        return given["connection_class"], {k: v for k, v in given.items() if k not in _NOT_FOR_CONNECTIONS}
+    any_node = next(iter(manager.startup_nodes.values()))
+    # As that client would make one: the library knows what becomes of each setting.
+    pool = create(any_node.host, any_node.port, **manager.connection_kwargs).connection_pool
+    settings = dict(pool.connection_kwargs)
+    settings.pop("redis_connect_func", None)  # Its own makes connections for reading, maybe, and keeps it alive.
+    return pool.connection_class, settings
+
+
 class SlotCall:
     """A script's call for one slot. It is packed when it is first sent: only then is the word for publishing known.
 

@@ -15,15 +15,13 @@ import redis.exceptions as rx
 from pyredisson.core import events
 from pyredisson.core.diagnosis.error_text import INTERRUPTED
 from pyredisson.core.failures import Failure, Rejected
-from pyredisson.core.runtime import Runtime
 from pyredisson.errors import LockError
 from pyredisson.net.conversation import RETRY, Conversation
 from pyredisson.net.sentinel import ASK_AGAIN
 
 if TYPE_CHECKING:
-    from pyredisson.config import Config
-    from pyredisson.core.waiting.subscriptions import SubscriberConnection, Subscriptions
-    from pyredisson.events import Event
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.waiting.subscriptions import SubscriberConnection
     from pyredisson.net.link import Stream
 
 
@@ -33,45 +31,40 @@ class Subscriber:
     Args:
         open_stream: Makes a connection within a timeout in seconds, or raises a ``Failure``.
         start: Runs :meth:`run` in a thread or task of its own.
-        runtime: The world.
-        config: The client's settings.
-        subscriptions: Whom messages are for.
-        emit: Who wants to know of the connection.
+        client: The client whose waiters the messages are for.
         connection: Which channels are received here; ``None``: all.
         sharded: Whether messages are those of a cluster's shards.
         find_again: Sees to it that displaced channels are received where they belong.
-        follow: Asks whether the server is the right one still, and calls :meth:`move` if not; see ``Link.follow``.
+        follow: Asks whether the server is the right one still, and calls :meth:`move` if not.
     """
 
     def __init__(
         self,
         open_stream: Callable[[float], Awaitable[Stream]],
         start: Callable[[Subscriber], None],
-        runtime: Runtime,
-        config: Config,
-        subscriptions: Subscriptions,
-        emit: Callable[[Event], None],
+        client: ClientCore,
         *,
         connection: SubscriberConnection | None = None,
         sharded: bool = False,
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        self.connection: SubscriberConnection = subscriptions.connection if connection is None else connection
+        # The present ones: the child of a fork has others.
+        self._subscriptions = client.subscriptions
+        self.connection: SubscriberConnection = connection or self._subscriptions.connection
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
         self._moves = 0  # How often it had to hear messages elsewhere.
         self._open_stream = open_stream
         self._start = start
-        self._now = runtime.now
-        self._inside = runtime.inside
-        self._config = config
-        self._subscriptions = subscriptions
-        self._emit = emit
+        self._now = client.runtime.now
+        self._inside = client.runtime.inside
+        self._config = client.config
+        self._emit = client.emit
         # Orders what is sent: a farewell to a channel must not overtake, or be overtaken by, its next subscription.
-        self._sending = runtime.mutex()
-        self._bell = runtime.ticket()
+        self._sending = client.runtime.mutex()
+        self._bell = client.runtime.ticket()
         self._stream: Stream | None = None
         self._conversation: Conversation | None = None
         self._started = False

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
+
+from pyredisson.net.server_link import ServerLink
 
 if TYPE_CHECKING:
-    from pyredisson.config import Config
-    from pyredisson.core.runtime import Runtime
-    from pyredisson.core.waiting.subscriptions import Subscriptions
-    from pyredisson.events import Event
-    from pyredisson.net.cluster import ClusterLink
-    from pyredisson.net.link import Link
+    from pyredisson.core.client import ClientCore
+    from pyredisson.net.connect import Link
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 
-def subscriber_for(
-    link: Link,
-    start: Callable[[Subscriber], None],
-    runtime: Runtime,
-    config: Config,
-    subscriptions: Subscriptions,
-    emit: Callable[[Event], None],
-) -> Subscriber | NodeSubscribers:
+def subscriber_for(link: Link, start: Callable[[Subscriber], None], client: ClientCore) -> Subscriber | NodeSubscribers:
     """What receives the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
-    if link.scattered:
+    if not isinstance(link, ServerLink):
         from pyredisson.net.node_subscribers import NodeSubscribers  # Most programs have one server.
 
-        return NodeSubscribers(cast("ClusterLink", link), start, runtime, config, subscriptions, emit)
+        return NodeSubscribers(link, start, client)
     from pyredisson.net.subscriber import Subscriber  # Not needed before there is a client.
 
-    subscriber = Subscriber(link.stream, start, runtime, config, subscriptions, emit, follow=link.follow)
+    subscriber = Subscriber(link.stream, start, client, follow=link.follow)
     link.on_change = subscriber.move
     return subscriber

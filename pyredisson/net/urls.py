@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from types import ModuleType
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import redis
 import redis.connection
@@ -204,7 +204,7 @@ def cluster_url(url: str) -> tuple[tuple[Address, ...], str] | None:
     if parts["path"] not in ("", "/", "/0"):
         raise ValueError(f"{parts['scheme']}:// takes no path: a cluster has only database 0")
     seeds = _hosts(parts, 6379)
-    first = f"{parts['scheme'].removesuffix('+cluster')}://{parts['login']}{_listed(seeds[:1])}{parts['query']}"
+    first = f"{parts['scheme'].removesuffix('+cluster')}://{parts['login']}{listed(seeds[:1])}{parts['query']}"
     _check_readable(first)
     return seeds, first
 
@@ -221,13 +221,6 @@ class SentinelUrl(NamedTuple):
     sentinels: tuple[Address, ...]
     service: str
     data: str
-
-    @property
-    def masked(self) -> str:
-        """The URL itself, password masked."""
-        return url_of_sentinels(
-            self.sentinels, self.service, redis.ConnectionPool.from_url(self.data).connection_kwargs
-        )
 
 
 def parse_sentinel_url(url: str) -> SentinelUrl | None:
@@ -268,7 +261,8 @@ def _hosts(parts: re.Match[str], default_port: int) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-def _listed(addresses: Iterable[Address]) -> str:
+def listed(addresses: Iterable[Address]) -> str:
+    """Return addresses as they stand in a URL."""
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
 
 
@@ -301,59 +295,7 @@ def client_at(url: str, settings: dict[str, Any], api: ModuleType) -> Any:
     return FoundBySentinels(client, Sentinels(sentinel.sentinels, sentinel.service, sentinel_settings))
 
 
-class Place(NamedTuple):
-    """Where one server is, and how to reach it.
-
-    Attributes:
-        connection_class: What redis-py makes the connections of.
-        settings: And with what.
-        sentinels: Who is asked where it is; then host and port of the settings mean nothing.
-    """
-
-    connection_class: type[Any]
-    settings: dict[str, Any]
-    sentinels: Sentinels | None = None
-
-
-def place_of(client: Any) -> Place | Cluster:
-    """Return where a client leads: one of redis-py, or what :func:`client_at` returns."""
-    if isinstance(client, Cluster):
-        return client
-    client, sentinels = client if isinstance(client, FoundBySentinels) else (client, None)
-    pool = client.connection_pool
-    return Place(pool.connection_class, kept_settings(pool.connection_kwargs), sentinels)
-
-
-def is_tls(connection_class: type[Any]) -> bool:
-    """Whether connections of a class of redis-py's, or of the valkey package, in either form, speak TLS."""
-    return any(base.__name__ == "SSLConnection" for base in connection_class.__mro__)
-
-
-def url_of_place(place: Place | Cluster) -> str | None:
-    """Return the URL, password masked, that leads to a place."""
-    tls = is_tls(place.connection_class)
-    if isinstance(place, Cluster):
-        return url_of_cluster(place.seeds, place.settings, tls=tls)
-    return url_of(place.settings, tls=tls, sentinels=place.sentinels)
-
-
 # ---- what a client's settings say ------------------------------------------------------------------------------------
-
-
-def url_of_cluster(seeds: Iterable[Address], settings: dict[str, Any], *, tls: bool) -> str:
-    """Return the URL, password masked, that leads to a cluster with these nodes."""
-    return f"{'rediss' if tls else 'redis'}+cluster://{_login(settings)}{_listed(seeds)}"
-
-
-def url_of_sentinels(sentinels: Iterable[Address], service: str, settings: dict[str, Any]) -> str:
-    """Return the URL, password masked, of the master that sentinels report. ``settings``: those of its clients."""
-    return f"redis+sentinel://{_login(settings)}{_listed(sentinels)}/{quote(service)}/{settings.get('db') or 0}"
-
-
-def _login(settings: dict[str, Any]) -> str:
-    user = quote(settings.get("username") or "")
-    secret = ":***" if settings.get("password") else ""
-    return f"{user}{secret}@" if user or secret else ""
 
 
 def check_client(client: object, kind: type) -> None:
@@ -376,21 +318,6 @@ def settings_of(config: object) -> Config:
     if not isinstance(config, Config):
         raise TypeError(f"config must be a Config, not {type(config).__name__}")
     return config
-
-
-def url_of(settings: dict[str, Any], *, tls: bool = False, sentinels: Sentinels | None = None) -> str | None:
-    """Return the URL, password masked, that leads where these connection settings lead, or where sentinels say."""
-    if sentinels is not None:
-        return url_of_sentinels(sentinels.addresses, sentinels.service, settings)
-    login = _login(settings)
-    db = settings.get("db") or 0
-    path = settings.get("path")
-    if path:
-        return f"unix://{login}{path}" + (f"?db={db}" if db else "")
-    host = settings.get("host")
-    if not host:
-        return None
-    return f"{'rediss' if tls else 'redis'}://{login}{_listed([(host, settings.get('port', 6379))])}/{db}"
 
 
 def kept_settings(settings: dict[str, Any]) -> dict[str, Any]:

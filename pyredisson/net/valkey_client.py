@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from pyredisson.net.endpoint import is_tls
 from pyredisson.net.sentinel import FoundBySentinels, Sentinels
-from pyredisson.net.slots import Cluster, cluster_of
-from pyredisson.net.urls import NOT_OURS, accepted_by, is_tls
+from pyredisson.net.slots import Cluster, cluster_of, connections_of
+from pyredisson.net.urls import NOT_OURS, accepted_by
 
 #: Those that carry the same name in both packages, and that we make ourselves.
 CONNECTIONS = ("Connection", "SSLConnection", "UnixDomainSocketConnection")
@@ -69,14 +70,7 @@ def _settings_for(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cluster_of(client: Any, api: ModuleType) -> Cluster:
-    given: Mapping[str, Any]
-    if api.__name__.endswith(".asyncio"):
-        kind, given = client.connection_kwargs["connection_class"], client.connection_kwargs
-    else:
-        manager = client.nodes_manager
-        any_node = next(iter(manager.startup_nodes.values()))
-        pool = manager.create_valkey_node(any_node.host, any_node.port, **manager.connection_kwargs).connection_pool
-        kind, given = pool.connection_class, pool.connection_kwargs
+    kind, given = connections_of(client)
     made: type[Any] = getattr(api, kind.__name__)
     return cluster_of(client, made, _settings_for(made, given))
 

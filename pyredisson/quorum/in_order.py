@@ -26,17 +26,18 @@ class InOrder:
         client: The client of the first member.
     """
 
-    quick = False
-
     def __init__(self, client: ClientCore) -> None:
         self._client = client
 
     def where(self, index: int) -> str:
-        """See :meth:`AcquireStrategy.where`. The members have different names."""
+        """Return where a member is, for messages. The members have different names, so there is no need to say."""
         return ""
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """See :meth:`AcquireStrategy.acquire`."""
+        """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
+
+        If it returns ``False``, nothing is held; if it raises, its caller releases everything.
+        """
         runtime = self._client.runtime
         deadline = Deadline.after(wait, asked)
         reached = asked

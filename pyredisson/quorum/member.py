@@ -14,7 +14,7 @@ from pyredisson.core.acquiring.attempt import adopt, ask, end_attempt, make_read
 from pyredisson.core.acquiring.release import ask_for_release, begin_release
 from pyredisson.core.failures import Failure, Unanswered, superseded, without_effect
 from pyredisson.core.outcomes import Stale
-from pyredisson.core.requests.replicas import NotAcknowledged, Taking
+from pyredisson.core.requests.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson.core.requests.replies import read_stale, unusable
 from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import Ask
@@ -93,7 +93,7 @@ class MemberAsk(Ask):
         self.request: Request = call.request(epoch, repeat)
         self.timeout: float = member.timeout(call.lease_ms)
         reader = call.reader if member.replicated else None
-        self.sync = None if reader is None else Taking(member.client.replicas, reader)
+        self.sync = None if reader is None else ReplicaAcknowledgement(member.client.replicas, reader)
         self.answer: Any = None
         self._member = member
         self._call = call
@@ -121,14 +121,14 @@ class MemberAsk(Ask):
         return answer, self._sent, self._repeat
 
     def _read(self) -> Reply | Stale:
-        answer, taking = self.answer, self.sync
+        answer, acknowledgement = self.answer, self.sync
         try:
             if isinstance(answer, Failure):
                 raise answer
-            if isinstance(taking, Taking):
+            if isinstance(acknowledgement, ReplicaAcknowledgement):
                 answer, acked = answer
-                if not taking.enough(acked):
-                    raise NotAcknowledged(taking.count, acked, self.timeout, "quorum_node_timeout")
+                if not acknowledgement.enough(acked):
+                    raise NotAcknowledged(acknowledgement.count, acked, self.timeout, "quorum_node_timeout")
             return read_stale(answer) or answer
         except Unanswered as failure:
             raise self._doubted(failure) from failure.cause

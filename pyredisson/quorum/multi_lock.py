@@ -8,9 +8,9 @@ acquired are acquired in one order, by name, so that no clients wait for each ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from pyredisson.core.acquiring.acquire import tell, tell_failed
+from pyredisson.core.acquiring.acquire import report_failed, report_outcome
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import gives_way, is_interruption
@@ -83,23 +83,6 @@ def _identity(member: LockCore) -> tuple[object, ...]:
     return id(member.client), member.names.raw, member.kind.layout, member.kind.label
 
 
-class AcquireStrategy(Protocol):
-    """How the members are acquired: in order, or all at once."""
-
-    quick: bool  # Whether a server has only the short timeout of one node among many.
-
-    def where(self, index: int) -> str:
-        """Where a member's key is, if others have the same name, for messages."""
-        ...
-
-    async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """Acquire enough members, within ``wait`` seconds (``None``: however long it takes).
-
-        If it returns ``False``, nothing is held; if it raises, its caller releases everything.
-        """
-        ...
-
-
 class MultiLockCore:
     """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
 
@@ -120,7 +103,7 @@ class MultiLockCore:
         names = list(dict.fromkeys(lock.names.name for lock in ordered))
         self.name: str = names[0] if len(names) == 1 else " + ".join(names)
         self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
-        self.strategy: AcquireStrategy = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
+        self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.
         self._other_loops = [
@@ -186,15 +169,15 @@ class MultiLockCore:
 
     def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire it, however long it takes."""
-        return self.take(None, self.new_hold(lease_time))
+        return self.acquire_hold(None, self.new_hold(lease_time))
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire it if that is possible within ``wait_time``."""
-        return self.take(wait_seconds(wait_time), self.new_hold(lease_time))
+        return self.acquire_hold(wait_seconds(wait_time), self.new_hold(lease_time))
 
     def acquire(self, wait: float | None) -> Coroutine[Any, Any, bool]:
         """Acquire it if that is possible within ``wait`` seconds; ``None``: however long it takes."""
-        return self.take(wait, self.new_hold(None))
+        return self.acquire_hold(wait, self.new_hold(None))
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
         """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
@@ -203,7 +186,7 @@ class MultiLockCore:
         self._check_open()
         owned = self.mine()
         lease = Lease(owned, hold, self.client.runtime)
-        if await self.take(wait, hold, owned):
+        if await self.acquire_hold(wait, hold, owned):
             return lease
         if skip:
             return None
@@ -214,7 +197,7 @@ class MultiLockCore:
         ms = self.client.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
         return MultiHold(ms, len(self.members), watchdog=lease_time is None, block=block)
 
-    def take(
+    def acquire_hold(
         self, wait: float | None, hold: MultiHold, owned: MultiOwnership | None = None
     ) -> Coroutine[Any, Any, bool]:
         """Acquire it for a hold."""
@@ -227,7 +210,7 @@ class MultiLockCore:
         self._check_open()
         owned = owned or self.mine()
         if not owned.in_use():
-            owned.who.mark(owned, self._covers, client.tell_left_behind)
+            owned.who.mark(owned, self._covers, client.report_left_behind)
         before = owned.refresh()
         client.refuse_interrupter(owned, *owned.ownerships)
         note = CallNote(client.runtime.thread())
@@ -239,11 +222,11 @@ class MultiLockCore:
                 _raise_if_lost(owned)  # An outer hold, before the answers were read.
                 self._granted(owned, hold)
             multi_locks_of(client).tidy(owned)
-            if client.talkative():
+            if client.has_listeners():
                 if acquired:
                     hold.since = client.runtime.now()
                 key = owned.name, owned.owner
-                tell(client, KIND, key, asked, acquired, len(owned.holds), hold.fixed_lease)
+                report_outcome(client, KIND, key, asked, acquired, len(owned.holds), hold.fixed_lease)
             return acquired
         except GeneratorExit:  # A coroutine that is being closed cannot wait any more.
             undo_all(owned, hold, before)
@@ -256,7 +239,7 @@ class MultiLockCore:
             finally:
                 multi_locks_of(client).tidy(owned)
             if not is_interruption(error):
-                tell_failed(client, KIND, (owned.name, owned.owner), asked, error)
+                report_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
         finally:
             note.thread = 0
@@ -286,7 +269,7 @@ class MultiLockCore:
             lease._check_process()
         self._check_open()
         owned = self._ownership_of_block(lease) if lease is not None else self.mine()
-        if owned is None or (lease is not None and not lease._brought_up()):
+        if owned is None or (lease is not None and not lease._moved_to_top()):
             raise LockNotOwnedError(
                 f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
                 name=self.name,
@@ -321,7 +304,7 @@ class MultiLockCore:
     def _hand_over(self, lease: Lease | None) -> None:
         """The block's coroutine is being closed, and cannot wait: leave the release to the watchdogs."""
         owned = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
-        if owned is not None and owned.holds and (lease is None or lease._brought_up()):
+        if owned is not None and owned.holds and (lease is None or lease._moved_to_top()):
             hand_over(owned)
 
     def _ownership_of_block(self, lease: Lease) -> MultiOwnership | None:
@@ -381,7 +364,7 @@ class MultiLockCore:
 
 
 def _raise_if_lost(owned: MultiOwnership) -> None:
-    lost = multi_locks_of(owned.client).look_for_loss(owned)
+    lost = multi_locks_of(owned.client).find_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
 

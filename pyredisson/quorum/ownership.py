@@ -128,9 +128,10 @@ class MultiOwnership(Owned):
 
     def certain_until(self) -> float:
         """Until when all that is held is certain; while members are waited for, that of the acquired ones."""
-        if self.acquiring is None:
+        acquiring = self.acquiring  # Read once: another thread may end it.
+        if acquiring is None:
             return self.deadline()
-        parts = zip(self.ownerships, self.acquiring.parts, strict=True)
+        parts = zip(self.ownerships, acquiring.parts, strict=True)
         return min((ownership.deadline for ownership, part in parts if part is not None), default=math.inf)
 
     def parts(self) -> list[tuple[Member, Ownership]]:
@@ -166,8 +167,9 @@ class MultiOwnership(Owned):
     def lease_ms(self) -> int:
         """The lease to renew with; also right after its owner has released it, in another thread."""
         wanted = [hold.lease_ms for hold in self.holds if hold.watchdog]
-        if self.acquiring is not None:
-            wanted.append(self.acquiring.lease_ms)
+        acquiring = self.acquiring  # Read once, as above.
+        if acquiring is not None:
+            wanted.append(acquiring.lease_ms)
         return max(wanted, default=self.client.watchdog.lease_ms)
 
     def extended_enough(self) -> bool:
@@ -263,7 +265,8 @@ class MultiOwnership(Owned):
 
     def renewable_parts(self) -> list[tuple[Member, Ownership]]:
         """The members that are held, each with the ownership to renew."""
-        holds = self.holds if self.acquiring is None else [*self.holds, self.acquiring]
+        acquiring = self.acquiring  # Read once, as above.
+        holds = self.holds if acquiring is None else [*self.holds, acquiring]
         return [
             (member, ownership)
             for index, (member, ownership) in enumerate(zip(self.members, self.ownerships, strict=True))

@@ -26,7 +26,7 @@ from pyredisson.quorum.decisions import weakness_of
 from pyredisson.quorum.member import acquire_part
 from pyredisson.quorum.release import undo
 from pyredisson.quorum.restart_guard import RestartGuard
-from pyredisson.quorum.round import ACQUIRED, Pace, Round, state_of, unreachable
+from pyredisson.quorum.round import ACQUIRED, Round, RoundBackoff, state_of, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +51,6 @@ class Redlock:
         name: The name of the lock, for messages.
     """
 
-    quick = True
-
     def __init__(self, members: tuple[Member, ...], quorum: int, name: str) -> None:
         self._members = members
         self._quorum = quorum
@@ -73,11 +71,11 @@ class Redlock:
         return f"node {index + 1} ({address})" if address else f"node {index + 1}"
 
     def where(self, index: int) -> str:
-        """See :meth:`AcquireStrategy.where`."""
+        """Return where a member is, for messages: the others have the same name."""
         return f" on {self._node(index)}"
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
-        """See :meth:`AcquireStrategy.acquire`."""
+        """Acquire enough members; see :meth:`InOrder.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
             seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
@@ -159,7 +157,7 @@ class Redlock:
     def _look_at_servers(self, lease: float) -> Exception | None:
         """Check whether the servers can be used for this. Returns the error if not."""
         try:
-            self._guard.look(lease)
+            self._guard.update(lease)
         except Rejected as wrong:
             return wrong.cause
         except ValueError as wrong:
@@ -259,7 +257,7 @@ class AcquireRounds:
         self.owned: MultiOwnership = owned
         self.hold: MultiHold = hold
         self.last: Round | None = None
-        self.pace: Pace = Pace(owned.client.runtime, asked)
+        self.pace: RoundBackoff = RoundBackoff(owned.client.runtime, asked)
 
     def check_open(self) -> None:
         """Raise ``ClientClosedError`` if a client was closed meanwhile."""

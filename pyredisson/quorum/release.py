@@ -102,7 +102,7 @@ def hand_over(owned: MultiOwnership) -> None:
     forget(owned, hold)
     for (_, ownership), part in zip(owned.parts(), hold.parts, strict=True):
         if part is not None and ownership.has(part):
-            ownership.bring_up(part)
+            ownership.move_to_top(part)
             ownership.hand_over()
     settle_all_later(owned)
     multi_locks_of(owned.client).tidy(owned)
@@ -122,13 +122,13 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     client = owned.client
     now = client.runtime.now()
     client.refuse_interrupter(owned, *owned.ownerships)
-    lost = multi_locks_of(client).look_for_loss(owned)
+    lost = multi_locks_of(client).find_loss(owned)
     hold = owned.next_to_release()
     if hold is None:
         if owned.unlock_expired():
             raise lost_error(owned, "its lease expired")
-        text, holder, free = await who_else(owned)
-        held = text if other_here(owned) is not None else None
+        text, holder, free = await other_holder(owned)
+        held = text if other_local_holder(owned) is not None else None
         text = not_held("multi-lock", owned.name, owned.who, held, free=free)
         raise LockNotOwnedError(text, name=owned.name, holder=holder)
     before = [len(ownership.holds) for ownership in owned.ownerships]
@@ -154,7 +154,7 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
     finally:
         note.thread = 0
     # An outer hold may have been lost before the answers were read.
-    lost = lost or multi_locks_of(client).look_for_loss(owned)
+    lost = lost or multi_locks_of(client).find_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
     if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
@@ -176,7 +176,7 @@ def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
         )
         client.emit(events.OutcomeUnknown(owned.name, owned.owner, "an unlock", error))
         raise error
-    if client.talkative():
+    if client.has_listeners():
         held_for = client.runtime.now() - hold.since
         client.emit_ordinary(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
 
@@ -250,19 +250,19 @@ def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None
             ownership.settle_until()
 
 
-def other_here(owned: MultiOwnership) -> MultiOwnership | None:
+def other_local_holder(owned: MultiOwnership) -> MultiOwnership | None:
     """Return what another owner of this client holds of it, if one does."""
     others = multi_locks_of(owned.client).of(owned.key[0])
     return next((each for each in others if each.holds and each.who is not owned.who), None)
 
 
-async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None, bool]:
+async def other_holder(owned: MultiOwnership) -> tuple[str | None, Holder | None, bool]:
     """Find out who holds it, or one of its members.
 
     Returns:
         The holder in words, the holder, and whether it is known that no one holds any member.
     """
-    other = other_here(owned)
+    other = other_local_holder(owned)
     if other is not None:
         held = next((each for each in other.ownerships if each.holds), other.ownerships[0])
         return held_here(other.who), found_here(other.client, held).holder, False
@@ -284,5 +284,5 @@ async def who_else(owned: MultiOwnership) -> tuple[str | None, Holder | None, bo
 
 async def timeout_error(owned: MultiOwnership, wait: float | None) -> LockTimeoutError:
     """Return the error for an owner that did not acquire it within ``wait`` seconds."""
-    why, holder, _ = await who_else(owned)
+    why, holder, _ = await other_holder(owned)
     return LockTimeoutError(timed_out("multi-lock", owned.name, wait, why), name=owned.name, holder=holder)

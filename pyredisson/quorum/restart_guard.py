@@ -70,7 +70,7 @@ class RestartGuard:
         self._barred: dict[int, str] = {}  # The run that was reported to have no vote, by node.
         self._young = False
 
-    def look(self, lease: float) -> None:
+    def update(self, lease: float) -> None:
         """Take note of nodes that were connected to since the last time, and of the lease that is asked for.
 
         Raises:

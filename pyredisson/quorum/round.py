@@ -90,7 +90,7 @@ def unreachable(
     return QuorumUnreachableError(message, name=name, nodes=states)
 
 
-class Pace:
+class RoundBackoff:
     """How long one acquire pauses between two rounds.
 
     Attributes:

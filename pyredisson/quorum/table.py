@@ -99,7 +99,7 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
         at = owned.renew_at
         if at == math.inf and owned.holds:
             at = owned.deadline()
-        self._client.watchdog.look(at)
+        self._client.watchdog.wake_by(at)
 
     def unwatch(self, owned: MultiOwnership) -> None:
         """Neither renew it nor report its loss, unless an outer hold needs that."""
@@ -175,10 +175,10 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
 
     def _report_losses(self) -> None:
         for owned in self.watched():
-            self.look_for_loss(owned)
+            self.find_loss(owned)
             self.unwatch(owned)
 
-    def look_for_loss(self, owned: MultiOwnership) -> str | None:
+    def find_loss(self, owned: MultiOwnership) -> str | None:
         """Report a loss that was not noticed before. Returns why it is lost, if it is."""
         if owned.holds and owned.expire(self._runtime.now()):
             self.report_lost(owned)

@@ -8,13 +8,17 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.waiting.pubsub_wait import queue_refused
 from pyredisson.net.introduction import VERSION, introduction
 from pyredisson.net.resp import prepare
+from pyredisson.net.server_link import ServerLink
 from pyredisson.net.slots import prepare_call, slot_of
 from pyredisson.shared import living, process
 from pyredisson.shared.callbacks import Callbacks
@@ -24,53 +28,67 @@ if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
     from pyredisson.core.runtime import Request
+    from pyredisson.net.connect import Link, Target
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
 
 
-class BaseRuntime:
+class BaseRuntime(ABC):
     """The plain part of a :class:`pyredisson.core.runtime.Runtime`.
 
     Args:
+        target: Where the client connects.
         config: The client's settings.
-        scattered: Whether names are on several servers, by their slots.
 
     Attributes:
         callbacks: Those of the client's user that are still to be called.
     """
 
-    def __init__(self, config: Config, *, scattered: bool) -> None:
+    def __init__(self, target: Target, config: Config) -> None:
         self._config = config
-        self._scattered = scattered
+        self._app = target.app
+        self._scattered = target.scattered
         self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
-            prepare_call if scattered else prepare
+            prepare_call if target.scattered else prepare
         )
         self.callbacks: Callbacks = Callbacks()
         self._subscriber: Subscriber | NodeSubscribers | None = None
 
+    @abstractmethod
+    def attach(self, core: ClientCore) -> None:
+        """Learn whose runtime this is."""
+
+    @abstractmethod
+    def restart(self, core: ClientCore) -> None:
+        """Make its client another one, on connections of its own, in the child of a fork."""
+
+    @abstractmethod
+    def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        """End with its client, which was closed, or is collected by the garbage collector wherever that runs."""
+
+    def _serve(self, link: Link, core: ClientCore) -> None:
+        """Let a link report what servers say of themselves, and tell them whose connections are its own."""
+        link.inspect = core.server.inspect
+        named = self._app is not None and self._config.client_name is None
+        link.introduce = lambda: introduction(self.identity(), core.id, named=named)
+        link.on_queue_refused = partial(queue_refused, core)
+        core.direct = link.pool if isinstance(link, ServerLink) else None
+
     now: staticmethod[[], float] = staticmethod(monotonic)
     check_process: staticmethod[[], None] = staticmethod(process.check)
+
+    random_bytes: staticmethod[[int], bytes] = staticmethod(os.urandom)
+    unix_time: staticmethod[[], float] = staticmethod(time.time)
+    clients: staticmethod[[], list[ClientCore]] = staticmethod(living.clients)
+
+    def identity(self) -> Identity:
+        return Identity(self._config.client_name or self._app, socket.gethostname(), os.getpid(), VERSION)
 
     def jitter(self, low: float, high: float) -> float:
         return random.uniform(low, high)
 
-    unix_time: staticmethod[[], float] = staticmethod(time.time)
-    clients: staticmethod[[], list[ClientCore]] = staticmethod(living.clients)
-
-    def identity_of(self, app: str | None) -> Identity:
-        """Return what identifies this process; ``app``: what the user's own settings call connections."""
-        return Identity(self._config.client_name or app, socket.gethostname(), os.getpid(), VERSION)
-
-    def introduction(self, app: str | None, client_id: str) -> Sequence[bytes]:
-        """Return the commands by which a new connection says whose it is."""
-        named = app is not None and self._config.client_name is None
-        return introduction(self.identity_of(app), client_id, named=named)
-
     def new_id(self) -> str:
         return str(uuid.uuid4())
-
-    def random_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
 
     def mutex(self) -> AbstractContextManager[Any]:
         return threading.RLock()  # Under asyncio never contended; but a signal handler may ask for a handle's ``repr``.

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-_clients: weakref.WeakSet[ClientCore] = weakref.WeakSet()
+#: Those that were closed, and not collected, as well.
+known: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
 def add(client: ClientCore) -> None:
     """Note a client that was made."""
-    _clients.add(client)
+    known.add(client)
 
 
 def clients() -> list[ClientCore]:
     """Return the clients that are neither closed nor gone; none if another thread makes one at this moment."""
     try:
-        return [client for client in list(_clients) if not client.closed]
+        return [client for client in list(known) if not client.closed]
     except RuntimeError:  # The set has changed while it was copied.
         return []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from pyredisson.core.names import check_name
 from pyredisson.errors import LockError
 from pyredisson.shared.marks import AnyOwner
 from pyredisson.shared.thread_owners import ThreadOwner
@@ -15,7 +16,10 @@ from pyredisson.shared.thread_owners import ThreadOwner
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pyredisson.core.client import ClientCore
+
 T = TypeVar("T")
+CoreT = TypeVar("CoreT")
 
 
 class HandleOwner(AnyOwner):
@@ -148,3 +152,18 @@ def caller_of(owner: Owner | None) -> MadeOwner | None:
     if owner.closed:
         raise LockError(f"owner {owner.number} was closed; make another with client.new_owner()")
     return owner._identity
+
+
+def make_core(
+    client: ClientCore, kind: Callable[..., CoreT], name: str, *args: object, owner: Owner | None = None
+) -> CoreT:
+    """Return the core of a handle, which acts for its caller, or for an owner that the user made.
+
+    Raises:
+        TypeError, ValueError: The name is not valid, or this is not an owner.
+        LockError: The owner was closed.
+        ClientClosedError: The client was closed.
+    """
+    client.check_open()
+    core: Any = kind(client, check_name(name), *args)
+    return core if owner is None else core.acting_for(caller_of(owner))  # type: ignore[no-any-return]

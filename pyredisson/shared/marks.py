@@ -176,8 +176,8 @@ class AnyOwner:
     #: See ``Caller.has_mark``.
     has_mark: staticmethod[[Holding], bool] = staticmethod(has_mark)
 
-    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``: whose holds these are does not depend on the context."""
 
-    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
-        """See ``Caller.look_behind``."""
+    def check_left_behind(self, held: Holding, report: Callable[[Holding], object]) -> None:
+        """See ``Caller.check_left_behind``."""

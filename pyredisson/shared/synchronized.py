@@ -10,17 +10,12 @@ import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.names import check_name
-
-if TYPE_CHECKING:
-    from pyredisson.core.deadline import Seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
-BlockT_co = TypeVar("BlockT_co", covariant=True)
 
 
 class Key:
@@ -82,10 +77,7 @@ def _fields(template: str) -> Iterator[str]:
         raise ValueError(f"{template!r} is not a valid template for a name: {error}") from None
 
 
-def _check(function: object, wait_time: Seconds | None, lease_time: Seconds | None) -> None:
-    wait_seconds(wait_time)
-    if lease_time is not None:
-        lease_ms(lease_time)
+def _check(function: object) -> None:
     if isinstance(function, (staticmethod, classmethod)):
         raise TypeError(f"put @{type(function).__name__} above @synchronized, not below it")
     if not inspect.isfunction(function):
@@ -107,25 +99,14 @@ def _check_key(key: object) -> None:
     )
 
 
-class Lockable(Protocol[BlockT_co]):
-    """A lock, of which all that matters here is its block."""
-
-    def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, /) -> BlockT_co:
-        """Return the context manager that holds it."""
-        ...
-
-
 def synchronized_function(
-    get_lock: Callable[[str], Lockable[AbstractContextManager[object]]],
-    key: str,
-    wait_time: Seconds | None,
-    lease_time: Seconds | None,
+    block: Callable[[str], AbstractContextManager[object]], key: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """See :meth:`pyredisson.Redisson.synchronized`."""
+    """See :meth:`pyredisson.Redisson.synchronized`; ``block`` makes the block of the lock with a name."""
     _check_key(key)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        _check(function, wait_time, lease_time)
+        _check(function)
         if inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"{function.__qualname__}() is a coroutine function: its body runs after the call, when the lock is "
@@ -135,7 +116,7 @@ def synchronized_function(
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
+            with block(name.of(args, kwargs)):
                 return function(*args, **kwargs)
 
         return call
@@ -144,16 +125,13 @@ def synchronized_function(
 
 
 def synchronized_task(
-    get_lock: Callable[[str], Lockable[AbstractAsyncContextManager[object]]],
-    key: str,
-    wait_time: Seconds | None,
-    lease_time: Seconds | None,
+    block: Callable[[str], AbstractAsyncContextManager[object]], key: str
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
-    """See :meth:`pyredisson.asyncio.Redisson.synchronized`."""
+    """See :meth:`pyredisson.asyncio.Redisson.synchronized`; ``block`` makes the block of the lock with a name."""
     _check_key(key)
 
     def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        _check(function, wait_time, lease_time)
+        _check(function)
         if not inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"{function.__qualname__}() is not a coroutine function: waiting in it would block the event loop; "
@@ -163,7 +141,7 @@ def synchronized_task(
 
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with get_lock(name.of(args, kwargs)).hold(wait_time, lease_time):
+            async with block(name.of(args, kwargs)):
                 return await function(*args, **kwargs)
 
         return call

@@ -58,7 +58,7 @@ class TaskOwner(AnyOwner):
             "left in any task, or get_lock(name, owner=client.new_owner())"
         )
 
-    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``: by it a task knows a hold that it releases for another one, which has ended."""
         leave_mark(held, names, self.number)
 

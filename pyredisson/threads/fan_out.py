@@ -13,13 +13,12 @@ from pyredisson.core.runtime import Ask, Reply
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
 from pyredisson.shared.clock import monotonic
-from pyredisson.threads.inherited import BackgroundThread
-from pyredisson.threads.interruption import Flag
+from pyredisson.threads.dialling import ThreadDial
 from pyredisson.threads.socket_errors import raise_if_foreign
 from pyredisson.threads.sockets import Connection
 
 if TYPE_CHECKING:
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link
     from pyredisson.net.pool import Pool
     from pyredisson.net.wire import Dial
 
@@ -66,33 +65,28 @@ class InThread:
     def __init__(self, link: Link, ask: Ask) -> None:
         self._timeout = ask.timeout if ask.sync is None else 2 * ask.timeout
         self._until = monotonic() + max(self._timeout, CONNECTING)
-        self._done = Flag()
         self._answer: Any = None
         self._link = link
         self._ask = ask
-        BackgroundThread(self._run, "pyredisson-request").start()
+        self._dial = ThreadDial(self._work, "pyredisson-request")
 
-    def _run(self) -> None:
+    async def _work(self) -> None:
         link, ask = self._link, self._ask
-        try:
-            if ask.sync is None:
-                self._answer = run(link.eval(ask.request, ask.timeout))
-            else:
-                self._answer = run(link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout))
-        except Failure as failure:
-            self._answer = failure
-        except Exception as error:
-            self._answer = Unanswered(error)
-        self._done.set()
+        if ask.sync is None:
+            self._answer = await link.eval(ask.request, ask.timeout)
+        else:
+            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
 
     def receive(self) -> Reply:
         """See :meth:`Dialled.receive`."""
-        if not self._done.wait(max(0.0, self._until - monotonic())):
+        if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
             raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
-        answer = self._answer
-        if isinstance(answer, Failure):
-            raise answer
-        return answer  # type: ignore[no-any-return]
+        failure = self._dial.failure
+        if isinstance(failure, Exception) and not isinstance(failure, Failure):
+            raise Unanswered(failure)
+        if failure is not None:
+            raise failure
+        return self._answer  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Do nothing: its thread ends by itself."""

@@ -63,7 +63,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 before, in_flight.pending = 0, Pending.ACQUIRE
         if before == 0:
             if who.latest is not ownership:
-                who.look_behind(ownership, client.tell_left_behind)
+                who.check_left_behind(ownership, client.report_left_behind)
             leave_mark(ownership, core.covers, who.number)
             if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
                 client.ownerships.enter(ownership)

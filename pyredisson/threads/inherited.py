@@ -7,7 +7,9 @@ handshake.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -22,6 +24,9 @@ from redis.retry import Retry
 from pyredisson.core.failures import NotSent
 from pyredisson.net.resp import not_opened
 from pyredisson.net.urls import own_settings
+from pyredisson.shared.clock import monotonic
+from pyredisson.shared.process import on_fork
+from pyredisson.threads.interruption import Flag
 
 
 class Sockets:
@@ -120,29 +125,72 @@ def end_inherited_thread() -> None:
     threading.current_thread()
 
 
-class BackgroundThread(threading.Thread):
-    """A daemon thread that begins although ``threading`` has forgotten that it is about to.
+#: The starts of threads that are under way. Each is set once its thread has begun, or cannot.
+_starts: set[Flag] = set()
 
-    It forgets that when a signal handler interrupts the start; and in the child of a fork, where a greenlet begins all
-    the same. Either would end with a ``KeyError`` that is printed.
+#: For how many seconds a fork waits for them.
+PATIENCE = 1.0
+
+
+class BackgroundThread(threading.Thread):
+    """A daemon thread that begins although its start is interrupted or its process forks.
+
+    ``threading`` forgets a thread that is about to begin if a signal handler raises an error in its start; and in the
+    child of a fork, where a greenlet begins all the same. Either would print a ``KeyError``. So signal handlers do not
+    reach the start, and a fork waits for it.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start it. What a signal handler raises meanwhile comes out as it is.
+        """Start it. What a signal handler raises meanwhile comes out, and the thread begins all the same.
 
-        ``threading.Condition``, interrupted while it takes its lock back, raises an error of its own instead.
+        Signal handlers run in the main thread only, so another thread makes the start.
+
+        Raises:
+            RuntimeError: There can be no more threads, or the interpreter is about to end.
         """
+        begun, failure = Flag(), list[BaseException]()
+        try:
+            _starts.add(begun)
+            _thread.start_new_thread(self._start_uninterrupted, (begun, failure))
+        except BaseException:
+            _starts.discard(begun)
+            raise
+        begun.wait(math.inf)
+        if failure:
+            raise failure.pop()
+
+    def _start_uninterrupted(self, begun: Flag, failure: list[BaseException]) -> None:
+        # No logging and no current_thread() here: threading would list this thread even after its end.
         try:
             super().start()
-        except RuntimeError as error:
-            if error.args != ("release unlocked lock",) or error.__context__ is None:
-                raise
-            raise error.__context__ from None
+        except BaseException as error:
+            failure.append(error)
+        with contextlib.suppress(RuntimeError):  # This is a greenlet in the child of a fork.
+            begun.set()
+        _starts.discard(begun)
 
-    def _bootstrap_inner(self) -> None:
-        about_to_begin: dict[threading.Thread, threading.Thread] = getattr(threading, "_limbo", {})
-        about_to_begin.setdefault(self, self)
-        super()._bootstrap_inner()  # type: ignore[misc]  # No part of the standard library's interface.
+
+def _finish_starts() -> None:
+    """Before a fork: let the threads that are about to begin do so."""
+    end = monotonic() + PATIENCE
+    while (left := end - monotonic()) > 0:
+        begun = next((each for each in tuple(_starts) if not each.is_set()), None)
+        if begun is None:
+            return
+        begun.wait(left)
+
+
+@on_fork
+def _forget_starts() -> None:
+    """This is the child of a fork: a caller that a signal handler forked in waits for a thread that is not here."""
+    for begun in tuple(_starts):
+        with contextlib.suppress(RuntimeError):  # It is set.
+            begun.set()
+    _starts.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_starts)

@@ -9,22 +9,22 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
-from pyredisson.core.waiting.pubsub_wait import queue_refused
-from pyredisson.net.server_link import ServerLink
+from pyredisson.errors import ClientClosedError
 from pyredisson.net.subscribing import subscriber_for
+from pyredisson.observe.logging import log_collected
+from pyredisson.shared import process
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.owners import current_owner
-from pyredisson.shared.patching import check_patched
+from pyredisson.shared.patching import check_patched, is_patched
 from pyredisson.shared.task_owners import TaskOwner
 from pyredisson.shared.thread_owners import ThreadOwner
 from pyredisson.threads.fan_out import fan_out
@@ -34,7 +34,7 @@ from pyredisson.threads.interruption import inside
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.link import Link
+    from pyredisson.net.connect import Link, Target
     from pyredisson.net.subscriber import Subscriber
 
 T = TypeVar("T")
@@ -147,29 +147,26 @@ class ThreadsRuntime(BaseRuntime):
 
     suspends = False
 
-    def __init__(self, link: Link, config: Config) -> None:
-        super().__init__(config, scattered=link.scattered)
-        self.link = link
+    def __init__(self, target: Target, config: Config) -> None:
+        check_patched()
+        super().__init__(target, config)
+        self.link: Link = target.link()
         # Not methods around them: this is the hot path.
-        self.eval: Callable[[Request, float], Answer[Reply]] = link.eval
+        self.eval: Callable[[Request, float], Answer[Reply]] = self.link.eval
         self.eval_synced: Callable[[Request, float, Acknowledging, float], Answer[tuple[Reply, int | Failure]]] = (
-            link.eval_synced
+            self.link.eval_synced
         )
-        self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = link.eval_all
-        self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = link.ask
+        self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = self.link.eval_all
+        self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.ask
         self._loops: list[ThreadLoop] = []
         self._listening: list[threading.Thread] = []
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is: whom messages are for, and who wants to know of the connection."""
-        subscriptions, emit = core.subscriptions, core.emit
-        self.link.inspect = core.server.inspect
-        self.link.introduce = lambda: self.introduction(self.link.app, core.id)
-        self.link.on_queue_refused = partial(queue_refused, core)
-        core.direct = self.link.pool if isinstance(self.link, ServerLink) else None
+        self._serve(self.link, core)
         self._listening = []
         self._only_listener: dict[Subscriber, threading.Lock] = {}
-        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, subscriptions, emit)
+        self._subscriber = subscriber_for(self.link, self._listen, core)
 
     def _listen(self, subscriber: Subscriber) -> None:
         def listen() -> None:
@@ -188,9 +185,6 @@ class ThreadsRuntime(BaseRuntime):
         BackgroundThread(listen, "pyredisson-subscriber").start()
 
     # ---- plain ---------------------------------------------------------------------------------------------------
-
-    def identity(self) -> Identity:
-        return self.identity_of(self.link.app)
 
     owner: staticmethod[[], Caller] = staticmethod(current_owner)
 
@@ -244,6 +238,40 @@ class ThreadsRuntime(BaseRuntime):
         return await work
 
     # ---- the end -------------------------------------------------------------------------------------------------
+
+    def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        process.check()
+
+        def end() -> None:
+            core.close()
+            self.close()
+            if stop_server is not None:
+                stop_server()
+
+        held = what_it_held(core)
+        if held is None:
+            end()
+            return
+
+        async def farewell() -> None:
+            report_collected(core, held)
+            end()
+
+        log_collected(held)  # We may be anywhere: on the watchdog's thread there is time for the rest.
+        core.watchdog.do_later(farewell, math.inf)
+
+    def restart(self, core: ClientCore) -> None:
+        """See :class:`BaseRuntime`."""
+        self.abandon()
+        if is_patched():
+            # Greenlets go on in the child. What they hold or wait for is the parent's.
+            core.subscriptions.close(
+                ClientClosedError("the process was forked: a greenlet of the parent waits no more")
+            )
+            for ownership in core.ownerships:
+                ownership.clear()
+        core.begin()
+        self.attach(core)
 
     def close(self) -> None:
         """End the threads and connections that were made here."""

@@ -10,7 +10,7 @@ from pyredisson.core.driver import run, run_to_the_end
 from pyredisson.lease import Lease
 from pyredisson.shared.arguments import own_keywords, refuse
 from pyredisson.shared.handle import Handle
-from pyredisson.threads.permit_hold import PermitHold
+from pyredisson.threads.hold import PermitHold
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds

@@ -81,7 +81,7 @@ class Connection:
             self.sock.settimeout(seconds)
 
     async def call(self, data: bytes, timeout: float) -> Any:
-        """See :meth:`pyredisson.net.transport.Wire.call`."""
+        """See :meth:`pyredisson.net.wire.Wire.call`."""
         return self.exchange(data, timeout)
 
     def post(self, data: bytes, timeout: float) -> None:
@@ -106,7 +106,7 @@ class Connection:
         Without a reply the connection is closed: what comes on it later would be taken for the next one.
 
         Raises:
-            NotSent, Unanswered: See :meth:`pyredisson.net.transport.Wire.call`.
+            NotSent, Unanswered: See :meth:`pyredisson.net.wire.Wire.call`.
         """
         try:
             if data is not None:
@@ -122,52 +122,50 @@ class Connection:
                     raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
             try:
                 chunk = self.sock.recv(FIRST_READ)
-            except _WOULD_BLOCK as error:
-                raise_if_foreign(error, self.sock)
-                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")) from None
             except OSError as error:
-                raise_if_foreign(error, self.sock)
-                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+                raise self._unanswered(error, timeout) from None
             # The replies of nearly every acquire and release.
             if chunk in (b"_\r\n", b"$-1\r\n"):
                 return None
             if chunk == b":1\r\n":
                 return 1
-            return self._read(chunk, timeout)
+            return self._read(1, timeout, chunk)[0]
         except BaseException:
             self.close()
             raise
 
-    def _read(self, chunk: bytes, timeout: float) -> Any:
-        reader = self._reader
-        if reader is None:
-            reader = self._reader = new_reader()
+    def _read(self, count: int, timeout: float, chunk: bytes | None = None) -> list[Any]:
+        """Return this number of replies; ``chunk`` is what was received of them."""
+        if self._reader is None:
+            self._reader = new_reader()
         until = monotonic() + timeout
-        while True:
-            if not chunk:
-                raise Unanswered(rx.ConnectionError("Connection closed by server."))
+        replies: list[Any] = []
+        while len(replies) < count:
             try:
-                reader.feed(chunk)
-                reply = reader.gets()
-                while is_push(reply):
-                    reply = reader.gets()
+                if chunk is None:
+                    if monotonic() > until:  # The socket's own timeout begins anew with every byte.
+                        raise TimeoutError
+                    chunk = self.sock.recv(READ_SIZE)
+                if not chunk:
+                    raise Unanswered(rx.ConnectionError("Connection closed by server."))
+                self._reader.feed(chunk)
+                replies += [reply for reply in _all(self._reader) if not is_push(reply)]
+                chunk = None
             except rx.InvalidResponse as error:
                 raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
-            if reply is not False:
-                return reply
-            try:
-                if monotonic() > until:  # The socket's own timeout begins anew with every byte.
-                    raise TimeoutError
-                chunk = self.sock.recv(READ_SIZE)
-            except _WOULD_BLOCK as error:
-                raise_if_foreign(error, self.sock)
-                raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
             except OSError as error:
-                raise_if_foreign(error, self.sock)
-                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
+                raise self._unanswered(error, timeout) from None
+        return replies
+
+    def _unanswered(self, error: OSError, timeout: float) -> Unanswered:
+        """Return what it means that a socket could not be read. What a signal handler has raised is raised again."""
+        raise_if_foreign(error, self.sock)
+        if isinstance(error, _WOULD_BLOCK):
+            return Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+        return Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}"))
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        """See :meth:`pyredisson.net.transport.Wire.call_many`. Some may have been executed if one did not leave."""
+        """See :meth:`pyredisson.net.wire.Wire.call_many`. Some may have been executed if one did not leave."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
         try:
@@ -175,27 +173,7 @@ class Connection:
         except OSError as error:
             raise_if_foreign(error, self.sock)
             raise Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
-        until = monotonic() + timeout
-        reader = new_reader()
-        replies: list[Any] = []
-        while len(replies) < len(requests):
-            try:
-                if monotonic() > until:  # The socket's own timeout begins anew with every byte.
-                    raise TimeoutError
-                chunk = self.sock.recv(READ_SIZE)
-                if not chunk:
-                    raise Unanswered(rx.ConnectionError("Connection closed by server."))
-                reader.feed(chunk)
-                replies += [reply for reply in _all(reader) if not is_push(reply)]
-            except _WOULD_BLOCK as error:
-                raise_if_foreign(error, self.sock)
-                raise Unanswered(rx.TimeoutError(f"no full reply from the server within {timeout:.3g} s")) from None
-            except rx.InvalidResponse as error:
-                raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
-            except OSError as error:
-                raise_if_foreign(error, self.sock)
-                raise Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}")) from None
-        return replies
+        return self._read(len(requests), timeout)
 
     def usable(self) -> bool:
         """Whether an idle connection still stands, and nothing was received on it unasked."""
@@ -217,7 +195,7 @@ class Connection:
     retire = close
 
     def abandon(self) -> None:
-        """See :meth:`pyredisson.net.transport.Wire.abandon`."""
+        """See :meth:`pyredisson.net.wire.Wire.abandon`."""
         close_inherited(self.sock)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +12,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.failures import Failure, NotSent
-from pyredisson.net.introduction import app_in
+from pyredisson.net.connect import Form
 from pyredisson.net.pool import FRESH, KEEP_IDLE, Pool
-from pyredisson.net.server_link import ServerLink
-from pyredisson.net.urls import kept_settings
 from pyredisson.shared.clock import monotonic
 from pyredisson.threads.dialling import ThreadDial
 from pyredisson.threads.inherited import Sockets
@@ -22,8 +21,7 @@ from pyredisson.threads.sockets import Connection, SocketStream
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.net.link import Stream
-    from pyredisson.net.sentinel import Sentinels
+    from pyredisson.net.link import Stream, Transport
     from pyredisson.net.wire import Address, Connect, Dial, Introduce
 
 
@@ -76,20 +74,30 @@ class SocketTransport:
         self._sockets.abandon()
 
 
-def link_to(client: redis.Redis, connect_timeout: float, sentinels: Sentinels | None = None) -> ServerLink:
-    """Return the link to the server of a client that the user made, or that we made for a URL.
+class ThreadMutex:
+    """See :class:`pyredisson.net.cluster_map.TimedMutex`."""
 
-    ``sentinels`` are asked where that is each time; then host and port of the client mean nothing.
-    """
-    pool: Any = client.connection_pool
-    app = app_in(getattr(pool, "connection_kwargs", {}))
-    ours = (redis.Connection, redis.UnixDomainSocketConnection, redis.SSLConnection)
-    if type(pool) is redis.ConnectionPool and pool.connection_class in ours:
-        transport = SocketTransport(pool.connection_class, kept_settings(pool.connection_kwargs))
-        return ServerLink(transport, connect_timeout, sentinels, app)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def enter(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+    def leave(self) -> None:
+        self._lock.release()
+
+
+def _borrow(pool: Any) -> Transport:
     from pyredisson.threads.borrowed import BorrowedTransport  # Few programs need it.
 
-    return ServerLink(BorrowedTransport(pool), connect_timeout, app=app)
+    return BorrowedTransport(pool)
+
+
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+FORM = Form(redis, SocketTransport, _borrow, ThreadMutex, _sleep)
 
 
 def exchange_idle(client: ClientCore, data: bytes) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, final
 from redis.exceptions import RedisError, ResponseError
 
 from pyredisson import Config, Lease, LockError, LockLostError, LockTimeoutError, Redisson, RedissonError
-from pyredisson.core.deadline import meant
+from pyredisson.core.deadline import explicit
 from pyredisson.tools.child import Command, Interrupted, Signals, find_program
 from pyredisson.tools.common import BadUsage, ExitCode, connect, say, unavailable
 from pyredisson.tools.durations import duration_text
@@ -93,7 +93,7 @@ def run_command(
         with Signals() as signals:
             config = Config(
                 client_name=ascii(os.path.basename(program)).strip("'\""),  # So that others see whom they wait for.
-                lock_watchdog_timeout=meant(times.watchdog),
+                lock_watchdog_timeout=explicit(times.watchdog),
                 on_lock_lost=lambda *_: signals.wake(),
             )
             with connect(url, config) as client:
@@ -171,7 +171,7 @@ class _Run:
 
     def _while_locked(self, guard: RunGuard, wait: float | None) -> int:
         status: int | None = None
-        lease_time = None if self._times.lease is None else meant(self._times.lease)
+        lease_time = None if self._times.lease is None else explicit(self._times.lease)
         try:
             with guard.hold(wait, lease_time) as lease:
                 self._signals.stop_interrupting()

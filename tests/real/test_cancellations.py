@@ -19,10 +19,10 @@ import redis.asyncio
 
 import pyredisson.asyncio
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.asyncio.transport import link_to
+from pyredisson.asyncio.transport import FORM
 from pyredisson.config import Config
 from pyredisson.core.runtime import Ask, Runtime
-from pyredisson.net.link import Link
+from pyredisson.net.connect import target_of
 from tests.proxy import Proxy
 from tests.real.observation import calls
 from tests.servers import Server
@@ -46,20 +46,20 @@ def clients_of(direct: redis.Redis) -> int:
     return sum(each["name"] == "deaf" for each in direct.client_list())
 
 
-def borrowed(server: Server, kind: type[Any] = Deaf) -> Callable[[], Link]:
+def borrowed(server: Server, kind: type[Any] = Deaf) -> Callable[[], Any]:
     settings: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "client_name": "deaf"}
-    return link_to(
-        redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings)), 10.0
-    )
+    client = redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings))
+    return target_of(client, Config(), FORM).link
 
 
-def own(server: Server) -> Callable[[], Link]:
-    made = link_to(redis.asyncio.Redis(host="127.0.0.1", port=server.port, client_name="deaf"), 10.0)
+def own(server: Server) -> Callable[[], Any]:
+    client = redis.asyncio.Redis(host="127.0.0.1", port=server.port, client_name="deaf")
+    made = target_of(client, Config(), FORM).link
 
-    def link() -> Link:
+    def link() -> Any:
         result: Any = made()
         result._class = Deaf
-        return result  # type: ignore[no-any-return]
+        return result
 
     return link
 
@@ -78,7 +78,7 @@ async def cancelled(work: Coroutine[Any, Any, Any], turns: int) -> bool:
 
 @pytest.mark.parametrize("way", [own, borrowed])
 def test_while_a_subscriber_connects(
-    valkey: Server, direct: redis.Redis, way: Callable[[Server], Callable[[], Link]]
+    valkey: Server, direct: redis.Redis, way: Callable[[Server], Callable[[], Any]]
 ) -> None:
     """And the connection that was made all the same is closed."""
 

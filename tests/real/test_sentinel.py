@@ -22,6 +22,7 @@ from pyredisson.core.driver import run
 from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.events import Renewed
+from pyredisson.net.endpoint import masked
 from pyredisson.net.sentinel import Sentinels
 from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import parse_sentinel_url
@@ -426,7 +427,7 @@ def test_a_client_of_the_users_that_sentinels_lead(world: ClockWorld, watched: S
 
 
 @pytest.mark.parametrize(
-    ("url", "sentinels", "service", "masked"),
+    ("url", "sentinels", "service", "shown"),
     [
         ("redis+sentinel://a/locks", [("a", 26379)], "locks", "redis+sentinel://a:26379/locks/0"),
         (
@@ -437,10 +438,10 @@ def test_a_client_of_the_users_that_sentinels_lead(world: ClockWorld, watched: S
         ),
     ],
 )
-def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str, masked: str) -> None:
+def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str, shown: str) -> None:
     found = parse_sentinel_url(url)
     assert found is not None
-    assert (list(found.sentinels), found.service, found.masked) == (sentinels, service, masked)
+    assert (list(found.sentinels), found.service, masked(found)) == (sentinels, service, shown)
     assert parse_sentinel_url("redis://a") is None
 
 

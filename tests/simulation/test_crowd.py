@@ -493,7 +493,7 @@ BUGS = {
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
     "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays in the queue": in_script(
-        "lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
+        "lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])", "")
     ),
     "the queue outlives those in it": _in_waiting(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     "one that comes too late is not put back": _in_waiting(("redis.call('zadd', waiting, since, me)", "local _ = me")),

@@ -12,7 +12,7 @@ from pyredisson.core.outcomes import Answer, Refused
 from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
-from pyredisson.kinds.read_write_waiting import Politely
+from pyredisson.kinds.read_write_waiting import YieldToWriters
 from tests.simulation.test_crowd import SOON, TURN, WAIT_QUEUE, Crowd, first_finding
 from tests.simulation.test_planted_bugs import Bug, in_code, in_script
 from tests.simulator.runtime import SimulatedClient
@@ -396,7 +396,7 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
 
 
 async def _polite_although_notified(
-    self: read_write_waiting.PoliteAttempt, update: QueueUpdate | None = None, first: FirstRequest | None = None
+    self: read_write_waiting.YieldingAttempt, update: QueueUpdate | None = None, first: FirstRequest | None = None
 ) -> Answer:
     left = self.ownership.kind_state.until - self.client.runtime.now()
     if left > 0:
@@ -439,7 +439,7 @@ BUGS = {
     ),
     "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays in the queue": in_script(
-        "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1])", "")
+        "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])", "")
     ),
     "the queue outlives those in it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
     "one that comes too late is not put back": _in_attempts(("redis.call('zadd', waiting, since, me)", "local _ = me")),
@@ -451,10 +451,10 @@ BUGS = {
         ("pcall(choose, KEYS[#KEYS], ARGV[#ARGV])", "")
     ),
     "a reader that yields keeps the turn of its client": in_code(
-        read_write_waiting.PoliteAttempt, "__call__", _polite_although_notified
+        read_write_waiting.YieldingAttempt, "__call__", _polite_although_notified
     ),
     "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda client, kind: False),
-    "the readers of a client are woken one by one": in_code(ReadKind, "waiting", Politely()),
+    "the readers of a client are woken one by one": in_code(ReadKind, "waiting", YieldToWriters()),
 }
 
 

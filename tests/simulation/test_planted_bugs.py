@@ -19,7 +19,7 @@ import pytest
 
 from pyredisson.core import client
 from pyredisson.core.acquiring import acquire, release
-from pyredisson.core.background.unsettled import Backlog
+from pyredisson.core.background.backlog import Backlog
 from pyredisson.core.failures import Failure
 from pyredisson.core.outcomes import ACQUIRED, LockAcquired
 from pyredisson.core.ownership import hold
@@ -204,10 +204,7 @@ BUGS = {
     ),
     "a renewal brings back what is gone": in_script(
         "lock_renew",
-        (
-            "if redis.pcall('hexists', key, ARGV[i + 1]) == 1 then",
-            "redis.call('hincrby', key, ARGV[i + 1], 0)\n    if true then",
-        ),
+        ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
     ),
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": Bug(
@@ -224,7 +221,7 @@ BUGS = {
     "a late acquire counts as held": in_code(Ownership, "expire", _never_expires),
     "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),
     "a re-entry is not counted here": in_code(Ownership, "granted", _granted_without_counting),
-    "an interrupted acquire is not given back": in_code(acquire, "go_away", _no_compensation),
+    "an interrupted acquire is not given back": in_code(acquire, "undo_interrupted", _no_compensation),
     "an interrupted request is not settled": Bug(
         lambda patch: [patch.setattr(each, "settle_on_leaving", _no_settling_on_leaving) for each in (acquire, release)]
     ),

@@ -12,7 +12,7 @@ from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
-from pyredisson.core.requests.server import Starts
+from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.net.resp import script
 from pyredisson.quorum import multi_lock, ownership, redlock, round, table
@@ -266,7 +266,7 @@ def test_a_late_copy_of_a_request_takes_nothing() -> None:
 
 def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
     scene = Scene(nodes=3)
-    pace = round.Pace(scene.lock("mine")._core.client.runtime, 0.0)
+    pace = round.RoundBackoff(scene.lock("mine")._core.client.runtime, 0.0)
     first = [pace.chance() for _ in range(50)]
     assert len(set(first)) > 10
     for _ in range(5):
@@ -400,14 +400,14 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "an extension counts when the validity is over": lambda patch: patch.setattr(
         MultiOwnership, "expire", lambda self, now: False
     ),
-    "there is no chance in the delay": lambda patch: patch.setattr(round.Pace, "chance", lambda self: 0.0),
+    "there is no chance in the delay": lambda patch: patch.setattr(round.RoundBackoff, "chance", lambda self: 0.0),
     "two nodes may be one server": lambda patch: patch.setattr(
         RestartGuard, "_check_distinct", lambda self, facts: None
     ),
     "a late copy of a request is accepted": _epoch_unchecked,
     "a restarted node votes": lambda patch: patch.setattr(RestartGuard, "has_vote", lambda self, index, now: True),
     "a run id is forgotten, and so is an uptime": lambda patch: (
-        patch.setattr(Starts, "_learned", lambda self, facts, before: None),
+        patch.setattr(KnownRestarts, "_learned", lambda self, facts, before: None),
         patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
     )[0],
     "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),

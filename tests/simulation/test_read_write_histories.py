@@ -126,7 +126,7 @@ BUGS = {
         "write_lock_acquire", ("if mode ~= 'write' or not held then", "if mode == 'write' and not held then")
     ),
     "the last write unlock takes the reads with it": in_script(
-        "write_lock_release", ("if redis.call('hlen', KEYS[1]) == 2 then", "if true then")
+        "write_lock_release", ("if reads then", "if false then")
     ),
     "one reader's end frees all": in_script(
         "read_lock_release", ("local free = redis.call('hlen', KEYS[1]) == 2", "local free = true")

@@ -294,11 +294,11 @@ class Wire(_End):
         host.wires[self] = None
 
     async def call(self, data: bytes, timeout: float) -> Any:
-        """See :meth:`pyredisson.net.transport.Wire.call`."""
+        """See :meth:`pyredisson.net.wire.Wire.call`."""
         return (await self.call_many([data], timeout))[0]
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        """See :meth:`pyredisson.net.transport.Wire.call_many`."""
+        """See :meth:`pyredisson.net.wire.Wire.call_many`."""
         process, world, faults, rng = self.port.process, self.port.world, self.port.world.faults, self.port.world.rng
         if not self.open:
             raise NotSent(rx.ConnectionError("Error while writing to socket: Broken pipe"))
@@ -343,7 +343,7 @@ class Wire(_End):
         return list(replies)
 
     def usable(self) -> bool:
-        """See :meth:`pyredisson.net.transport.Wire.usable`."""
+        """See :meth:`pyredisson.net.wire.Wire.usable`."""
         return self.open
 
     def _execute(self, words: Sequence[bytes]) -> Any:
@@ -465,7 +465,7 @@ class SimulatedStream(_End):
 
 
 class SimulatedDial:
-    """See :class:`pyredisson.net.transport.Dial`."""
+    """See :class:`pyredisson.net.wire.Dial`."""
 
     def __init__(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
         self.began = process.now()

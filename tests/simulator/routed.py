@@ -17,6 +17,7 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.failures import Failure
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request
 from pyredisson.net.cluster import ClusterLink
+from pyredisson.net.endpoint import masked
 from pyredisson.net.resp import prepare
 from pyredisson.net.sentinel import Sentinels
 from pyredisson.net.server_link import ServerLink
@@ -29,9 +30,6 @@ from tests.simulator.runtime import AnyClient, Seam
 from tests.simulator.world import Process, Promise
 
 if TYPE_CHECKING:
-    from pyredisson.core.waiting.subscriptions import Subscriptions
-    from pyredisson.events import Event
-    from pyredisson.net.link import Inspect
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
     from tests.simulator.cluster import SimulatedCluster
@@ -76,10 +74,10 @@ class RoutedRuntime(Seam):
         self._config = config
         self._subscriber: Subscriber | NodeSubscribers | None = None
 
-    def attach(self, subscriptions: Subscriptions, emit: Callable[[Event], None], inspect: Inspect) -> None:
+    def attach(self, core: ClientCore) -> None:
         """Learn whom messages are for, and who wants to know of each new connection."""
-        self.link.inspect = inspect
-        self._subscriber = subscriber_for(self.link, self._listen, self, self._config, subscriptions, emit)
+        self.link.inspect = core.server.inspect
+        self._subscriber = subscriber_for(self.link, self._listen, core)
 
     def _listen(self, subscriber: Subscriber) -> None:
         self.process.start(subscriber.run(), f"{self.process.name}/subscriber")
@@ -162,7 +160,7 @@ class RoutedClient(AnyClient[RoutedRuntime]):
         config = replace(config, presence=presence)
         runtime = RoutedRuntime(port, link, config)
         super().__init__(runtime, ClientCore(runtime, config), address)
-        runtime.attach(self.core.subscriptions, self.core.emit, self.core.server.inspect)
+        runtime.attach(self.core)
 
 
 def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Config | None = None) -> RoutedClient:
@@ -195,4 +193,4 @@ def sentinel_client(process: Process, network: Network, url: str, *, config: Con
     assert found is not None, f"not a URL of sentinels: {url}"
     sentinels = Sentinels(found.sentinels, found.service)
     link = ServerLink(SimulatedTransport(port), config.connect_timeout, sentinels)
-    return RoutedClient(port, link, config, found.masked)
+    return RoutedClient(port, link, config, masked(found))

@@ -1,8 +1,14 @@
-"""A thread of the library begins although its start was interrupted."""
+"""A thread of the library begins although its start is interrupted, and a fork in the middle of a start goes well."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,20 +22,140 @@ class Interruption(Exception):
     """As a signal handler's."""
 
 
+@pytest.fixture
+def interrupt() -> Iterator[Callable[[], None]]:
+    """Sends the main thread a signal, whose handler raises an error, and waits until it does."""
+    main = threading.main_thread()
+    if threading.current_thread() is not main:
+        pytest.skip("the tests do not run in the main thread, which alone can be interrupted")
+    interrupted = threading.Event()
+
+    def handle(*_: object) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            raise Interruption
+
+    def send() -> None:
+        # A signal that comes just before the thread begins to wait is noticed only when something wakes it.
+        signal.pthread_kill(main.ident or 0, signal.SIGUSR1)
+        while not interrupted.wait(0.05):
+            signal.pthread_kill(main.ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield send
+    signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.filterwarnings("error")
-def test_a_thread_whose_start_is_interrupted_begins_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_whose_start_is_interrupted_begins_all_the_same(
+    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     start, forgotten, begun = getattr(threading, STARTS), threading.Event(), threading.Event()
 
-    def interrupted(function: Any, *args: Any, **keywords: Any) -> None:
+    def interrupted(function: Any, *args: Any, **keywords: Any) -> Any:
         def begin(*arguments: Any) -> None:
             forgotten.wait(5.0)
             function(*arguments)
 
-        start(begin, *args, **keywords)
-        raise Interruption
+        started = start(begin, *args, **keywords)
+        interrupt()
+        return started
 
     monkeypatch.setattr(threading, STARTS, interrupted)
     with pytest.raises(Interruption):
         BackgroundThread(begun.set, "pyredisson-test").start()
     forgotten.set()
     assert begun.wait(5.0)
+
+
+def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(
+    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``threading`` would lose it: interrupted at this point it raises "release unlocked lock" instead."""
+
+    class InterruptedEvent(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            condition = threading.Condition(threading.Lock())
+            restore: Callable[[object], None] = condition._acquire_restore  # type: ignore[attr-defined]
+
+            def restore_interrupted(state: object) -> None:
+                interrupt()
+                restore(state)
+
+            monkeypatch.setattr(condition, "_acquire_restore", restore_interrupted)
+            with condition:
+                return condition.wait(0.0)
+
+    worked = threading.Event()
+    thread = BackgroundThread(worked.set, "pyredisson-test")
+    monkeypatch.setattr(thread, "_started", InterruptedEvent())
+    with pytest.raises(Interruption):
+        thread.start()
+    assert worked.wait(10)
+
+
+@pytest.mark.parametrize("refused", [f"threading.{STARTS}", "_thread.start_new_thread"])
+def test_a_caller_learns_that_there_can_be_no_more_threads(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(refused, refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        BackgroundThread(lambda: None, "pyredisson-test").start()
+
+
+def test_a_start_leaves_no_other_thread() -> None:
+    thread = BackgroundThread(lambda: None, "pyredisson-test")
+    before = set(threading.enumerate())
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert set(threading.enumerate()) <= before
+
+
+FORKS = """
+import os, signal, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Of a fork while there are threads, which is the subject.
+from pyredisson.threads import inherited
+from pyredisson.threads.inherited import BackgroundThread
+
+inherited.PATIENCE = 0.05 if sys.argv[2] == "after" else 5.0
+main, parent, start = threading.get_ident(), os.getpid(), getattr(threading, sys.argv[1])
+forked, begun = threading.Event(), threading.Event()
+children = []
+
+def fork(*_):
+    child = os.fork()
+    if child:
+        children.append(child)
+        forked.set()
+
+def start_and_fork(*args, **keywords):
+    setattr(threading, sys.argv[1], start)
+    signal.pthread_kill(main, signal.SIGUSR1)
+    if sys.argv[2] == "after":
+        while not forked.wait(0.2):
+            signal.pthread_kill(main, signal.SIGUSR1)
+    return start(*args, **keywords)
+
+signal.signal(signal.SIGUSR1, fork)
+setattr(threading, sys.argv[1], start_and_fork)
+BackgroundThread(begun.set, "pyredisson-test").start()
+if os.getpid() != parent:
+    another = threading.Event()
+    BackgroundThread(another.set, "pyredisson-test").start()
+    os._exit(0 if another.wait(5) else 1)
+assert begun.wait(5) and forked.wait(5)
+assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins: str) -> None:
+    """The child would wait for a thread that it does not have; ``begins`` tells when it does in the parent."""
+    command = [sys.executable, "-c", FORKS, STARTS, begins]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -17,7 +17,7 @@ from pyredisson.net.cluster import ClusterLink
 from pyredisson.net.resp import Packed, failure_of, pack, reply_error
 from pyredisson.net.slots import Cluster, SlotCall, slot_of
 from pyredisson.net.wire import Address
-from pyredisson.threads.cluster import ThreadMutex
+from pyredisson.threads.transport import ThreadMutex
 
 A: Address = ("a", 1)
 B: Address = ("b", 2)

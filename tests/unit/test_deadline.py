@@ -19,8 +19,8 @@ from pyredisson.core.deadline import (
     MAX_SECONDS,
     Deadline,
     certain_for,
+    explicit,
     lease_ms,
-    meant,
     seconds,
     wait_seconds,
     whole_ms,
@@ -83,7 +83,7 @@ def test_a_lease_is_positive_and_finite(lease: Any) -> None:
 def test_a_plain_number_beyond_a_day_is_asked_about(lease: Any) -> None:
     with pytest.raises(ValueError, match=r"lease_time=.* is more than a day .*is it in seconds\?.*timedelta\(seconds="):
         lease_ms(lease)
-    assert lease_ms(timedelta(seconds=float(lease))) == whole_ms(lease) == lease_ms(meant(float(lease)))
+    assert lease_ms(timedelta(seconds=float(lease))) == whole_ms(lease) == lease_ms(explicit(float(lease)))
 
 
 def test_the_error_names_the_number_that_was_probably_meant() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.net.urls import asks_for_embedded, cluster_url, own_settings, url_of
+from pyredisson.net.endpoint import url_of
+from pyredisson.net.urls import asks_for_embedded, cluster_url, own_settings
 
 
 @pytest.mark.parametrize(

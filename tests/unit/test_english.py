@@ -53,7 +53,7 @@ SAY_INSTEAD = {
 #: Places where a refused word is the right one: the file, a piece of the text, and the reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
-FACADE = ("client", "factory", "hold", "permit_hold", "primitives", "semaphores")
+FACADE = ("client", "factory", "hold", "primitives", "semaphores")
 
 #: Modules whose public names are the API: their docstrings are read in editors and on the reference pages.
 PUBLIC = [
@@ -68,6 +68,7 @@ PUBLIC = [
     "lease.py",
     "observe/**/*.py",
     "shared/*owners.py",
+    "shared/base_client.py",
     "testing/**/*.py",
     "tools/cli.py",
     "tools/commands/*.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -31,30 +30,3 @@ def test_a_thread_ends_quietly(forgotten: bool, monkeypatch: pytest.MonkeyPatch)
     assert reported == []
     assert threading.get_ident() in threading._active  # type: ignore[attr-defined]
     assert thread.ident not in threading._active  # type: ignore[attr-defined]
-
-
-def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``threading`` lost it: interrupted at this point it raises "release unlocked lock" instead."""
-    interruption = KeyboardInterrupt()
-
-    class InterruptedEvent(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            condition = threading.Condition(threading.Lock())
-            monkeypatch.setattr(condition, "_acquire_restore", _raise(interruption))
-            with condition:
-                return condition.wait(0.0)
-
-    worked = threading.Event()
-    thread = BackgroundThread(worked.set, "pyredisson-test")
-    monkeypatch.setattr(thread, "_started", InterruptedEvent())
-    with pytest.raises(KeyboardInterrupt) as raised:
-        thread.start()
-    assert raised.value is interruption
-    assert worked.wait(10)
-
-
-def _raise(error: BaseException) -> Callable[[object], None]:
-    def do(_: object) -> None:
-        raise error
-
-    return do

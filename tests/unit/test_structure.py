@@ -616,7 +616,6 @@ def test_kinds_override_no_private_methods() -> None:
 # ---- private parts of others -----------------------------------------------------------------------------------------
 
 TAKEN_OVER = "redis-py opens the connection, and has no public name for its socket or streams: see test_redis_py.py"
-BEGINS = "threading forgets a thread that is about to begin if its start is interrupted, and in the child of a fork"
 LET_GO = "asyncio cannot close a transport without its event loop, which is closed, or the parent's of a fork"
 EXPORTED = "not private: it is in asyncio.__all__, or documented"
 
@@ -633,7 +632,6 @@ USED: dict[tuple[str, str], str] = {
     ("net/borrowed.py", "_sock"): TAKEN_OVER,
     ("threads/borrowed.py", "_sock"): TAKEN_OVER,
     ("threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
-    ("threads/inherited.py", "_limbo"): BEGINS,
     ("threads/inherited.py", "connection._sock"): TAKEN_OVER,
     ("threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
 }

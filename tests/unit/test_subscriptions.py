@@ -241,7 +241,7 @@ def test_a_connection_that_breaks_concerns_its_own_channels(subscriptions: Subsc
     error = ConnectionError("lost")
     subscriptions.lost_connection(error, here)
     assert (here.down, there.down) == (error, None)
-    assert (waiter.is_deaf(), other.is_deaf()) == (True, False)
+    assert (waiter.is_disconnected(), other.is_disconnected()) == (True, False)
     assert subscriptions.messages_of(CHANNEL) is None
     assert subscriptions.messages_of("another channel") is not None
     subscriptions.confirmed("another channel", there)

@@ -242,14 +242,14 @@ def test_a_confirmation_after_a_reconnect_does_so_again(subscriptions: Subscript
     first, second = join(subscriptions), join(subscriptions)
     settle(subscriptions, first, second)
     error = ConnectionError("lost")
-    assert not first.is_deaf()
+    assert not first.is_disconnected()
     subscriptions.lost_connection(error)
     assert subscriptions.connection.down is error
-    assert first.is_deaf()
+    assert first.is_disconnected()
     assert subscriptions.messages_of(CHANNEL) is None
     subscriptions.confirmed(CHANNEL)
     assert subscriptions.connection.down is None
-    assert not first.is_deaf()
+    assert not first.is_disconnected()
     assert (woken(first), woken(second)) == (1, 0)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis.exceptions as rx
 
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.deadline import meant, seconds, whole_ms
+from pyredisson.core.deadline import explicit, seconds, whole_ms
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
 from pyredisson.kinds.token_lock import TokenLockCore
@@ -84,7 +84,7 @@ class Settings:
 
 def lease_of(timeout: float | None) -> float | None:
     """Return the lease for a redis-py ``timeout``, of any length; ``None``: the lock is renewed."""
-    return meant(seconds(timeout, "timeout")) if timeout else None
+    return explicit(seconds(timeout, "timeout")) if timeout else None
 
 
 def wait_of(blocking: bool, longest: float | None) -> float | None:

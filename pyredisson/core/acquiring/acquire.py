@@ -49,9 +49,9 @@ async def acquire(
         await _begin(client, kind, ownership, covers)
         before = len(ownership.holds)
         acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
-        if covers and client.talkative():
+        if covers and client.has_listeners():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
-            tell(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
+            report_outcome(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
         return acquired
     except BaseException as error:
         await leave(client, kind, ownership, before, hold, asked, error)
@@ -90,7 +90,7 @@ async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership, cover
     if ownership.holds or ownership.pending is not None:
         await make_ready(client, kind, ownership)
     elif covers:
-        ownership.who.mark(ownership, covers, client.tell_left_behind)
+        ownership.who.mark(ownership, covers, client.report_left_behind)
     if ownership.kind is not kind:
         adopt(kind, ownership)
 
@@ -115,13 +115,13 @@ async def leave(
         if ownership.queued_ms:
             await leave_queue(client, ownership)
         if not hold.part:
-            tell_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+            report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
     elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(before):
             client.settle_later(ownership, hold.lease_ms)
         resume(client, ownership)
     else:
-        await go_away(client, ownership, before, hold)
+        await undo_interrupted(client, ownership, before, hold)
 
 
 async def _failed(
@@ -137,7 +137,7 @@ async def _failed(
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
     error = await explain_type(client.finder, error, ownership.name, kind.layout)
     if not hold.part:
-        tell_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+        report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
     return error
 
 
@@ -149,7 +149,7 @@ async def _keep_trying(attempt: Attempt, refused: Refused, seen: int | None, dea
         check_not_stuck(client, kind, ownership)
     wait = client.presence.begin_wait(kind.word, ownership.name, ownership.owner, ownership.who)
     try:
-        if attempt.hold.part or not client.talkative():
+        if attempt.hold.part or not client.has_listeners():
             return await kind.waiting.wait(attempt, refused, seen, deadline)
         wait_on = partial(kind.waiting.wait, attempt, refused, seen, deadline)
         return await announce_wait(client, (ownership.name, ownership.owner), wait_on)
@@ -169,7 +169,7 @@ async def announce_wait(client: ClientCore, key: tuple[str, str], wait_on: Calla
         client.emit(events.WaitEnded(*key, client.runtime.now() - began, acquired))
 
 
-def tell(
+def report_outcome(
     client: ClientCore, kind: str, key: tuple[str, str], asked: float, acquired: bool, holds: int, lease: float | None
 ) -> None:
     """Emit that an acquire, which was ``asked`` for then, has succeeded, or has not in time."""
@@ -180,14 +180,14 @@ def tell(
         client.emit_ordinary(events.TimedOut(*key, waited, kind))
 
 
-def tell_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: float, error: BaseException) -> None:
+def report_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: float, error: BaseException) -> None:
     """Emit that an acquire, which was ``asked`` for then, has ended with an error."""
-    if client.talkative():
+    if client.has_listeners():
         waited = client.runtime.now() - asked
         client.emit_ordinary(events.AcquireFailed(*key, waited, reason_of(error), error, kind))
 
 
-async def go_away(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
+async def undo_interrupted(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
     """The caller is interrupted during an acquire (Ctrl-C, cancellation): release what it may have acquired."""
     if ownership.undo_acquire(before):
         ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)

@@ -81,7 +81,7 @@ def expire(client: ClientCore, ownership: Ownership) -> None:
     """Draw the consequences if the ownership's deadline has passed."""
     if ownership.expire(client.runtime.now()):
         client.watchdog.unwatch(ownership)
-        client.tell_lost(ownership)
+        client.report_lost(ownership)
 
 
 # ---- the attempt -----------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         return AT_ONCE
     if ownership.lose(GONE):
         client.watchdog.unwatch(ownership)
-        client.tell_lost(ownership)
+        client.report_lost(ownership)
     raise lost_error(ownership)
 
 

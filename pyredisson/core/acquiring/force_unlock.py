@@ -47,5 +47,5 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
             client.watchdog.unwatch(each)
         elif each.lose("it was force-unlocked by this client", generation):
             client.watchdog.unwatch(each)
-            client.tell_lost(each)
+            client.report_lost(each)
     return reply is not None

@@ -166,7 +166,7 @@ def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, b
         adopt(kind, ownership)
     request_id, epoch, count, lease, todo = ownership.begin_release(block=block)
     if todo is Unlock.NOT_OWNED:
-        other = other_here(kind, ownership)
+        other = other_local_holder(kind, ownership)
         raise LockNotOwnedError(
             not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
             name=ownership.name,
@@ -197,10 +197,10 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
         client.watchdog.unwatch(ownership)
         if ownership.lose_one(call.request_id, GONE, client.runtime.now()):
-            client.tell_lost(ownership)
+            client.report_lost(ownership)
         raise lost_error(ownership)
     holds = ownership.holds
-    tell = not (holds and holds[-1].part) and client.talkative()
+    reported = not (holds and holds[-1].part) and client.has_listeners()
     stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
     if not stands and ownership.loss is not None:  # The answer was read when the lease had ended.
         ownership.ended_meanwhile()
@@ -212,7 +212,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         # Left by another thread, the block's owner may hold it anew by now.
         if ownership.holds and ownership.watched():
             client.watchdog.watch(ownership)
-    if tell:
+    if reported:
         held = client.runtime.now() - ownership.since[count - 1]
         client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
 
@@ -220,7 +220,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
 # ---- who holds it instead --------------------------------------------------------------------------------------------
 
 
-def other_here(kind: LockKind, ownership: Ownership) -> Ownership | None:
+def other_local_holder(kind: LockKind, ownership: Ownership) -> Ownership | None:
     """Return what another owner of this client holds of the lock, if one does."""
     return next((each for each in kind.holders() if each.who is not ownership.who), None)
 
@@ -229,9 +229,9 @@ def _as_text(other: Ownership | None, kind: LockKind) -> str | None:
     return None if other is None else held_here(other.who, (other.kind or kind).layout, kind.layout)
 
 
-async def who_else(client: ClientCore, kind: LockKind, ownership: Ownership) -> tuple[str | None, Holder | None]:
+async def other_holder(client: ClientCore, kind: LockKind, ownership: Ownership) -> tuple[str | None, Holder | None]:
     """Find out who holds the lock that this owner did not acquire. Returns that in words, and the holder."""
-    other = other_here(kind, ownership)
+    other = other_local_holder(kind, ownership)
     if other is not None:
         return _as_text(other, kind), found_here(client, other).holder
     found = await client.finder.find(ownership.name)

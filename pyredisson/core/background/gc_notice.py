@@ -29,7 +29,7 @@ def what_it_held(client: ClientCore) -> events.ClientCollected | None:
     return events.ClientCollected(client.id, tuple(list(dict.fromkeys(held))[:NAMES]), len(held))
 
 
-def tell_of_collected(client: ClientCore, event: events.ClientCollected) -> None:
+def report_collected(client: ClientCore, event: events.ClientCollected) -> None:
     """Notify the listeners, and each holder's ``on_lock_lost``. Not for a finalizer."""
     client.emit(event)
     for ownership in client.watchdog.ownerships():

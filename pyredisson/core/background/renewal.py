@@ -69,5 +69,5 @@ class Renewal(Ask):
                 ownership.renewed(generation, self._sent, self._lease_ms)
             elif ownership.lose(GONE, generation):
                 self._client.unwatch(ownership)
-                self._client.tell_lost(ownership)
+                self._client.report_lost(ownership)
         return None

@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
+from pyredisson.core.background.backlog import Backlog
 from pyredisson.core.background.renewal import Renewal, batches
-from pyredisson.core.background.unsettled import Backlog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import lease_ms
 from pyredisson.core.diagnosis.presence import Presence
@@ -65,7 +65,7 @@ class Watchdog:
         self._backlog = Backlog(client, self._answer_timeout)
         self._unsettled = self._backlog.ownerships
         #: What the client publishes of itself, as a step of the loop.
-        self.presence: Presence = Presence(client, self.look, self.ownerships)
+        self.presence: Presence = Presence(client, self.wake_by, self.ownerships)
         #: The tables that renew their entries themselves, as a step of the loop, by name; see quorum/table.py.
         self.tables: dict[str, Any] = {}
         self._background = client.runtime.spawn(self.step, "watchdog")
@@ -100,8 +100,8 @@ class Watchdog:
         """Whether the pending request of this ownership is left to the background."""
         return ownership in self._unsettled
 
-    def look(self, at: float) -> None:
-        """Wake up by then, since a multi-lock of the client will be due."""
+    def wake_by(self, at: float) -> None:
+        """Wake up by then, for what the client's multi-locks or its presence have due."""
         if at < self._wakes_at:
             self._nudge()
 
@@ -189,7 +189,7 @@ class Watchdog:
         for ownership in list(self._watched):
             if ownership.deadline <= now:
                 if ownership.expire(now):
-                    self._client.tell_lost(ownership)
+                    self._client.report_lost(ownership)
                 if not ownership.watched():
                     self.unwatch(ownership)
         self._find_earliest()

@@ -165,7 +165,7 @@ class Finder:
         search = Search(self, self.client.key_of(name))
         if self._may_search(False):
             try:
-                await search.look_at_permits()
+                await search.read_permits()
             except Exception:
                 pass  # As above.
         return search.available, search.holders
@@ -243,7 +243,7 @@ class Search:
                 await self._left()
                 await self._by_token(token_id(token))
 
-    async def look_at_permits(self) -> None:
+    async def read_permits(self) -> None:
         """Find out how many permits are available, and which blocks hold some."""
         available = await self.ask("GET", self._key)
         self.available = int(available) if isinstance(available, bytes) else 0

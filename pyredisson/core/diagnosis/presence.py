@@ -134,7 +134,7 @@ class Presence:
     ) -> None:
         config = client.config
         self._client = client
-        self._look = look
+        self._wake_by = look
         self._watched = watched
         self._now = client.runtime.now
         self._after = config.presence_after if config.presence else math.inf
@@ -158,7 +158,7 @@ class Presence:
         at = since + self.first
         if at < self._next:
             self._next = at
-            self._look(at)
+            self._wake_by(at)
 
     def expect_from(self, now: float) -> None:
         """Look at what the watchdog began to watch by now, unless a look is due in any case. For the watchdog."""

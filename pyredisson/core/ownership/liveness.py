@@ -81,7 +81,7 @@ class Held(Protocol):
         """Whether that very hold is among those that are held."""
         ...
 
-    def bring_up(self, hold: Any, /) -> None:
+    def move_to_top(self, hold: Any, /) -> None:
         """Make this hold the one that is released next."""
         ...
 

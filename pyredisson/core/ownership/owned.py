@@ -64,7 +64,7 @@ class Owned:
         """Whether any of it can only be released by its owner."""
         return any(hold.block is None for hold in self.holds)
 
-    def bring_up(self, hold: object) -> None:
+    def move_to_top(self, hold: object) -> None:
         """Make this hold the one that is released next."""
         with self.mutex:
             if self.holds and self.holds[-1] is not hold:

@@ -73,13 +73,13 @@ class Caller(Protocol):
         """
         ...
 
-    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
+    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
         """Note in the calling context, and in ``held.mark``, that something is about to be held.
 
         Args:
             held: What. Its ``mark`` returns the mark as long as that stands in a context, then ``None``.
             names: The locks that this is about.
-            tell: As for :meth:`look_behind`, which is done as well.
+            report: As for :meth:`check_left_behind`, which is done as well.
         """
         ...
 
@@ -87,12 +87,12 @@ class Caller(Protocol):
         """Whether the calling context has the mark of what is held, or was held last."""
         ...
 
-    def look_behind(self, held: Holding, tell: Callable[[Holding], object]) -> None:
+    def check_left_behind(self, held: Holding, report: Callable[[Holding], object]) -> None:
         """Look whether this thread holds anything for another call chain, although it has gone on to this one.
 
         Args:
             held: What it is about to hold now.
-            tell: Called with what it has left held.
+            report: Called with what it has left held.
         """
         ...
 

@@ -501,13 +501,13 @@ class Ownership(Owned):
                 return False
             self.generation += 1
             self.in_flight.pending = None
-            tell = self.loss is None and (now < self.deadline or any(hold.watched for hold in self.holds))
+            reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in self.holds))
             if self.holds.pop().part and all(hold.part for hold in self.holds):
-                tell = False
+                reported = False
             self.expired += behind and not self.in_flight.of_block
             self.loss = reason
             self._drop_due()
-            return tell
+            return reported
 
     def clear(self) -> None:
         """The owner itself ended all its holds."""

@@ -58,7 +58,7 @@ class NotAcknowledged(Exception):
         super().__init__(f"{self.acked} of {asked}")
 
 
-class Taking:
+class ReplicaAcknowledgement:
     """One request in flight to a server with replicas.
 
     Attributes:
@@ -123,15 +123,15 @@ class Replicas:
         self._client.sync = self if worth else None
 
     async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
-        """See :meth:`Syncing.acknowledge`."""
+        """See :meth:`ReplicaWait.acknowledge`."""
         client = self._client
         await self._look_again(timeout)
-        taking = Taking(self, reader)
+        acknowledgement = ReplicaAcknowledgement(self, reader)
         within = client.config.slaves_sync_timeout
-        reply, acked = await client.runtime.eval_synced(request, timeout, taking, within)
+        reply, acked = await client.runtime.eval_synced(request, timeout, acknowledgement, within)
         if client.server.facts is None and client.server.refusal is not None:
             self._decide()  # The server does not say, so there is nothing to go by.
-        if taking.enough(acked):
+        if acknowledgement.enough(acked):
             return reply
         if isinstance(acked, Rejected):
             if not (self._least or client.config.strict_server):
@@ -139,7 +139,7 @@ class Replicas:
                 return reply
         else:
             await self._ask_who_is_there(timeout)
-        raise NotAcknowledged(taking.count, acked, within, "slaves_sync_timeout")
+        raise NotAcknowledged(acknowledgement.count, acked, within, "slaves_sync_timeout")
 
     def _do_without(self, error: Exception) -> None:
         if not self._unsupported:

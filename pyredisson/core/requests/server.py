@@ -244,7 +244,7 @@ class ServerState:
         self._told = set()
 
 
-class Starts:
+class KnownRestarts:
     """What one client knows of the restarts of its server. It outlives every multi-lock.
 
     Attributes:

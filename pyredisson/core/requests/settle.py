@@ -112,7 +112,7 @@ def _settled(
     elif reply is None and not (repeated and begun.hold_count == 1 and sent < ownership.deadline):
         # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
         if ownership.lose_one(begun.request_id, GONE, client.runtime.now(), behind=behind):
-            client.tell_lost(ownership)
+            client.report_lost(ownership)
         if not behind:
             raise lost_error(ownership)
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):

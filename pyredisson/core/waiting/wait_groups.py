@@ -76,7 +76,7 @@ class Waiter:
         self.notified = True
         self.ticket.ring()
 
-    def is_deaf(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Return whether no message can arrive."""
         return self.subscription is not None and self.subscription.connection.down is not None
 

@@ -59,7 +59,7 @@ async def wait_loop(
         wait.join([seen for _, seen in waiters], _retry_in(refused))
         while True:
             over, notified = await wait.sleep(deadline, runtime)
-            if over and not wait.is_deaf():
+            if over and not wait.is_disconnected():
                 pass_on = notified  # At the last moment: the notification is for the next one.
                 return False
             # Without a connection no message can have arrived, so "not free" would be a guess: attempt once more.
@@ -111,9 +111,9 @@ class _Wait:
         if error is not None and all(waiter.group.error is not None for waiter in self._waiters):
             raise own_copy(error)
 
-    def is_deaf(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Return whether no message can arrive."""
-        return all(waiter.is_deaf() for waiter in self._waiters)
+        return all(waiter.is_disconnected() for waiter in self._waiters)
 
     async def sleep(self, deadline: Deadline, runtime: Runtime) -> tuple[bool, bool]:
         """Sleep until it is time to attempt. Return whether the deadline has passed, and whether it was notified."""

@@ -1,10 +1,10 @@
 -- Notifies the client that has waited longest that it is its turn, and takes it out of the wait queue: if it
 -- attempts too late, it puts itself back. A client that does not receive this is gone, and the next one is notified. If it
 -- was an observer, another one replaces it, which does not depend on it. A user who may not publish to them notifies none
--- and removes none.
+-- and removes none; one who may not remove it from the queue stops at the first.
 -- Expects  keep_observers(waiting, publish, trusted)
--- Defines  unpublished: whether the user may not publish to them; choose(waiting, publish, from, to): whether one was
---          notified, of those between two scores or of all
+-- Defines  unpublished: whether the user may not do that; choose(waiting, publish, from, to): whether one was notified,
+--          of those between two scores or of all
 local unpublished = false
 local function choose(waiting, publish, from, to)
     while true do
@@ -24,8 +24,11 @@ local function choose(waiting, publish, from, to)
         if redis.pcall('zrem', waiting, '$OBSERVER' .. client) == 1 then
             pcall(keep_observers, waiting, publish, 1000)
         end
-        if heard > 0 or type(removed) ~= 'number' then
-            return heard > 0
+        if type(removed) ~= 'number' then
+            unpublished = true -- It would be chosen again and again.
+            return false
+        elseif heard > 0 then
+            return true
         end
     end
 end

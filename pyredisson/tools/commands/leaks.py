@@ -22,8 +22,8 @@ def leaks(pattern: str | None, as_json: bool, url: str, prefix: str) -> None:
         pyredisson leaks 'order:*' --json
 
     A client counts as gone if every connection to the server is known to belong to another one. Where a connection
-    without a name could be its own, it counts as gone once what it reports is older than Config.lock_watchdog_timeout
-    (30 seconds); one that never reported, such as Redisson's (Java), does not.
+    without a name could be its own, it counts as gone once what it reports is older than
+    Config.lock_watchdog_timeout; one that never reported, such as Redisson's (Java), does not.
 
     \b
     Exit code:

@@ -19,10 +19,11 @@ from redis.retry import Retry
 from pyredisson.core.requests.server import ServerFacts, read_info
 from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_token
 from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_save, read_scan
+from pyredisson.net.endpoint import masked, url_of, url_of_cluster
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.sentinel import read_master
 from pyredisson.net.slots import SLOTS, read_slots
-from pyredisson.net.urls import SentinelUrl, cluster_url, known_url, parse_sentinel_url, url_of, url_of_cluster
+from pyredisson.net.urls import SentinelUrl, cluster_url, known_url, parse_sentinel_url
 from pyredisson.net.wire import Address
 
 T = TypeVar("T")
@@ -311,8 +312,8 @@ def _probe_by_sentinels(url: SentinelUrl) -> Node:
     named = Counter(master for _, master in asked if master is not None).most_common(1)
     view = SentinelView(url.service, [answer for answer, _ in asked], named[0][0] if named else None)
     if view.master is None:
-        return Node(url.masked, error=f"no sentinel knows where {url.service!r} is", sentinels=view)
-    node = _probe_server(_client(url.data, view.master), url.masked)
+        return Node(masked(url), error=f"no sentinel knows where {url.service!r} is", sentinels=view)
+    node = _probe_server(_client(url.data, view.master), masked(url))
     node.sentinels = view
     return node
 

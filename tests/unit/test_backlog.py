@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.background import unsettled
-from pyredisson.core.background.unsettled import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson.core.background import backlog
+from pyredisson.core.background.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent, Rejected, Unanswered, Unusable
 from pyredisson.core.ownership.hold import Hold
@@ -25,7 +25,7 @@ AWAY = ConnectionError("away")
 def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clients of these tests say themselves what becomes of an ownership."""
     monkeypatch.setattr(
-        unsettled, "settle", lambda client, ownership, budget, **how: client.settle(ownership, budget, **how)
+        backlog, "settle", lambda client, ownership, budget, **how: client.settle(ownership, budget, **how)
     )
 
 

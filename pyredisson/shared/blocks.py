@@ -1,0 +1,78 @@
+"""What the blocks of ``hold()`` have alike, for threads and for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Generic
+
+from pyredisson.errors import LockError
+from pyredisson.lease import Lease
+from pyredisson.shared.arguments import check_times
+from pyredisson.shared.handle import Handle
+from pyredisson.shared.misuse import NotPortable, warn_never_entered
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.kinds.permit_block import Block
+
+    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
+    PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
+else:  # typing_extensions is slow to import, and the defaults are for type checkers.
+    from typing import TypeVar
+
+    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True)
+    PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="Lease[None] | None", covariant=True)
+
+
+class LockBlock(NotPortable, Generic[LeaseT_co]):
+    """A hold of a lock that can be entered once."""
+
+    __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
+
+    def __init__(self, lock: Handle, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
+        check_times(wait_time, lease_time)
+        self._lock = lock
+        self._wait_time = wait_time
+        self._lease_time = lease_time
+        self._skip = skip
+        self._entered = False
+        self._lease: Lease[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Hold of {self._lock.name!r}>"
+
+    def __del__(self) -> None:
+        if not getattr(self, "_entered", True):
+            warn_never_entered(self, self._lock.name)
+
+    def _acquire(self) -> Coroutine[Any, Any, Lease[Any] | None]:
+        """Note that it was entered, and return the call that acquires the lock."""
+        if self._entered:
+            name = self._lock.name
+            raise LockError(f"a hold() of {name!r} can be entered only once: call hold() again", name=name)
+        self._entered = True
+        acquire: Coroutine[Any, Any, Lease[Any] | None]
+        acquire = self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip)
+        return acquire
+
+
+class PermitsBlock(NotPortable, Generic[PermitLeaseT_co]):
+    """A hold of permits that can be entered once."""
+
+    __slots__ = ("_block", "_client")
+
+    def __init__(self, client: object, block: Block) -> None:
+        self._client = client  # It lives as long as its block.
+        self._block = block
+
+    def __repr__(self) -> str:
+        return f"<PermitHold of {self._block.name!r}>"
+
+    def __del__(self) -> None:
+        block = getattr(self, "_block", None)
+        if block is not None and block.entered:
+            block.forget()
+        elif block is not None:
+            warn_never_entered(self, block.name)
