@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.model import LockView, WaiterView, Who
 
 MAX_EDGES = 100_000
 MAX_CYCLES = 1000
-
-#: What waits for holders that can be named. Permits and counts may come from any client.
-_WITHOUT_OWNERS = frozenset({"semaphore", "permit_expirable_semaphore", "count_down_latch"})
 
 _Node: TypeAlias = tuple[str, int]
 
@@ -65,10 +63,11 @@ def wait_graph(locks: Iterable[LockView]) -> WaitGraph:
 
 def _blocking(lock: LockView, waiter: WaiterView) -> list[Who]:
     """Return the holders for whom a waiter has to wait."""
-    if lock.kind in _WITHOUT_OWNERS or waiter.dead:
+    kind = stored_kinds().get(lock.kind)
+    if kind is None or kind.force_unlock is None or waiter.dead:  # Permits and counts may come from any client.
         return []
-    if waiter.kind == "read_lock":
-        return [each for each in lock.holders if lock.mode == "write"]
+    if waiter.kind == kind.shared and lock.mode == kind.sides[kind.shared]:
+        return []
     return list(lock.holders)
 
 

@@ -15,7 +15,6 @@ from pyredisson.inspection.look import Look, Progress
 from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who
 from pyredisson.inspection.reading import Stored
 from pyredisson.inspection.replies import encode_name
-from pyredisson.inspection.scan import NUMBERED_LAYOUTS
 from pyredisson.inspection.servers import Servers, describe
 from pyredisson.inspection.unlock import Unlocked, free
 from pyredisson.net.endpoint import Endpoint
@@ -162,7 +161,7 @@ class Inspector:
         """
         look, key = self._meet(), encode_name(self._prefix + name)
         stored = look.stored(key)
-        if stored is not None and stored.layout in NUMBERED_LAYOUTS.values():
+        if stored is not None and stored.kind.number is not None:
             raise ValueError("a semaphore or a latch has no owner: release its permits or count it down")
         before = None if stored is None else look.view(stored)
         if stored is None or before is None or not before.holders:
@@ -173,13 +172,13 @@ class Inspector:
             return Unlocked(name, "other_holder", before)
         server = self._servers.of(key)
         publish = self._servers.publishes_by(server)
-        outcome, owners, notified = free(server, key, stored.layout, before.mode, expected, publish)
+        outcome, owners, notified = free(server, key, stored.kind, before.mode, expected, publish)
         if outcome == "other_holder":
             before = self.lock(name) or before
         elif outcome == "freed":
             self._forget(before)
         stored_owners = tuple(each.decode(errors="replace") for each in owners)
-        if outcome == "freed" and stored.layout == "token":
+        if outcome == "freed" and stored.kind.form == "token":
             stored_owners = tuple(who.owner for who in before.holders)  # The script keeps the token to itself.
         return Unlocked(name, outcome, before, stored_owners, notified)
 
@@ -211,7 +210,7 @@ def is_meant(who: Who, holder: str) -> bool:
 
 def _expected(stored: Stored, before: LockView, holder: str | None, seen: LockView | None) -> list[bytes] | None:
     """Return how what is stored must begin, for the script to check; empty: anything; ``None``: it is another's."""
-    if stored.layout == "token":
+    if stored.kind.form == "token":
         # A token is not shown, so that it is compared here; the script then checks that it is still the same.
         meant = [who.owner for who in seen.holders] if seen is not None else []
         now = before.holders[0]

@@ -11,6 +11,7 @@ from typing import TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
+from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored, read_stored
@@ -28,11 +29,9 @@ from pyredisson.inspection.replies import (
 )
 from pyredisson.inspection.scan import (
     COUNT,
-    NUMBERED_LAYOUTS,
     PERMIT_KEYS,
     QUEUE_KEYS,
     Candidate,
-    Layout,
     candidates_named,
     find_hashes,
     find_permits,
@@ -43,6 +42,7 @@ from pyredisson.inspection.scan import (
 )
 from pyredisson.inspection.servers import Server, Servers, in_batches
 from pyredisson.inspection.views import view_of
+from pyredisson.kinds.stored import StoredKind
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""
@@ -203,12 +203,10 @@ class Look:
         self._read_presence(_clients_in(read))
         return read[0] if read else None
 
-    def _numbered(self, server: Server, key: bytes) -> Layout | None:
-        """Return whether a number is a semaphore's or a latch's, as far as clients use it."""
-        reported = self.people.kind_of(key.decode("utf-8", "backslashreplace"))
-        if reported in NUMBERED_LAYOUTS:
-            return NUMBERED_LAYOUTS[reported]
-        return next((each.layout for each in self._subscribed(server) if each.key == key), None)
+    def _numbered(self, server: Server, key: bytes) -> StoredKind | None:
+        """Return of which kind a number is, as far as clients use it."""
+        reported = numbered_kinds().get(self.people.kind_of(key.decode("utf-8", "backslashreplace")) or "")
+        return reported or next((each.kind for each in self._subscribed(server) if each.key == key), None)
 
     def view(self, stored: Stored) -> LockView:
         """Return the view of what is stored."""
@@ -277,14 +275,14 @@ class Look:
             self._fail(error)
 
     def _known_by_others(self) -> Iterator[LockView]:
-        """Yield semaphores and latches: the numbers for which clients wait, or which they report to use."""
+        """Yield the numbers for which clients wait, or which they report to use."""
         found: list[Candidate] = []
         for server in self._masters:
             found += self._subscribed(server)
         for name in self.people.names_in_use():
-            layout = NUMBERED_LAYOUTS.get(self.people.kind_of(name) or "")
-            if layout is not None:
-                found.append(Candidate(encode_name(name), layout))
+            kind = numbered_kinds().get(self.people.kind_of(name) or "")
+            if kind is not None:
+                found.append(Candidate(encode_name(name), kind))
         by_server: dict[Server, list[Candidate]] = defaultdict(list)
         for each in found:
             try:

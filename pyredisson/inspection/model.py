@@ -12,11 +12,6 @@ RuntimeName: TypeAlias = Literal["pyredisson", "redisson", "redis-py", "unknown"
 Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
 """Why a lock may stay held, or its queue stay, although no one uses it."""
 
-#: The kinds that are stored as a hash with one owner: in Redis they look the same.
-MUTEX_KINDS = frozenset(
-    {"lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock"}
-)
-
 
 @final
 @dataclass(frozen=True)
@@ -118,8 +113,7 @@ class LockView:
 
     Attributes:
         name: Its name, without the inspector's prefix.
-        kind: The word of ``get_*``; ``"read_write_lock"``; ``"lock"`` where kinds with the same layout cannot be
-            distinguished.
+        kind: The word of ``get_*``; where kinds look the same in Redis, that of the first.
         node: The server on which it is stored.
         holders: Who holds it.
         mode: ``"read"`` or ``"write"``, of a read-write lock.
@@ -129,7 +123,7 @@ class LockView:
         waiters: Who waits, as far as it is known.
         token: The fencing token that was issued last.
         permits: How many permits of a semaphore are available.
-        count: The count of a latch.
+        count: What is still to be counted down.
         notes: Remarks.
         keys: Its keys in Redis, its own first.
         taken: How many permits of a semaphore are taken, if that is stored.

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import final
 
 from pyredisson.core.diagnosis.holder_lookup import token_id
-from pyredisson.inspection.model import MUTEX_KINDS, ClientView, PresenceEntry, RuntimeName, Who
+from pyredisson.inspection.kinds import labels, stored_kinds
+from pyredisson.inspection.model import ClientView, PresenceEntry, RuntimeName, Who
 from pyredisson.inspection.replies import Connection, StoredOwner, StoredPresence, read_count
 from pyredisson.inspection.servers import TOOL_NAME
 
@@ -194,7 +195,7 @@ class People:
             for presence, entry in entries
             if presence.client_id == owner.client_id and entry.thread_id == owner.thread_id
         ]
-        fitting = [each for each in mine if owner.writes == (each.kind == "write_lock")]
+        fitting = [each for each in mine if owner.writes == (labels().get(each.kind) == "write")]
         return next(iter(fitting or mine), None)
 
 
@@ -204,4 +205,5 @@ def _with(who: Who, **changes: object) -> Who:
 
 def refine(kind: str, reported: str | None) -> str:
     """Return the kind that clients report, if what is stored can be that."""
-    return reported if reported in MUTEX_KINDS and kind in MUTEX_KINDS else kind
+    other = stored_kinds().get(reported or "")
+    return kind if other is None or other.form != stored_kinds()[kind].form else other.kind

@@ -8,12 +8,13 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LatchNames, LockNames, QueueNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
-from pyredisson.inspection.scan import MAX_OWNERS, Candidate, Layout
+from pyredisson.inspection.scan import MAX_OWNERS, Candidate
 from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches
+from pyredisson.kinds.stored import StoredKind
 
 MAX_QUEUE = 100  # waiters of one fair lock that are read
 MAX_QUEUE_MEMORY = 8 * 1024 * 1024
@@ -31,7 +32,7 @@ class Stored:
 
     Attributes:
         key: Its key.
-        layout: As what it is stored.
+        kind: As what it is stored.
         exists: Whether the key is there.
         left_ms: Its time to live: -1 if it has none.
         owners: The fields of its hash and their values.
@@ -50,7 +51,7 @@ class Stored:
     """
 
     key: bytes
-    layout: Layout
+    kind: StoredKind
     exists: bool = False
     left_ms: int = -2
     owners: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -68,17 +69,9 @@ class Stored:
     now_ms: float = 0.0
 
 
-def names_of(key: bytes, layout: Layout) -> LockNames | SemaphoreNames | LatchNames:
+def names_of(stored: Stored) -> LockNames | NumberedNames:
     """Return the names of a lock. A name that is no UTF-8 survives in them."""
-    text = key.decode("utf-8", "surrogateescape")
-    match layout:
-        case "read_write":
-            return ReadWriteNames(text)
-        case "semaphore" | "permits":
-            return SemaphoreNames(text)
-        case "latch":
-            return LatchNames(text)
-    return LockNames(text)
+    return stored.kind.names(stored.key.decode("utf-8", "surrogateescape"))
 
 
 def _bytes(text: str) -> bytes:
@@ -93,36 +86,32 @@ def read_stored(server: Server, candidates: Sequence[Candidate], sharded: bool) 
         OSError: It does not answer.
     """
     now_ms = 1000 * read_clock(server.ask("TIME"))
-    found = [Stored(each.key, each.layout, now_ms=now_ms) for each in candidates]
+    found = [Stored(each.key, each.kind, now_ms=now_ms) for each in candidates]
     _read_keys(server, found)
     _read_queues(server, [each for each in found if each.queued])
-    _read_readers(server, [each for each in found if each.layout == "read_write" and each.mode == b"read"])
+    _read_readers(server, [each for each in found if each.mode == b"read"])
     _read_subscribers(server, found, sharded)
     return [each for each in found if each.exists or each.queued or each.subscribers or each.taken]
 
 
 def _questions(stored: Stored) -> Iterator[Command]:
     """Yield as many questions for each lock as :func:`_answer` takes."""
-    key = stored.key
+    key, names = stored.key, names_of(stored)
     yield "PTTL", key
-    match stored.layout:
-        case "mutex":
-            names = LockNames(key.decode("utf-8", "surrogateescape"))
+    match stored.kind.form:
+        case "owners" | "sides":
             yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
-            yield "LLEN", _bytes(names.queue)
-            yield "GETRANGE", _bytes(names.token), "0", str(MAX_NUMBER)
-            yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
-        case "read_write":
-            yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
-            names = ReadWriteNames(key.decode("utf-8", "surrogateescape"))
-            yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
-        case "semaphore" | "permits":
-            semaphore = SemaphoreNames(key.decode("utf-8", "surrogateescape"))
-            yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
-            yield "ZCOUNT", _bytes(semaphore.taken), str(stored.now_ms), "+inf"
-            yield "ZCOUNT", _bytes(semaphore.waiting), "-inf", f"({OBSERVERS}"
-        case _:
+        case "token":
             yield "GETRANGE", key, "0", str(MAX_TOKEN)
+        case _:
+            yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
+    if stored.kind.form == "owners" and isinstance(names, LockNames):
+        yield "LLEN", _bytes(names.queue)
+        yield "GETRANGE", _bytes(names.token), "0", str(MAX_NUMBER)
+    if stored.kind.form == "permits" and isinstance(names, SemaphoreNames):
+        yield "ZCOUNT", _bytes(names.taken), str(stored.now_ms), "+inf"
+    if isinstance(names, QueueNames) and stored.kind.form != "token":
+        yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
 
 
 def _read_keys(server: Server, them: list[Stored]) -> None:
@@ -136,7 +125,7 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
     left, first, *others = answers
     stored.left_ms = left if isinstance(left, int) else -2
     stored.exists = stored.left_ms != -2
-    if stored.layout in ("mutex", "read_write"):
+    if stored.kind.form in ("owners", "sides"):
         try:
             _, parts = read_scan("HSCAN", first) if not isinstance(first, Exception) else (b"", [])
         except rx.InvalidResponse:
@@ -148,15 +137,14 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
     else:
         stored.value = first if isinstance(first, bytes) else None
         stored.exists = stored.exists and stored.value is not None
-    if stored.layout in ("mutex", "read_write", "semaphore", "permits"):
-        *others, listed = others
-        stored.listed = read_count(listed) or 0
-    if stored.layout == "mutex":
-        queued, token = others
-        stored.queued = queued if isinstance(queued, int) else 0
-        stored.token = read_count(token)
-    elif stored.layout == "permits":
-        stored.taken = read_count(others[0])
+    match stored.kind.form, others:
+        case "owners", [queued, token, *_]:
+            stored.queued = queued if isinstance(queued, int) else 0
+            stored.token = read_count(token)
+        case "permits", [taken, *_]:
+            stored.taken = read_count(taken)
+    if others:  # The clients in the wait queue are counted last.
+        stored.listed = read_count(others[-1]) or 0
 
 
 def _read_queues(server: Server, them: list[Stored]) -> None:
@@ -218,9 +206,9 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None
                 if channel in channels:
                     channels[channel] += count
     for stored in them:
-        if stored.layout == "token":
+        if stored.kind.form == "token":
             continue
-        names = names_of(stored.key, stored.layout)
+        names = names_of(stored)
         stored.subscribers = channels.get(_bytes(names.channel), 0)
         if isinstance(names, QueueNames):
             # Of the clients in the wait queue some listen to the channel as well: the observers.
@@ -232,9 +220,9 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None
 
 
 def _channels(stored: Stored) -> Iterable[bytes]:
-    if stored.layout == "token":
+    if stored.kind.form == "token":
         return
-    names = names_of(stored.key, stored.layout)
+    names = names_of(stored)
     yield _bytes(names.channel)
     if isinstance(names, QueueNames):
         yield _bytes(names.waiting)

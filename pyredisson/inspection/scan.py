@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LatchNames, LockNames, SemaphoreNames
+from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.inspection.kinds import stored_kinds, usual_kind
 from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
-
-Layout: TypeAlias = Literal["mutex", "read_write", "token", "semaphore", "permits", "latch"]
-"""How something is stored, as far as its keys tell."""
+from pyredisson.kinds.stored import StoredKind
 
 COUNT = 1000
 MAX_OWNERS = 1000  # of one read-write lock that are read
@@ -34,11 +33,11 @@ class Candidate(NamedTuple):
 
     Attributes:
         key: The lock's own key. It may be missing, if only its queue or its waiters were found.
-        layout: As what it is stored.
+        kind: As what it is stored: of kinds that look the same, the first.
     """
 
     key: bytes
-    layout: Layout
+    kind: StoredKind
 
 
 def scan(server: Server, kind: bytes, match: bytes | None, stop: Callable[[], bool]) -> Iterator[list[bytes]]:
@@ -86,7 +85,7 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
     keys = [key for key in keys if not key.startswith(_ALIVE)]
     sizes = server.ask_many([each for key in keys for each in (("HLEN", key), ("HSTRLEN", key, "mode"))])
     likely = [
-        (key, "read_write" if mode in (4, 5) else "mutex", fields)
+        (key, "sides" if mode in (4, 5) else "owners", fields)
         for key, fields, mode in zip(keys, sizes[::2], sizes[1::2], strict=True)
         if isinstance(fields, int) and (fields == 1 or mode in (4, 5))
     ]
@@ -98,8 +97,8 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
         ]
     )
     return [
-        Candidate(key, "read_write" if layout == "read_write" else "mutex")
-        for (key, layout, fields), used in zip(likely, memory, strict=True)
+        Candidate(key, usual_kind("sides" if form == "sides" else "owners"))
+        for (key, form, fields), used in zip(likely, memory, strict=True)
         if not isinstance(used, int) or used - 4 * len(key) <= MAX_OWNER_BYTES * (fields + 1)
     ]
 
@@ -125,7 +124,7 @@ def find_strings(
         seen = read_token(value, now) if isinstance(value, bytes) else None
         expires = isinstance(left, int) and left > 0
         if seen is not None and (asked or seen.is_listed(expires=expires)):
-            found.append((Candidate(key, "token"), seen.is_likely(expires=expires)))
+            found.append((Candidate(key, usual_kind("token")), seen.is_likely(expires=expires)))
     return found
 
 
@@ -136,31 +135,23 @@ def _constant_part(key: str) -> bytes:
 
 _QUEUE = _constant_part(LockNames("").queue)
 _ALIVE = _constant_part(LockNames("").alive)
-_SEMAPHORE_CHANNEL = _constant_part(SemaphoreNames("").channel)
-_LATCH_CHANNEL = _constant_part(LatchNames("").channel)
-
 
 #: The patterns of the keys of queues, and of the permits that are taken.
 QUEUE_KEYS = _QUEUE + b"*"
 PERMIT_KEYS = b"*:timeout"
 
-#: The layouts of what has no owner, by its kind.
-NUMBERED_LAYOUTS: dict[str, Layout] = {
-    "semaphore": "semaphore",
-    "permit_expirable_semaphore": "permits",
-    "count_down_latch": "latch",
-}
-
 
 def find_queues(keys: Iterable[bytes]) -> list[Candidate]:
     """Return the locks that have these queues."""
-    return [Candidate(_unwrapped(key.removeprefix(_QUEUE)), "mutex") for key in keys if key.startswith(_QUEUE)]
+    return [
+        Candidate(_unwrapped(key.removeprefix(_QUEUE)), usual_kind("owners")) for key in keys if key.startswith(_QUEUE)
+    ]
 
 
 def find_permits(keys: Iterable[bytes]) -> list[Candidate]:
     """Return the semaphores that have these sorted sets of permits."""
     found = [_SCORE_KEY.fullmatch(key) for key in keys]
-    return [Candidate(_unwrapped(each[1]), "permits") for each in found if each is not None]
+    return [Candidate(_unwrapped(each[1]), usual_kind("permits")) for each in found if each is not None]
 
 
 def _unwrapped(name: bytes) -> bytes:
@@ -170,23 +161,32 @@ def _unwrapped(name: bytes) -> bytes:
 
 
 def subscribed_names(server: Server, sharded: bool) -> list[Candidate]:
-    """Return the semaphores and latches for which clients wait: numbers in Redis look like any other number."""
+    """Return the numbers for which clients wait: in Redis they look like any other number."""
     found = []
     for word in ("CHANNELS", "SHARDCHANNELS")[: 1 + sharded]:
-        for start, layout in ((_SEMAPHORE_CHANNEL, "semaphore"), (_LATCH_CHANNEL, "latch")):
-            reply = server.ask("PUBSUB", word, start + b"*")
-            for channel in reply if isinstance(reply, list) else ():
-                if not isinstance(channel, bytes) or not channel.startswith(start):
-                    continue
-                name = channel.removeprefix(start)
-                if layout == "latch":
-                    found.append(Candidate(name.removesuffix(b"}"), "latch"))
-                else:
-                    found.append(Candidate(_unwrapped(name), "semaphore"))
+        for kind in stored_kinds().values():
+            if kind.form == "number":
+                start = _constant_part(kind.names("").channel)
+                reply = server.ask("PUBSUB", word, start + b"*")
+                channels = reply if isinstance(reply, list) else ()
+                found += [Candidate(name, kind) for each in channels if (name := _announced(kind, start, each))]
     return found
 
 
-def candidates_named(server: Server, key: bytes, now: float, used_as: Callable[[], Layout | None]) -> list[Candidate]:
+def _announced(kind: StoredKind, start: bytes, channel: object) -> bytes | None:
+    """Return whose changes are announced on a channel; ``None`` if it is none of this kind's."""
+    if not isinstance(channel, bytes) or not channel.startswith(start):
+        return None
+    rest = channel.removeprefix(start)
+    for name in (rest[1:-1], rest):
+        if name and _bytes(kind.names(name.decode("utf-8", "surrogateescape")).channel) == channel:
+            return name
+    return None
+
+
+def candidates_named(
+    server: Server, key: bytes, now: float, used_as: Callable[[], StoredKind | None]
+) -> list[Candidate]:
     """Return what a key is stored as, if it may be a lock's. A missing key may have a queue, or waiters.
 
     Args:
@@ -206,15 +206,15 @@ def candidates_named(server: Server, key: bytes, now: float, used_as: Callable[[
         [("EXISTS", _bytes(names.taken)), ("EXISTS", _bytes(LockNames(text).queue))],
     )
     if permits == 1:
-        return [Candidate(key, "permits")]
+        return [Candidate(key, usual_kind("permits"))]
     if kind == b"none":
         if queue == 1:
-            return [Candidate(key, "mutex")]
-        layout = used_as()
-        return [] if layout is None else [Candidate(key, layout)]
+            return [Candidate(key, usual_kind("owners"))]
+        used = used_as()
+        return [] if used is None else [Candidate(key, used)]
     [value] = server.ask_many([("GETRANGE", key, "0", str(MAX_TOKEN))])
     if read_count(value) is not None:
-        return [Candidate(key, used_as() or "semaphore")]
+        return [Candidate(key, used_as() or usual_kind("number"))]
     return [candidate for candidate, _ in find_strings(server, [key], now, asked=True)]
 
 

@@ -9,19 +9,12 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LockNames, ReadWriteNames
+from pyredisson.core.names import LockNames
 from pyredisson.inspection.model import LockView
-from pyredisson.inspection.scan import Layout
 from pyredisson.inspection.servers import Server
+from pyredisson.kinds.stored import StoredKind
 from pyredisson.lua import script_text
 
-#: The kinds' own scripts. A lock and a fair lock look the same, so that one script serves both: the guard before it
-#: publishes for the waiters of the one, the script for those of the other.
-_SCRIPTS: dict[Layout, str] = {
-    "mutex": "fair_force_unlock",
-    "read_write": "read_write_lock_force_unlock",
-    "token": "token_force_unlock",
-}
 _GUARD = Path(__file__).with_name("only_if_held_by.lua").read_text(encoding="utf-8")
 
 UNLOCKED = "0"
@@ -56,14 +49,15 @@ class Unlocked:
 
 
 def free(
-    server: Server, key: bytes, layout: Layout, mode: str | None, expected: Sequence[bytes], publish: str
+    server: Server, key: bytes, kind: StoredKind, mode: str | None, expected: Sequence[bytes], publish: str
 ) -> tuple[str, list[bytes], int]:
     """Free a lock in one script, and wake its waiters.
 
     Args:
         server: The server.
         key: The lock's key.
-        layout: As what it is stored.
+        kind: As what it is stored. Kinds with one owner look the same, so that one script serves all: the guard before
+            it publishes for the waiters on the lock's channel, the script for those in a queue.
         mode: ``"read"`` or ``"write"``, of a read-write lock.
         expected: How each owner, or the token, must begin; empty: any.
         publish: ``PUBLISH`` or ``SPUBLISH``.
@@ -76,18 +70,20 @@ def free(
         OSError: It does not answer.
     """
     text = key.decode("utf-8", "surrogateescape")
-    names = ReadWriteNames(text) if layout == "read_write" else LockNames(text)
+    names = kind.names(text)
+    assert isinstance(names, LockNames)
+    assert kind.force_unlock is not None
     keys = [names.raw, names.epoch("pyredisson")]
     args: list[Any] = ["", "0", "0"]
-    if layout == "mutex":
+    if kind.form == "owners":
         keys += [names.queue, names.timeouts, names.alive, names.channel]
         args += [publish, UNLOCKED]
-    elif layout == "read_write":
+    elif kind.form == "sides":
         keys += [names.channel]
         args += [publish, UNLOCKED if mode == "read" else WRITE_UNLOCKED, mode or "write"]
-    guard = [layout, mode or "", *expected]
+    guard = [kind.form, mode or "", *expected]
     words = [each.encode("utf-8", "surrogateescape") for each in keys]
-    script = _GUARD.replace("    -- script\n", script_text(_SCRIPTS[layout]))
+    script = _GUARD.replace("    -- script\n", script_text(kind.force_unlock))
     reply = server.tell("EVAL", script, len(words), *words, *args, *guard, len(guard))
     match reply:
         case [bytes() as outcome, int() as notified, *owners]:

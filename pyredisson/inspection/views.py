@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.inspection.model import LockView, WaiterView, Who
 from pyredisson.inspection.people import People, refine
 from pyredisson.inspection.reading import Stored, names_of
 from pyredisson.inspection.replies import decode_name, read_count, read_owner, read_token
-from pyredisson.inspection.scan import MAX_OWNERS, NUMBERED_LAYOUTS
+from pyredisson.inspection.scan import MAX_OWNERS
+from pyredisson.kinds.stored import StoredKind
 
 #: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"
 NOT_UTF8 = "its name is not UTF-8"
 DOUBTFUL = "a string: a lock only if a program uses it as one"
-_NUMBERED = {layout: kind for kind, layout in NUMBERED_LAYOUTS.items()}
 
 
 def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) -> LockView:
@@ -31,7 +32,7 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
     key = decode_name(stored.key)
     holders = tuple(_holders(stored, people, key, now))
     waiters = tuple(_waiters(stored, people, key, holders, now))
-    numbered = stored.layout in _NUMBERED
+    numbered, number = stored.kind.number is not None, read_count(stored.value)
     held = bool(holders)
     never = held and not numbered and stored.left_ms == -1
     return LockView(
@@ -45,8 +46,8 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
         waiting_clients=_waiting_clients(stored),
         waiters=waiters,
         token=stored.token,
-        permits=read_count(stored.value) if stored.layout in ("semaphore", "permits") else None,
-        count=read_count(stored.value) if stored.layout == "latch" else None,
+        permits=number if stored.kind.number == "permits" else None,
+        count=number if stored.kind.number == "count" else None,
         notes=(*_notes(stored, people, holders, waiters, never), *_doubts(stored, people, holders, key, now)),
         keys=_keys(stored),
         taken=stored.taken,
@@ -55,27 +56,24 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
 
 def _kind(stored: Stored, people: People, key: str) -> str:
     reported = people.kind_of(key)
-    match stored.layout:
-        case "mutex":
-            kind = "fair_lock" if stored.queued else "fenced_lock" if stored.token is not None else "lock"
-            return refine(kind, reported)
-        case "read_write":
-            return "read_write_lock"
-        case "token":
-            return "token_lock"
-    if reported in _NUMBERED.values() and stored.taken is None:
-        return str(reported)
-    return _NUMBERED[stored.layout]
+    if reported is not None and reported in numbered_kinds() and stored.kind.number and stored.taken is None:
+        return reported
+    shown = [each for each in _alike(stored) if each.shown_by and getattr(stored, each.shown_by)]
+    return refine((shown or [stored.kind])[0].kind, reported)
+
+
+def _alike(stored: Stored) -> list[StoredKind]:
+    return [each for each in stored_kinds().values() if each.form == stored.kind.form]
 
 
 def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[Who]:
     left = stored.left_ms / 1000 if stored.left_ms >= 0 else None
-    if stored.layout == "token":
+    if stored.kind.form == "token":
         if stored.value is not None:
             seen = read_token(stored.value, now)
             if seen is not None:  # Otherwise another value was written since it was found.
                 yield people.token_holder(key, stored.value, seen.runtime, seen.made, left)
-    elif stored.layout in _NUMBERED:
+    elif stored.kind.number is not None:
         for presence, entry in people.holds_of(key):
             yield people.person(presence.client_id, entry.thread_id, entry, None)
     else:
@@ -95,16 +93,23 @@ def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...],
         queued.add((owner.client_id, owner.thread_id))
         who = people.waiter(key, owner)
         expired = stored.scores.get(member, 0) <= stored.now_ms
-        kind = "non_reentrant_fair_lock" if people.kind_of(key) == "non_reentrant_fair_lock" else "fair_lock"
-        yield WaiterView(who, kind, who.since, place, expired)
-    holding = {(who.client_id, who.thread_id) for who in holders} if stored.layout == "mutex" else set()
+        yield WaiterView(who, _queued_for(stored, people.kind_of(key)), who.since, place, expired)
+    holding = {(who.client_id, who.thread_id) for who in holders} if stored.kind.form == "owners" else set()
     for presence, entry in people.waits_of(key):
         owner_id = (presence.client_id, entry.thread_id)
         # What a client reports is as old as a period: an owner that holds the lock by now waits no longer.
-        has_acquired = owner_id in holding and not entry.kind.startswith("non_reentrant")
+        kind = stored_kinds().get(entry.kind)
+        has_acquired = owner_id in holding and (kind is None or kind.reentrant)
         if owner_id not in queued and not has_acquired:
             who = people.person(presence.client_id, entry.thread_id, entry, None)
             yield WaiterView(who, entry.kind, entry.since)
+
+
+def _queued_for(stored: Stored, reported: str | None) -> str:
+    """Return as what those in its queue want something."""
+    kind = stored_kinds().get(reported or "")
+    in_queue = next(each for each in _alike(stored) if each.shown_by == "queued")
+    return kind.kind if kind is not None and kind.label == in_queue.label else in_queue.kind
 
 
 def _waiting_clients(stored: Stored) -> int:
@@ -113,11 +118,11 @@ def _waiting_clients(stored: Stored) -> int:
 
 
 def _keys(stored: Stored) -> tuple[str, ...]:
-    names = names_of(stored.key, stored.layout)
+    names = names_of(stored)
     found = [names.raw]
     if isinstance(names, SemaphoreNames) and stored.taken is not None:
         found.append(names.taken)
-    if stored.layout == "mutex" and isinstance(names, LockNames):
+    if stored.kind.form == "owners" and isinstance(names, LockNames):
         found += [names.queue, names.timeouts] if stored.queued else []
         found += [names.token] if stored.token is not None else []
     return tuple(decode_name(each.encode("utf-8", "surrogateescape")) for each in found)
@@ -139,7 +144,7 @@ def _notes(
         yield f"{dead} dead in the queue"
     if stored.queued > len(stored.queue):
         yield f"{stored.queued} in the queue, {len(stored.queue)} read"
-    if stored.layout == "mutex" and stored.queued and not holders:
+    if stored.queued and not holders:
         yield "free, with a queue"
     for field, count in stored.owners[:10]:
         if (read_count(count) or 0) <= 0:
@@ -152,7 +157,7 @@ def _notes(
 
 def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, now: float) -> Iterable[str]:
     """Say if only a program that uses a key knows whether it is a lock."""
-    if stored.layout == "token" and holders and holders[0].client_id is None and stored.value is not None:
+    if stored.kind.form == "token" and holders and holders[0].client_id is None and stored.value is not None:
         seen = read_token(stored.value, now)
         if seen is not None and not seen.is_likely(expires=stored.left_ms >= 0):
             yield DOUBTFUL
@@ -160,5 +165,5 @@ def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, 
             yield "only its value looks like a token: it may be no lock"
         elif holders[0].runtime == "unknown":
             yield "a string that may be a lock of another library"
-    elif stored.layout == "semaphore" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
+    elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
         yield "a number that no client uses now: a semaphore, a latch or any counter"

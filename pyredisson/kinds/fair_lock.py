@@ -18,6 +18,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pyredisson.core.kind import Waiting
+from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import WITHOUT_END, Refused
 from pyredisson.core.requests.replies import unusable
 from pyredisson.core.runtime import PUBLISH
@@ -25,6 +26,7 @@ from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockAttempt, LockKind
-    from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
@@ -54,6 +55,21 @@ HEARTBEATS_APART = 0.05
 def queue_keys(names: LockNames) -> tuple[str, str, str]:
     """Return the keys of a fair lock's queue."""
     return names.queue, names.timeouts, names.alive
+
+
+#: How it is stored, for inspections.
+STORED = (
+    StoredKind("fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock="fair_force_unlock"),
+    StoredKind(
+        "non_reentrant_fair_lock",
+        "fair",
+        "owners",
+        LockNames,
+        reentrant=False,
+        announces=False,
+        force_unlock="fair_force_unlock",
+    ),
+)
 
 
 class QueueState(NamedTuple):

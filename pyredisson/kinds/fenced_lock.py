@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
+from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import LockAcquired
 from pyredisson.core.requests.replies import read_count, read_digits, unusable
 from pyredisson.kinds.lock import LockCore, PlainKind
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
+
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("fenced_lock", "fenced", "owners", LockNames, "token", force_unlock="fair_force_unlock"),)
 
 
 class FencedKind(PlainKind):

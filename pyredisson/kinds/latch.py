@@ -19,6 +19,7 @@ from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import wait_by_message
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -35,6 +36,10 @@ CLOSED: Final = "1"
 def latch_message(payload: bytes) -> int:
     """Return how many waiters a message notifies: that of an open latch one, whose answer serves the others."""
     return 1 if payload == OPENED.encode() else 0
+
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("count_down_latch", "latch", "number", LatchNames, number="count"),)
 
 
 class LatchCore(NumberedCore):

@@ -25,6 +25,7 @@ from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import ByMessage
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+from pyredisson.kinds.stored import StoredKind
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: 
     """Make the request that renews many locks, given as (key, owner)."""
     keys, owners = zip(*held, strict=True)
     return runtime.prepare("lock_renew", keys, (lease_ms, *owners))
+
+
+STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
 
 
 class PlainKind(LockKind):
@@ -368,17 +372,14 @@ class LockCore:
 
     async def get_hold_count(self) -> int:
         """Return the number of holds of the calling thread or task."""
-        count = await self.client.query("HGET", self.names.raw, self.kind.field(self.caller().number))
-        return read_count(count)
+        return read_count(await self.client.query("HGET", self.names.raw, self.kind.field(self.caller().number)))
 
     async def remain_time_to_live(self) -> float | None:
         """Return for how many seconds it is locked; infinite without a time to live; ``None`` if it is free."""
         left = await self.client.query("PTTL", self.names.raw)
         if type(left) is not int:
             raise unusable(left).cause
-        if left == -2:
-            return None
-        return math.inf if left == -1 else left / 1000
+        return None if left == -2 else math.inf if left == -1 else left / 1000
 
 
 def lock_core(client: ClientCore, name: str, made_for: MadeCaller | None) -> LockCore:

@@ -5,7 +5,14 @@ Source: ``org.redisson.RedissonNonReentrantLock``. It is stored like the reentra
 
 from __future__ import annotations
 
+from pyredisson.core.names import LockNames
 from pyredisson.kinds.lock import LockCore, PlainKind
+from pyredisson.kinds.stored import StoredKind
+
+#: How it is stored, for inspections.
+STORED = (
+    StoredKind("non_reentrant_lock", "lock", "owners", LockNames, reentrant=False, force_unlock="fair_force_unlock"),
+)
 
 
 class NonReentrantKind(PlainKind):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure
+from pyredisson.core.names import SemaphoreNames
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.requests.connect_wait import unreached
@@ -22,6 +23,7 @@ from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block, RenewedPermit
 from pyredisson.kinds.permits import PermitsCore
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -47,6 +49,10 @@ def read_acquire_permit(reply: Reply) -> PermitOutcome:
                 return GRANTED_AND_MORE
             return Granted(expires_ms + 1) if expires_ms >= 0 else GRANTED  # The server's clock has to be past the end.
     raise unusable(reply)
+
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits"),)
 
 
 class PermitSemaphoreCore(PermitsCore):

@@ -35,6 +35,7 @@ from pyredisson.core.waiting.wait_groups import ALL
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
 from pyredisson.kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, YieldToWriters, side_of
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +63,21 @@ def renew_readers(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
     """Make the request that renews many readers, given as (key, owner)."""
     keys = tuple(each for key, owner in held for each in (key, ReadWriteNames(key).read_hold(owner, 1)))
     return runtime.prepare("read_lock_renew", keys, (lease_ms, *(owner for _, owner in held)))
+
+
+#: How it is stored, for inspections.
+STORED = (
+    StoredKind(
+        "read_write_lock",
+        "rw",
+        "sides",
+        ReadWriteNames,
+        sides={"read_lock": "read", "write_lock": "write"},
+        shared="read_lock",
+        force_unlock="read_write_lock_force_unlock",
+        title="read-write lock",
+    ),
+)
 
 
 class ReadWriteLockCore:

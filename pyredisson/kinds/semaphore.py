@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.failures import gives_way
+from pyredisson.core.names import SemaphoreNames
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int, unusable
@@ -19,6 +20,7 @@ from pyredisson.core.runtime import PUBLISH
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block, PlainPermits
 from pyredisson.kinds.permits import PermitsCore
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
@@ -37,6 +39,10 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
         case [int(), (int() | None) as left]:
             return GRANTED_AND_MORE if left is not None and left >= wanted else GRANTED
     raise unusable(reply)
+
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits"),)
 
 
 class SemaphoreCore(PermitsCore):

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING
 from pyredisson.core.names import LockNames
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.kinds.lock import LockCore, PlainKind
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import Waiting
     from pyredisson.core.waiting.polling import Delays
+
+
+#: How it is stored, for inspections.
+STORED = (
+    StoredKind(
+        "spin_lock", "spin", "owners", LockNames, announces=False, subscribes=False, force_unlock="fair_force_unlock"
+    ),
+)
 
 
 class SpinKind(PlainKind):

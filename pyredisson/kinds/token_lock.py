@@ -21,6 +21,7 @@ from pyredisson.core.requests.replies import unusable
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,20 @@ TOKEN_BYTES = 20
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """Make the request that renews many locks, given as (key, token)."""
     return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
+
+
+#: How it is stored, for inspections.
+STORED = (
+    StoredKind(
+        "token_lock",
+        "token",
+        "token",
+        LockNames,
+        announces=False,
+        subscribes=False,
+        force_unlock="token_force_unlock",
+    ),
+)
 
 
 class HoldEnd(NamedTuple):

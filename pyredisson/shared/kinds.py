@@ -5,24 +5,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-#: Where each of them is.
-_MODULES = {
+#: Where each of them is. Lists of kinds have this order.
+MODULES = {
+    "LockCore": "kinds.lock",
     "FairLockCore": "kinds.fair_lock",
-    "FencedLockCore": "kinds.fenced_lock",
-    "LatchCore": "kinds.latch",
     "NonReentrantFairLockCore": "kinds.fair_lock",
-    "NonReentrantLockCore": "kinds.non_reentrant",
-    "PermitSemaphoreCore": "kinds.permit_semaphore",
-    "ReadWriteLockCore": "kinds.read_write_lock",
-    "SemaphoreCore": "kinds.semaphore",
+    "FencedLockCore": "kinds.fenced_lock",
     "SpinLockCore": "kinds.spin_lock",
+    "NonReentrantLockCore": "kinds.non_reentrant",
+    "ReadWriteLockCore": "kinds.read_write_lock",
     "TokenLockCore": "kinds.token_lock",
+    "SemaphoreCore": "kinds.semaphore",
+    "PermitSemaphoreCore": "kinds.permit_semaphore",
+    "LatchCore": "kinds.latch",
     "multi_lock": "quorum.multi_lock",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"pyredisson.{_MODULES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"pyredisson.{MODULES[name]}"), name)
     return value

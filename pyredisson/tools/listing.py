@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from pyredisson.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Problem, Snapshot, is_meant
+from pyredisson.inspection.kinds import labels, stored_kinds
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.looking import (
-    KIND_NAMES,
     ago,
     free_command,
     held_by,
@@ -21,14 +21,6 @@ from pyredisson.tools.looking import (
     print_table,
     waiting_text,
 )
-
-#: The kinds that --kind takes, by both their names.
-KINDS = {
-    each: short
-    for kind, short in KIND_NAMES.items()
-    if kind not in ("read_lock", "write_lock")
-    for each in (kind, short)
-}
 
 TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE")
 
@@ -45,16 +37,17 @@ def list_locks(
     everything: bool,
 ) -> int:
     """Run ``pyredisson ls``. Returns the exit code."""
+    known = {each: kind.label for kind in stored_kinds().values() for each in (kind.kind, kind.label)}
     for kind in kinds:
-        if kind not in KINDS:
-            raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(KINDS.values()))}, not {plain(kind)!r}")
+        if kind not in known:
+            raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(known.values()))}, not {plain(kind)!r}")
     with inspecting(url, prefix) as inspector:
         snapshot = look_with_progress(inspector, pattern, quiet=as_json)
         url = inspector.url
     locks = [each for each in snapshot.locks if everything or each.held or each.waiting]
     if kinds:
-        wanted = {KINDS[kind] for kind in kinds}
-        locks = [each for each in locks if KIND_NAMES.get(each.kind) in wanted]
+        wanted = {known[kind] for kind in kinds}
+        locks = [each for each in locks if known[each.kind] in wanted]
     if holder is not None:
         locks = [each for each in locks if _is_held_by(each, holder)]
     locks.sort(key=lambda lock: _sort_key(lock, sort))
@@ -120,7 +113,7 @@ def _row(lock: LockView, now: float) -> list[str]:
     first = min((who.since for who in lock.holders if who.since is not None), default=None)
     return [
         lock.name,
-        KIND_NAMES.get(lock.kind, lock.kind),
+        labels()[lock.kind],
         held_by(lock),
         ago(first, now),
         str(one.holds) if one is not None else "-",

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from pyredisson.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 
@@ -29,23 +30,6 @@ NARROW = 60  # columns; a table that does not fit into fewer becomes a list
 SMALLEST = 12  # columns of a cell that is cut
 MOST_PADDED = 60  # columns to which cells are padded in a pipe, where none is cut
 PROGRESS_AFTER = 0.5  # seconds
-
-#: The kinds as tables show them.
-KIND_NAMES = {
-    "lock": "lock",
-    "fair_lock": "fair",
-    "spin_lock": "spin",
-    "fenced_lock": "fenced",
-    "token_lock": "token",
-    "non_reentrant_lock": "lock",
-    "non_reentrant_fair_lock": "fair",
-    "read_write_lock": "rw",
-    "read_lock": "read",
-    "write_lock": "write",
-    "semaphore": "semaphore",
-    "permit_expirable_semaphore": "permits",
-    "count_down_latch": "latch",
-}
 
 
 @contextmanager
@@ -120,9 +104,10 @@ def ago(since: float | None, now: float) -> str:
 
 def held_by(lock: LockView) -> str:
     """Return who holds a lock, in one cell of a table."""
-    if lock.kind == "count_down_latch":
+    number = stored_kinds()[lock.kind].number
+    if number == "count":
         return f"count {lock.count}" if lock.count is not None else "-"
-    if lock.kind in ("semaphore", "permit_expirable_semaphore"):
+    if number == "permits":
         taken = "" if lock.taken is None else f"{lock.taken} taken, "
         return f"{taken}{0 if lock.permits is None else lock.permits} available"
     if len(lock.holders) > 1:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from pyredisson.inspection import DOUBTFUL, Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.inspection.kinds import labels, stored_kinds
 from pyredisson.tools.common import ExitCode, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.looking import (
-    KIND_NAMES,
     Line,
     ago,
     describe_waiter,
@@ -56,6 +56,7 @@ def _labelled(label: str, text: str, style: str = "") -> Line:
 
 def _description(lock: LockView, now: float) -> Iterator[Line]:
     kind = lock.kind.replace("_", " ") + (f", {lock.mode}" if lock.mode else "")
+    counted = stored_kinds()[lock.kind].number
     what = "string, which may be a token lock" if DOUBTFUL in lock.notes else f"{kind}, {_state(lock)}"
     yield [(lock.name, "bold"), (f"  {what}", "")]
     for number, who in enumerate(lock.holders[:SHOWN]):
@@ -65,17 +66,17 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
         yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
     yield (
         _labelled("lease", _lease_text(lock))
-        if lock.holders and lock.kind not in _NUMBERED
-        else _labelled("count" if lock.kind == "count_down_latch" else "permits", held_by(lock))
-        if lock.kind in _NUMBERED
+        if lock.holders and counted is None
+        else _labelled(counted, held_by(lock))
+        if counted is not None
         else _labelled("lease", "none: it is free")
     )
     for number, waiter in enumerate(lock.waiters[:SHOWN]):
         place = "" if waiter.place is None else f"{waiter.place}. "
-        kind = "" if waiter.kind == lock.kind else f" ({KIND_NAMES.get(waiter.kind, waiter.kind)})"
+        kind = "" if waiter.kind == lock.kind else f" ({labels().get(waiter.kind, waiter.kind)})"
         text = f"{place}{describe_waiter(waiter, now)}{kind}"
         yield _labelled("waiting" if not number else "", text, "red" if waiter.dead else "")
-    if lock.waiting_clients and lock.kind != "token_lock":
+    if lock.waiting_clients:
         plural = "s are" if lock.waiting_clients > 1 else " is"
         yield _labelled("channel", f"{lock.waiting_clients} client{plural} subscribed")
     if lock.token is not None:
@@ -86,15 +87,12 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
         yield _labelled("note", line)
     yield _labelled("keys", "  ".join(lock.keys))
     yield _labelled("server", lock.node)
-    if lock.holders and lock.kind not in _NUMBERED:
+    if lock.holders and counted is None:
         yield _labelled("free it", free_command(lock))
 
 
-_NUMBERED = frozenset({"semaphore", "permit_expirable_semaphore", "count_down_latch"})
-
-
 def _state(lock: LockView) -> str:
-    if lock.kind in _NUMBERED:
+    if stored_kinds()[lock.kind].number is not None:
         return held_by(lock)
     return "held" if lock.holders else "free"
 
@@ -231,10 +229,6 @@ def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Own
                 yield from _onwards(edge.holder, graph, now, indent + 2, seen)
 
 
-#: Those who wait for these ask again and again, and are subscribed to nothing.
-_SILENT = frozenset({"spin_lock", "token_lock"})
-
-
 def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Iterator[Line]:
     whom = "an owner waits for itself" if len(cycle) == 1 else f"{len(cycle)} owners wait for each other"
     since = max((edge.since for edge in cycle if edge.since is not None), default=None)
@@ -242,7 +236,8 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
     yield [("DEADLOCK", "bold red"), (f"{lasts}: {whom}", "")]
     for before, edge in zip((cycle[-1], *cycle[:-1]), cycle, strict=True):
         yield [(f"  {edge.waiter.label}", "bold"), (f" holds {before.lock}, waits for {edge.lock}", "")]
-        if edge.lock not in listening and edge.kind not in _SILENT:
+        kind = stored_kinds().get(edge.kind)
+        if edge.lock not in listening and (kind is None or kind.subscribes):
             # What clients report is as old as a period of their watchdogs.
             yield [
                 (f"    but no client is subscribed to {edge.lock} now: this wait may have ended, look again", "yellow")

@@ -9,6 +9,7 @@ import click
 import redis.exceptions as rx
 
 from pyredisson.inspection import DOUBTFUL, LockView, Unlocked, Who, describe
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
 
@@ -92,13 +93,14 @@ def _woken(done: Unlocked) -> list[Who]:
     queue = [each.who for each in done.before.waiters if each.place is not None and not each.expired]
     if queue:
         return queue[:1]
-    if done.before.kind == "token_lock":
+    if not stored_kinds()[done.before.kind].subscribes:
         return []
     return list({each.who.label: each.who for each in done.before.waiters}.values())
 
 
 def _woken_text(woken: list[Who], done: Unlocked) -> str:
-    one_acquires = "" if done.before is None or done.before.kind == "read_write_lock" else "; one of them acquires it"
+    many_can = done.before is None or stored_kinds()[done.before.kind].shared is not None
+    one_acquires = "" if many_can else "; one of them acquires it"
     if woken:
         labels = ", ".join(each.label for each in woken[:3])
         if len(woken) == 1:

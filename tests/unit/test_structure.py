@@ -17,6 +17,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.inspection.kinds import labels, stored_kinds
 from pyredisson.lua import script_text
 
 ROOT = Path(__file__).parents[2]
@@ -691,3 +692,14 @@ def test_private_parts_of_others_are_few_and_listed() -> None:
 )
 def test_a_private_part_is_seen(planted: str) -> None:
     assert private_parts_used(ast.parse(planted))
+
+
+TOOLS = sorted(path for folder in ("tools", "observe", "inspection") for path in (PACKAGE / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TOOLS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_tool_names_a_kind(path: Path) -> None:
+    """A kind describes itself, in its file in kinds/: a new one needs no change in any tool."""
+    words = {*labels(), *stored_kinds()} - {"lock", "permits", "token"}  # These are words of everyday use, too.
+    strings = [node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)]
+    assert [each for each in strings if each in words] == []

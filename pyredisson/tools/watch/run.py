@@ -19,6 +19,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.names import check_name
 from pyredisson.inspection import Inspector, Who, describe
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.servers import Server, Servers
 from pyredisson.tools.common import BadUsage, ExitCode, say, unavailable
 from pyredisson.tools.output import is_without_reader, without_reader
@@ -35,9 +36,6 @@ REST = 20  # times as long as it takes to list clients pass until they may be li
 AHEAD = 2.0  # seconds; a few lists at once, when several owners appear
 KNOWN_WITHIN = 0.05  # seconds by which a time for which a lock was held may be wrong
 KNOWN_TO = 0.1  # and the part of it
-
-#: Kinds whose releases may send no message. They are known only of clients that publish what they hold.
-SILENT = {"fair_lock", "non_reentrant_fair_lock", "spin_lock", "token_lock"}
 
 #: What has to be switched on: keyspace events, for generic commands and expiry, and for the types of our keys.
 NOTIFIED = set("Kgxh$z")
@@ -227,7 +225,8 @@ class Watch:
         since = Since(time.time(), error if self._notified or exclusive else now - looked)
         interval = LOOK_SELDOM if self._notified else LOOK_EVERY
         lock.due = now + (interval if state.ends is None else min(interval, state.ends + 0.01))
-        if before is not None and lock.kind in SILENT:
+        kind = stored_kinds().get(lock.kind or "")  # Known only of clients that publish what they hold.
+        if before is not None and kind is not None and not kind.announces:
             before = replace(before, silent=True)
         if before is None:
             found = [Change("held", owner, holds=holds) for owner, holds in state.holders.items()]

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.diagnosis.holder_lookup import token_id
-from pyredisson.core.names import WAITING, LatchNames, LockNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import WAITING, LockNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.foreign import foreign_text
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
 
 EventName: TypeAlias = Literal[
@@ -105,7 +106,7 @@ class Change:
 
 def channels_of(name: str) -> list[str]:
     """Return the channels on which the release of what has this name may be announced."""
-    return [kind(name).channel for kind in (LockNames, ReadWriteNames, SemaphoreNames, LatchNames)]
+    return list(dict.fromkeys(kind.names(name).channel for kind in stored_kinds().values()))
 
 
 def look_at(name: str, *, sharded: bool = False) -> list[tuple[Any, ...]]:

@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
+from pyredisson.inspection.kinds import shown_kinds
 from pyredisson.tools.web.plot import draw_waits
-from pyredisson.tools.web.seen import KINDS, MAX_PARTS, PAGE, SHOWN, SORTS, Query, SeenRow, shorten
+from pyredisson.tools.web.seen import MAX_PARTS, PAGE, SHOWN, SORTS, Query, SeenRow, shorten
 from pyredisson.tools.web.templates import render
 from pyredisson.tools.web.watcher import Watcher
 
@@ -78,7 +79,9 @@ class Pages:
     def overview(self, query: Query) -> str:
         """Return the first page as a whole."""
         parts = self.overview_parts(query, live=False)
-        return render("overview.html", **self._common(parts), query=query, kinds=KINDS, shown=SHOWN, sorts=SORTS)
+        return render(
+            "overview.html", **self._common(parts), query=query, kinds=shown_kinds(), shown=SHOWN, sorts=SORTS
+        )
 
     def lock(self, lock_id: str) -> str | None:
         """Return the page of a lock as a whole; ``None`` if there is nothing to say about it."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from pyredisson.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.inspection.kinds import shown_kinds, stored_kinds
 from pyredisson.tools.common import plain
 from pyredisson.tools.web.graph import Drawing, WaitEdge, draw
 
@@ -20,19 +21,6 @@ MAX_PARTS = 200  # holders, waiters or keys of one lock that are shown
 
 #: A time that changes by less than this from one snapshot to the next is the same time, measured again.
 STEADY_SECONDS = 1.5
-
-KINDS = (
-    "lock",
-    "fair_lock",
-    "fenced_lock",
-    "token_lock",
-    "read_write_lock",
-    "semaphore",
-    "permit_expirable_semaphore",
-    "count_down_latch",
-)
-#: Kinds whose permits and counts have no owner that could be deprived of them.
-NUMBERED = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 
 #: Notes that say in words what the fields of a lock say, and those that add a problem; all others are remarks.
 _OTHER_PROBLEM = re.compile(r"^broken|^free, with a queue")
@@ -117,7 +105,7 @@ class SeenRow:
     @property
     def ownership(self) -> str | None:
         """A digest of who holds it; ``None`` if it has no holders who could lose it. A form names holders by it."""
-        if not self.holders or self.lock.kind in NUMBERED:
+        if not self.holders or stored_kinds()[self.lock.kind].number is not None:
             return None
         owners = "\0".join(sorted(each.who.owner for each in self.holders))
         return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]
@@ -125,7 +113,7 @@ class SeenRow:
     @property
     def state(self) -> str:
         """What to say where no holder is known."""
-        if self.lock.kind == "count_down_latch":
+        if stored_kinds()[self.lock.kind].number == "count":
             return "closed" if self.lock.count else "open"
         return f"{self.lock.taken} permits taken" if self.lock.taken else "free"
 
@@ -282,7 +270,7 @@ class Query:
         kind, show, sort, page = (parameters.get(name, "") for name in ("kind", "show", "sort", "page"))
         return Query(
             text=parameters.get("q", "").strip()[:MAX_SEARCH],
-            kind=kind if kind in KINDS else "",
+            kind=kind if kind in shown_kinds() else "",
             show=show if show in SHOWN else "all",
             sort=sort if sort in SORTS else "waiting",
             page=max(1, int(page)) if page.isdecimal() and len(page) < 6 else 1,

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pyredisson import __version__
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.tools.web.seen import shorten
 
 #: What pages load, and its type. Nothing else is served.
@@ -68,7 +69,8 @@ def until(at: float) -> str:
 
 def words(kind: str) -> str:
     """Return a kind as words."""
-    return kind.replace("_", "-" if kind.startswith("read_write") else " ", 1).replace("_", " ")
+    known = stored_kinds().get(kind)
+    return kind.replace("_", " ") if known is None else known.words
 
 
 def _finalize(value: object) -> object:
