@@ -34,9 +34,6 @@ SHELLS = ("bash", "zsh", "fish")
 SECONDS = 0.5
 MOST = 200  # names: more than that are not read
 
-#: A field of a lock's hash: its holder.
-_OWNER = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?")
-
 _INTERNAL = ("redisson_", "pyredisson_", "{redisson_", "{pyredisson_")
 
 
@@ -177,7 +174,9 @@ def _locks_among(server: Server, keys: list[bytes], doubtful: list[str]) -> list
 
 
 def _has_holder(reply: Any) -> bool:
+    from pyredisson.inspection.replies import read_owner
+
     match reply:
         case [bytes(), [*parts]]:
-            return any(isinstance(part, bytes) and _OWNER.fullmatch(part) for part in parts[:20:2])
+            return any(isinstance(part, bytes) and read_owner(part) is not None for part in parts[:20:2])
     return False
