@@ -71,25 +71,6 @@ class MultiOwnership(Owned):
     what = "lock"
     overlaps = OVERLAPS
 
-    __slots__ = (
-        "acquiring",
-        "client",
-        "expired",
-        "extensions",
-        "failed_renewals",
-        "key",
-        "listed_in",
-        "loss",
-        "members",
-        "name",
-        "owner",
-        "ownerships",
-        "quorum",
-        "renew_at",
-        "unconfirmed",
-        "who",
-    )
-
     def __init__(self, key: object, name: str, who: Caller, members: tuple[Member, ...], quorum: int) -> None:
         self.key: tuple[object, int] = (key, who.number)
         self.name: str = name
@@ -182,10 +163,6 @@ class MultiOwnership(Owned):
         for each in (self, *self.ownerships):
             each.call = note
 
-    def idle(self) -> bool:
-        """Whether it can be forgotten."""
-        return not self.in_use()
-
     def begin(self) -> None:
         """Reset it: it is idle, and stays in the table for its owner's next hold."""
         self.loss = None
@@ -212,13 +189,11 @@ class MultiOwnership(Owned):
 
     def refresh(self) -> list[int]:
         """Look the members' ownerships up again if they are outdated. Returns how often each of them is held."""
-        for ownership, member in zip(self.ownerships, self.members, strict=False):  # There are none at first.
-            if ownership.table is not member.client.ownerships:
-                break
-        else:
-            if self.ownerships:
-                return [len(ownership.holds) for ownership in self.ownerships]
-        self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
+        outdated = not self.ownerships
+        for member, ownership in self.parts():
+            outdated = outdated or ownership.table is not member.client.ownerships
+        if outdated:
+            self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
         return [len(ownership.holds) for ownership in self.ownerships]
 
     def begin_acquiring(self, hold: MultiHold) -> None:
