@@ -133,13 +133,7 @@ class MultiOwnership(Owned):
 
     def renewable(self) -> bool:
         """Whether its members have to be renewed."""
-        if self.acquiring is not None:
-            return True
-        if self.loss is None:
-            for hold in self.holds:  # any() costs a generator, on the hot path.
-                if hold.watchdog:
-                    return True
-        return False
+        return self.acquiring is not None or (self.loss is None and True in [hold.watchdog for hold in self.holds])
 
     def watched(self) -> bool:
         """Whether its holder is to be notified when it is lost."""
@@ -244,6 +238,6 @@ class MultiOwnership(Owned):
         holds = self.holds if acquiring is None else [*self.holds, acquiring]
         return [
             (member, ownership)
-            for index, (member, ownership) in enumerate(zip(self.members, self.ownerships, strict=True))
+            for index, (member, ownership) in enumerate(self.parts())
             if ownership.loss is None and any(hold.parts[index] in ownership.holds for hold in holds)
         ]

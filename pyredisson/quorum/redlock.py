@@ -171,11 +171,10 @@ class Redlock:
     def _note_votes(self, hold: MultiHold, replies: Sequence[NodeReply], parts: Sequence[Hold], now: float) -> int:
         """Note which nodes granted it, and return how many of these have a vote."""
         granted = 0
-        all_vote = self._guard.all_vote(now)
         for index, each in enumerate(replies):
             if type(each) is LockAcquired:
                 hold.parts[index] = parts[index]
-                hold.votes[index] = vote = all_vote or self._guard.has_vote(index, now)
+                hold.votes[index] = vote = self._guard.has_vote(index, now)
                 granted += vote
         return granted
 
