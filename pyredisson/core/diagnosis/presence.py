@@ -56,7 +56,7 @@ OUT_OF_MEMORY: Final = "OOM"
 
 
 class Wait:
-    """A call that waits; or a block that holds permits, which are in no other table.
+    """A call that waits.
 
     Attributes:
         kind: What ``get_*`` calls what it waits for.
@@ -64,18 +64,16 @@ class Wait:
         owner: The caller's field in Redis.
         who: The caller.
         since: When it began to wait.
-        holds: 1 for a block, 0 for a call that waits.
     """
 
-    __slots__ = ("__weakref__", "holds", "kind", "name", "owner", "since", "who")
+    __slots__ = ("__weakref__", "kind", "name", "owner", "since", "who")
 
-    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float, holds: int = 0) -> None:
+    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
         self.kind: str = kind
         self.name: str = name
         self.owner: str = owner
         self.who: Caller = who
         self.since: float = since
-        self.holds: int = holds
 
 
 Source: TypeAlias = "Ownership | Wait"
@@ -145,7 +143,7 @@ class Presence:
         self.first: float = min(self._after, self._held_limit, self._wait_limit)
         # Weak: a call that is interrupted before it can end its wait takes that with it.
         self.waits: WeakKeyDictionary[Wait, None] = WeakKeyDictionary()
-        self.blocks: dict[Any, Wait] = {}
+        self.blocks: dict[Ownership, None] = {}
         self._next = math.inf
         self._written = False
         self._write_at = -math.inf
@@ -179,15 +177,15 @@ class Presence:
         if wait is not None:
             self.waits.pop(wait, None)
 
-    def begin_block(self, block: object, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
-        """Note permits that a block holds."""
+    def begin_block(self, permits: Ownership) -> None:
+        """Note permits that a block holds, and that are in no other table."""
         if self.first < math.inf:
-            self.blocks[block] = Wait(kind, name, owner, who, since, holds=1)
-            self.expect(since)
+            self.blocks[permits] = None
+            self.expect(permits.since[0])
 
-    def end_block(self, block: object) -> None:
+    def end_block(self, permits: Ownership) -> None:
         """Note that a block holds its permits no longer, or can no longer be left. Also for a finalizer."""
-        self.blocks.pop(block, None)
+        self.blocks.pop(permits, None)
 
     def due(self) -> float:
         """When :meth:`step` has something to do; infinite if never."""
@@ -210,13 +208,12 @@ class Presence:
 
     def _held(self, now: float) -> Lasting:
         # Permits that are renewed are in no table but the watchdog's.
-        ownerships = [*self._client.ownerships, *[each for each in self._watched() if each.table is None]]
-        held: Lasting = [
+        renewed = [each for each in self._watched() if each.table is None]
+        return [
             (each.since[0], each)
-            for each in ownerships
+            for each in (*self._client.ownerships, *renewed, *list(self.blocks))
             if each.holds and each.loss is None and each.kind is not None and now < each.deadline
         ]
-        return held + [(block.since, block) for block in list(self.blocks.values())]
 
     def _waited_for(self) -> Lasting:
         return [(each.since, each) for each in self.waiting()]
@@ -224,7 +221,9 @@ class Presence:
     def _outlives(self, each: Source, now: float) -> float:
         """Return until when something stays in Redis if the client is gone, and no watchdog determines that."""
         if not isinstance(each, Wait):
-            return -math.inf if any(hold.renewed for hold in list(each.holds)) else each.deadline
+            # Permits without a lease are not the client's: they outlive it in any case.
+            fixed = each.deadline < math.inf and not any(hold.renewed for hold in list(each.holds))
+            return each.deadline if fixed else -math.inf
         ownership = self._client.ownerships.find((each.name, each.owner))
         return now + (0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR))
 
@@ -373,7 +372,7 @@ class Presence:
 def _entry(source: Source) -> Entry | None:
     """Return what is known of something that is held or waited for; ``None``: it has ended meanwhile."""
     if isinstance(source, Wait):
-        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, source.holds)
+        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, holds=0)
     holds, kind = list(source.holds), source.kind
     if not holds or kind is None:
         return None
