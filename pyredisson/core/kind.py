@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
-class QueueAttempt(Protocol):
-    """An attempt that can be made as a client in the wait queue; each call makes it once."""
+class LockAttempt(Protocol):
+    """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
+
+    kind: LockKind
+    ownership: Ownership
+    hold: Hold
 
     @property
     def client(self) -> ClientBase:
@@ -32,20 +36,8 @@ class QueueAttempt(Protocol):
         ...
 
     def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
-        """Make it."""
+        """Make it. ``update``: how it changes the wait queue, if the client is in that."""
         ...
-
-    def leave_queue(self, member: str) -> Request:
-        """Make the request that takes the client out of the wait queue."""
-        ...
-
-
-class LockAttempt(QueueAttempt, Protocol):
-    """An attempt of one owner to acquire one lock for one hold."""
-
-    kind: LockKind
-    ownership: Ownership
-    hold: Hold
 
 
 class Waiting(ABC):

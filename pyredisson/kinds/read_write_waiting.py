@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockAttempt, LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.runtime import Request
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
@@ -26,30 +24,6 @@ YIELD = 0.5
 #: The sides as they are stored, and the labels of their waiters on the one channel.
 READERS: Final = "read"
 WRITERS: Final = "write"
-
-
-class YieldingAttempt:
-    """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
-
-    __slots__ = ("_attempt", "client", "hold", "kind", "ownership")
-
-    def __init__(self, attempt: LockAttempt) -> None:
-        self._attempt = attempt
-        self.client: ClientBase = attempt.client
-        self.kind: LockKind = attempt.kind
-        self.ownership: Ownership = attempt.ownership
-        self.hold: Hold = attempt.hold
-
-    async def __call__(self, update: QueueUpdate | None = None) -> Answer:
-        left: float = self.ownership.kind_state.until - self.client.runtime.now()
-        notified = update is not None and update.notified  # Its client is in the queue for another reader.
-        if left > 0 and not notified and _writer_waits(self.client, self.kind):
-            return Refused(int(1000 * left))
-        return await self._attempt(update)
-
-    def leave_queue(self, member: str) -> Request:
-        """See :meth:`QueueAttempt.leave_queue`."""
-        return self._attempt.leave_queue(member)
 
 
 class YieldToWriters(ByMessage):
@@ -68,10 +42,18 @@ class YieldToWriters(ByMessage):
         """See :meth:`Waiting.wait`."""
         client, fairness = attempt.client, attempt.ownership.kind_state
         try:
-            return await super().wait(YieldingAttempt(attempt), refused, seen, deadline)
+            return await super().wait(attempt, refused, seen, deadline)
         finally:
             fairness.stop()
             fairness.waited(client.runtime.now())
+
+    async def attempt(self, attempt: LockAttempt, update: QueueUpdate | None = None) -> Answer:
+        """See :meth:`ByMessage.attempt`; as long as a reader yields, wake-ups are for the writer, and it makes none."""
+        left: float = attempt.ownership.kind_state.until - attempt.client.runtime.now()
+        notified = update is not None and update.notified  # Its client is in the queue for another reader.
+        if left > 0 and not notified and _writer_waits(attempt.client, attempt.kind):
+            return Refused(int(1000 * left))
+        return await super().attempt(attempt, update)
 
 
 class BeforeReaders(ByMessage):
