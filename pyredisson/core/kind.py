@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer, Outcome, Refused
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.requests.call import Exchange
+    from pyredisson.core.requests.call import AcquireCall, Exchange, ReleaseCall
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
@@ -202,17 +202,12 @@ class LockKind(ABC):
         )
 
     @abstractmethod
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
-        """Make the request to acquire the lock, for an owner who holds it ``count`` times already.
-
-        ``update`` is how it changes the wait queue, for a kind that has one.
-        """
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        """Make the request to acquire the lock."""
 
     @abstractmethod
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        """Make the request to release one of ``count`` holds; ``0``: all that the server knows of."""
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """Make the request to release one hold, or all that the server knows of."""
 
     @abstractmethod
     def force(self, ownership: Ownership, epoch: int) -> Request:

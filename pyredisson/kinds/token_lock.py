@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.client_base import ClientBase
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.owner_protocols import MadeCaller
     from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import AcquireCall, ReleaseCall
     from pyredisson.core.runtime import Reply, Request, Runtime
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
@@ -127,19 +126,18 @@ class TokenKind(LockKind):
         """See :meth:`LockKind.token_id`; who knows it cannot release the lock."""
         return token_id(self.stored_as(ownership).encode())
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`; with a new token. A repeat carries the same one."""
-        tokens: TokenPair = ownership.kind_state
+        tokens: TokenPair = call.ownership.kind_state
         if not repeat:
             tokens.use(self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex())
-        args = hold.lease_ms, tokens.former
-        return self.request("token_acquire", ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
+        args = call.lease_ms, tokens.former
+        return self.request("token_acquire", call.ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
 
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`; the lock is released if it still has the token."""
-        return self.request("token_release", ownership, (lease_ms,), epoch=epoch, owner=self.stored_as(ownership))
+        own = call.ownership
+        return self.request("token_release", own, (call.lease_ms,), epoch=epoch, owner=self.stored_as(own))
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
