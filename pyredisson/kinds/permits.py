@@ -162,8 +162,9 @@ class PermitsCore(NumberedCore, ABC):
     async def timeout_error(self, wanted: int, wait: float | None) -> LockTimeoutError:
         """Return the error for a block that did not acquire ``wanted`` permits within ``wait`` seconds."""
         name = self.names.name
-        permits = f"{wanted} permits of {name!r}" if wanted > 1 else f"permits of {name!r}"
-        text = f"timed out after {wait} s waiting for {permits}" if wait != 0 else f"not enough {permits} are available"
+        what = f"{wanted} permits of" if wanted > 1 else "permits of"
+        timed_out = f"timed out after {wait} s waiting for {what} {name!r}"
+        text = timed_out if wait != 0 else f"not enough {what} {name!r} are available"
         available, holders = await self.client.finder.find_permits(name)
         if available is not None and wanted > 1:
             text += f"; {available} of {wanted} are available"
