@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
-from pyredisson.core.acquiring.force_unlock import force_unlock
-from pyredisson.core.acquiring.release import leave_block, other_holder, other_local_holder, unlock
+from pyredisson.core.acquiring.release import force_unlock, leave_block, other_holder, other_local_holder, unlock
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
