@@ -32,7 +32,7 @@ from pyredisson.errors import ClientClosedError, LockError
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.names import LockNames, NumberedNames
+    from pyredisson.core.names import Names
     from pyredisson.core.ownership.owned import Owned
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Call, Reader
@@ -166,7 +166,7 @@ class ClientBase(ABC):
         """Return the key of a lock, semaphore or latch: its name behind the prefix of all names."""
         return self.config.prefix + name
 
-    def check_names(self, names: LockNames | NumberedNames) -> None:
+    def check_names(self, names: Names) -> None:
         """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
         if self._scattered:
             check_one_slot(names)
