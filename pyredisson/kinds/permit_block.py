@@ -54,23 +54,6 @@ class Block:
         name: The semaphore's name.
     """
 
-    __slots__ = (
-        "_acquire",
-        "_call",
-        "_client_id",
-        "_core",
-        "_count",
-        "_hold",
-        "_ownership",
-        "_permit",
-        "_release",
-        "_skip",
-        "_wait",
-        "entered",
-        "lease",
-        "name",
-    )
-
     def __init__(
         self,
         core: PermitsCore,
