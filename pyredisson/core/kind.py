@@ -147,6 +147,10 @@ class LockKind(ABC):
         """Return what identifies an owner's hold to those who see what is stored, if that is a secret."""
         return None
 
+    def listed(self) -> list[Ownership]:
+        """Return the ownerships of this client."""
+        return self.client.ownerships.of(self.names.name)
+
     def holders(self) -> Sequence[Ownership]:
         """Return the ownerships of this client that hold the lock, but for those whose release is in flight."""
         return [

@@ -118,13 +118,17 @@ class LockCore:
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        held = [ownership for ownership in self.client.ownerships.of(self.names.name) if ownership.holds]
-        text = repr(self.names.name)
-        for ownership in held:
-            state = "lost" if ownership.loss else "held"
-            text += f" {state} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
+        return f"{self.names.name!r}{self.state()}"
+
+    def state(self, what: str = "") -> str:
+        """Return the owners of this client that hold it, and the number of its waiters; ``what`` they hold."""
+        text = ""
+        for own in self.kind.listed():
+            if own.holds:
+                state = "lost" if own.loss else "held"
+                text += f" {state}{what} by {own.owner[:4]}…:{own.who.number} ×{len(own.holds)}"
         waiting = self.waiting()
-        return f"{text}, {waiting} waiting here" if waiting else text
+        return f"{text}, {waiting} waiting here{what}" if waiting else text
 
     def waiting(self) -> int:
         """Return how many waiters this client has."""

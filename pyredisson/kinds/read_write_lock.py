@@ -108,11 +108,9 @@ class SideKind(LockKind):
     #: The message of a release.
     released: ClassVar[str]
 
-    def of_side(self) -> list[Ownership]:
-        """Return this client's ownerships on this side."""
-        field = writer_field if self.writes else owner_field
-        listed = self.client.ownerships.of(self.names.name)
-        return [each for each in listed if each.owner == field(self.client.id, each.who.number)]
+    def listed(self) -> list[Ownership]:
+        """See :meth:`LockKind.listed`; on this side."""
+        return [each for each in super().listed() if each.owner == self.field(each.who.number)]
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; the other side stays held."""
@@ -151,7 +149,7 @@ class ReadKind(SideKind):
 
     def ended_by_force(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.ended_by_force`."""
-        return self.of_side()
+        return self.listed()
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
@@ -273,16 +271,6 @@ class SideCore(LockCore):
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
         return f"{self.names.name!r} for {'writing' if self.kind.writes else 'reading'}{self.state()}"
-
-    def state(self, what: str = "") -> str:
-        """Return the owners of this client that hold this side, and the number of its waiters."""
-        text = ""
-        for ownership in self.kind.of_side():
-            if ownership.holds:
-                held = f"{'lost' if ownership.loss else 'held'}{what}"
-                text += f" {held} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
-        waiting = self.waiting()
-        return f"{text}, {waiting} waiting here{what}" if waiting else text
 
     def waiting(self) -> int:
         """See :meth:`LockCore.waiting`; for this side."""
