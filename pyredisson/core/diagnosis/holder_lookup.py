@@ -13,7 +13,8 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -107,14 +108,6 @@ def found_here(client: ClientBase, ownership: Ownership) -> Found:
     return Found(holder, held_for, fixed=not any(hold.renewed for hold in ownership.holds))
 
 
-class Connected(NamedTuple):
-    """A client, by the name of its connections."""
-
-    app: str | None
-    host: str | None
-    pid: int | None
-
-
 class Neighbour(Protocol):
     """A client of this process, as a search sees it."""
 
@@ -135,7 +128,7 @@ class Finder:
     def __init__(self, client: ClientBase, clients: Callable[[], Iterable[Neighbour]]) -> None:
         self.client: ClientBase = client
         self.clients: Callable[[], Iterable[Neighbour]] = clients
-        self._names: dict[str, Connected] | None = None
+        self._names: dict[str, Holder] | None = None
         self._names_at = -math.inf
         self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
 
@@ -147,11 +140,7 @@ class Finder:
             asked: Whether the user asks; else it is to explain an error.
         """
         search = Search(self, self.client.key_of(name))
-        if self._may_search(asked):
-            try:
-                await search.run()
-            except Exception:
-                pass  # It would hide the error that is about to be raised.
+        await self._run(search.run, asked)
         return search.found
 
     async def find_permits(self, name: str) -> tuple[int | None, list[Holder]]:
@@ -160,12 +149,15 @@ class Finder:
         Raises as little as :meth:`find`.
         """
         search = Search(self, self.client.key_of(name))
-        if self._may_search(False):
-            try:
-                await search.read_permits()
-            except Exception:
-                pass  # As above.
+        await self._run(search.read_permits)
         return search.available, search.holders
+
+    async def _run(self, search: Callable[[], Awaitable[None]], asked: bool = False) -> None:
+        if self._may_search(asked):
+            try:
+                await search()
+            except Exception:
+                pass  # It would hide the error that is about to be raised.
 
     def _may_search(self, asked: bool) -> bool:
         if self.client.closed or not (asked or self.client.config.presence):
@@ -176,7 +168,7 @@ class Finder:
         began.append(now)
         return True
 
-    async def names(self, search: Search) -> dict[str, Connected] | None:
+    async def names(self, search: Search) -> dict[str, Holder] | None:
         """Return the clients that are connected, by their ids; ``None``: not known."""
         if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
             self._names_at, self._names = self.client.runtime.now(), None
@@ -268,11 +260,14 @@ class Search:
                 return
         said: Any = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
         if said is not None:
-            await self._learn_published(json.loads(said), client_id, "id", number)
+            published = json.loads(said)
+            self._learn(app=published["app"], host=published["host"], pid=published["pid"])
+            await self._learn_published(published, client_id, "id", number)
             return
         if self._one_server and (names := await self._finder.names(self)) is not None:
             if client_id in names:
-                self._learn(**names[client_id]._asdict())
+                named = names[client_id]
+                self._learn(app=named.app, host=named.host, pid=named.pid)
             else:
                 self.found = self.found._replace(foreign=True)
 
@@ -301,18 +296,11 @@ class Search:
         return [(each, json.loads(said)) for each, said in zip(ids, replies, strict=True) if said is not None]
 
     async def _learn_published(self, said: Any, client_id: str, field: str, value: object) -> bool:
-        """Learn what a client has published of the lock, or of itself. Returns whether it was of the lock.
-
-        Of the lock is the entry of its holds in which this field has this value.
-        """
+        """Learn what a client has published of its hold in which this field has this value. Returns whether it has."""
         of_lock = (each for each in said["holds"] if each["name"] == self._key and each.get(field) == value)
-        entry = next(of_lock, None)
-        holder = self.found.holder
-        if entry is None and (holder is None or holder.client_id != client_id):
+        if (entry := next(of_lock, None)) is None:
             return False
         self._learn(app=said["app"], host=said["host"], pid=said["pid"])
-        if entry is None:
-            return False
         self._learn(client_id=client_id, thread_id=entry["id"], thread=entry["thread"], reason=entry.get("reason"))
         self.found = self.found._replace(fixed=not entry["watchdog"])
         left: Any = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
@@ -321,8 +309,8 @@ class Search:
         return True
 
     def _learn_from(self, client: Neighbour, entry: Entry) -> None:
-        identity = client.runtime.identity()
-        self._learn(app=identity.app, host=identity.host, pid=identity.pid, thread=entry.who.name)
+        app, host, pid, _ = client.runtime.identity()
+        self._learn(app=app, host=host, pid=pid, thread=entry.who.name)
         self.found = self.found._replace(fixed=not entry.watchdog)
         self._learn_age(self._runtime.now() - entry.since)
 
@@ -331,9 +319,7 @@ class Search:
         self._learn(since=self._runtime.unix_time() - held_for)
 
     def _learn(self, **more: Any) -> None:
-        holder = self.found.holder or Holder()
-        known = {key: value for key, value in vars(holder).items() if value is not None}
-        self.found = self.found._replace(holder=Holder(**{**known, **more}))
+        self.found = self.found._replace(holder=replace(self.found.holder or Holder(), **more))
 
     async def _count(self, names: LockNames) -> None:
         """Learn how many wait: of a fair lock those in the queue, else the clients on its list or its channel."""
@@ -350,10 +336,10 @@ class Search:
                 self.found = self.found._replace(waiting=max(0, heard[1] - heard[3] - own + (listed or 0)))
 
 
-def _connected(listed: str) -> dict[str, Connected]:
+def _connected(listed: str) -> dict[str, Holder]:
     found = {}
     for line in listed.splitlines():
         if (match := _NAME.search(line)) is not None:
             app, host, pid, client_id = match.groups()
-            found[client_id] = Connected(app if app != "-" else None, host, int(pid))
+            found[client_id] = Holder(client_id, app=app if app != "-" else None, host=host, pid=int(pid))
     return found
