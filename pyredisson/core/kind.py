@@ -54,13 +54,11 @@ class Waiting(ABC):
         """Note that an owner begins to acquire, and waits for at most ``wait`` seconds."""
         return
 
-    def yields(
-        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
+    def yields(self, kind: LockKind, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """Refuse an owner that lets others acquire first, as the server would; ``None``: it need not yield."""
         return None
 
-    def released(self, client: ClientBase, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+    def released(self, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """Note that ``listeners`` connections received the message of a release that was sent at ``sent``."""
         return
 

@@ -451,7 +451,7 @@ BUGS = {
         ("pcall(choose, KEYS[#KEYS], ARGV[#ARGV])", "")
     ),
     "a reader that yields keeps the turn of its client": in_code(YieldToWriters, "attempt", _polite_although_notified),
-    "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda client, kind: False),
+    "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda kind: False),
     "the readers of a client are woken one by one": in_code(ReadKind, "waiting", YieldToWriters()),
 }
 

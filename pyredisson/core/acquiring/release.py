@@ -209,7 +209,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         ownership.ended_meanwhile()
         raise lost_error(ownership, ownership.loss)
     if type(reply) is int and reply not in (0, 1):
-        call.kind.waiting.released(client, call.kind, ownership, released_as(client, reply) - 1, sent)
+        call.kind.waiting.released(call.kind, ownership, released_as(client, reply) - 1, sent)
     if count == 1 or not ownership.watched():
         client.watchdog.unwatch(ownership)
         # Left by another thread, the block's owner may hold it anew by now.

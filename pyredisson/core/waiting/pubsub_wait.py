@@ -181,18 +181,16 @@ class ByMessage(Waiting):
         self._turn = turn
         self._free_after = free_after
 
-    def yields(
-        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
+    def yields(self, kind: LockKind, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """See :meth:`Waiting.yields`."""
         fairness: Fairness = ownership.kind_state
         return fairness.refuse(wait, now) if fairness.until > now else None
 
-    def released(self, client: ClientBase, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+    def released(self, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """See :meth:`Waiting.released`."""
-        if client.subscriptions.lingers(kind.names.channel, kind.label):
+        if kind.client.subscriptions.lingers(kind.names.channel, kind.label):
             listeners -= 1  # Our own subscriber's, which stays a little longer than those who wait.
-        ownership.kind_state.released(listeners, sent, client.runtime.now())
+        ownership.kind_state.released(listeners, sent, kind.client.runtime.now())
 
     async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
