@@ -281,7 +281,7 @@ class FairGroup(WaitGroup[FairWaiter]):
 class FairKind(PlainKind):
     """The fair lock."""
 
-    __slots__ = ("_queue", "waiting")
+    __slots__ = ("waiting",)
 
     word = "fair_lock"
     label = "fair"
@@ -289,8 +289,8 @@ class FairKind(PlainKind):
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client, names)
-        self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
-        self.waiting: Waiting = self._queue
+        least_ms = _whole_ms(client.config.fair_lock_wait_timeout)
+        self.waiting: InQueue = InQueue(client, names, least_ms)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def new_state(self) -> Patience:
         """See :meth:`LockKind.new_state`; the wait of an owner that has not acquired yet."""
@@ -299,14 +299,14 @@ class FairKind(PlainKind):
     def wait_ms(self, ownership: Ownership) -> int:
         """See :meth:`LockKind.wait_ms`."""
         wait = ownership.kind_state.wait
-        return self._queue.least_ms if wait is None else _whole_ms(wait)
+        return self.waiting.least_ms if wait is None else _whole_ms(wait)
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`; an owner that waits joins the queue with it."""
-        ownership, least_ms = call.ownership, self._queue.least_ms
+        ownership, least_ms = call.ownership, self.waiting.least_ms
         wait_ms = self.wait_ms(ownership)
         joins = int(bool(wait_ms) and not call.count)
-        args = call.lease_ms, call.count, wait_ms or least_ms, least_ms, joins, self._queue.alive_ms(ownership)
+        args = call.lease_ms, call.count, wait_ms or least_ms, least_ms, joins, self.waiting.alive_ms(ownership)
         return self.request("fair_acquire", ownership, args, queue_keys(self.names), epoch=epoch, repeat=repeat)
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
