@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
@@ -52,6 +52,8 @@ class ClientCore(ClientBase):
         super().begin()
         self.lock_cores: dict[str, Any] = {}  # By name; see lock_core().
         self.watchdog: Watchdog = Watchdog(self)
+        self.unwatch, self.settle_in_background = self.watchdog.unwatch, self.watchdog.settle
+        self.do_later = self.watchdog.do_later
         self.presence: Presence = self.watchdog.presence
         self.finder: Finder = Finder(self, self._clients)
         self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
@@ -62,20 +64,6 @@ class ClientCore(ClientBase):
     def report_left_behind(self, left: Holding) -> None:
         """Emit that a thread holds a lock for another call chain, now that it has gone on."""
         self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
-
-    # ---- work for the watchdog -----------------------------------------------------------------------------------
-
-    def unwatch(self, ownership: Ownership) -> None:
-        """See :meth:`ClientBase.unwatch`."""
-        self.watchdog.unwatch(ownership)
-
-    def settle_in_background(self, ownership: Ownership) -> None:
-        """See :meth:`ClientBase.settle_in_background`."""
-        self.watchdog.settle(ownership)
-
-    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """See :meth:`ClientBase.do_later`."""
-        self.watchdog.do_later(work, until)
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
