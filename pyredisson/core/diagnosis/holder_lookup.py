@@ -260,7 +260,7 @@ class Search:
                 return
         said: Any = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
         if said is not None:
-            published = json.loads(said)
+            published = _read(said)
             self._learn(app=published["app"], host=published["host"], pid=published["pid"])
             await self._learn_published(published, client_id, "id", number)
             return
@@ -293,7 +293,7 @@ class Search:
         if not ids:
             return []
         replies: Any = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
-        return [(each, json.loads(said)) for each, said in zip(ids, replies, strict=True) if said is not None]
+        return [(each, _read(said)) for each, said in zip(ids, replies, strict=True) if said is not None]
 
     async def _learn_published(self, said: Any, client_id: str, field: str, value: object) -> bool:
         """Learn what a client has published of its hold in which this field has this value. Returns whether it has."""
@@ -334,6 +334,14 @@ class Search:
                 own = (count_of(names.channel) is not None) - (count_of(names.waiting) is not None)
                 # Of the clients in the wait queue some listen to the channel as well: the observers.
                 self.found = self.found._replace(waiting=max(0, heard[1] - heard[3] - own + (listed or 0)))
+
+
+def _read(published: bytes) -> Any:
+    """Read what a client has published of itself. Raises ``ValueError`` if another program wrote that."""
+    said = json.loads(published)
+    if not all(isinstance(said[field], str | None) for field in ("app", "host")):
+        raise ValueError("this is not what a client publishes of itself")
+    return said
 
 
 def _connected(listed: str) -> dict[str, Holder]:
