@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.ownership.hold import Hold
-    from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
@@ -160,10 +159,9 @@ class Block:
     def forget(self) -> None:
         """Note that the block was dropped without leaving it; called by the garbage collector.
 
-        The watchdog reports a permit that it renews, and stops that.
+        The watchdog reports a permit that it renews, and stops that: the lease is gone with the block.
         """
         if self._ownership is not None:
-            self._ownership.who.gone = True  # type: ignore[attr-defined]
             self._core.client.presence.end_block(self._ownership)
 
 
@@ -195,34 +193,6 @@ class PermitKind:
         return permit
 
 
-class BlockOwner:
-    """The holder of a permit: a block, under the number of the thread or task that entered it."""
-
-    __slots__ = ("_entered_by", "gone", "number")
-
-    def __init__(self, entered_by: Caller) -> None:
-        self._entered_by = entered_by
-        self.number: int = entered_by.number
-        self.gone: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of the thread or task that entered it."""
-        return self._entered_by.name
-
-    def stack(self) -> tuple[str, ...]:
-        """Return what that executes."""
-        return self._entered_by.stack()
-
-    def alive(self) -> bool:
-        """Return whether the block can still be left."""
-        return not self.gone
-
-    def gone_hint(self) -> str:
-        """Return what to say of a block that ended with a permit."""
-        return "the object that hold() returned was dropped without leaving its block"
-
-
 class BlockOwnership(Ownership):
     """The permits of a block, as its lease, the watchdog and the presence see them. It is in no table."""
 
@@ -237,12 +207,8 @@ class BlockOwnership(Ownership):
     overlaps = "more holders than there are permits"
 
     def __init__(self, client: ClientCore, name: str, word: str, permit: bytes) -> None:
-        who = BlockOwner(client.runtime.owner())
-        super().__init__(
-            (name, owner_field(client.id, who.number)),
-            who,  # type: ignore[arg-type]  # It is only asked whether it is alive.
-            client.runtime,
-        )
+        who = client.runtime.owner()
+        super().__init__((name, owner_field(client.id, who.number)), who, client.runtime)
         self.kind: LockKind | None = PermitKind(word)  # type: ignore[assignment]
         self.kind_state: str = permit.hex()
 
