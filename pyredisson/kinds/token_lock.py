@@ -7,7 +7,7 @@ releases another owner's; a hold is renewed; its owner is a thread or task, not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyredisson.core.acquiring.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
@@ -44,25 +44,17 @@ def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms:
     return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
 
 
-class HoldEnd(NamedTuple):
-    """When a hold ends on the server, by its clock.
+def read_hold_end(reply: Reply) -> tuple[int, int | None] | HoldLost:
+    """Read the reply of ``token_extend``. Raises ``Unusable``.
 
-    Attributes:
-        now_ms: The time there, in ms.
-        end_ms: The end of the hold; ``None``: it has no time to live.
+    Returns:
+        The server's clock and the end of the hold by it, in ms; ``None``: it has no time to live.
     """
-
-    now_ms: int
-    end_ms: int | None
-
-
-def read_hold_end(reply: Reply) -> HoldEnd | HoldLost:
-    """Read the reply of ``token_extend``. Raises ``Unusable``."""
     match reply:
         case None:
             return LOST
         case [int() as now_ms, int() as end_ms]:
-            return HoldEnd(now_ms, end_ms if end_ms >= 0 else None)
+            return now_ms, end_ms if end_ms >= 0 else None
     raise unusable(reply)
 
 
@@ -195,7 +187,7 @@ class TokenLockCore(LockCore):
         if end_ms is not None and end_ms > now_ms:
             ownership.renewed(generation, sent, end_ms - now_ms)
 
-    async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> HoldEnd:
+    async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> tuple[int, int | None]:
         """Let the hold end at ``until_ms`` of the server's clock or later; 0 leaves it as it is."""
         token = self.kind.stored_as(ownership)
         request = self.client.runtime.prepare("token_extend", (self.names.raw,), (token, until_ms))
