@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
@@ -52,8 +52,9 @@ class ClientCore(ClientBase):
         super().begin()
         self.lock_cores: dict[str, Any] = {}  # By name; see lock_core().
         self.watchdog: Watchdog = Watchdog(self)
-        self.unwatch, self.settle_in_background = self.watchdog.unwatch, self.watchdog.settle
-        self.do_later = self.watchdog.do_later
+        self.unwatch: Callable[[Ownership], None] = self.watchdog.unwatch
+        self.settle_in_background: Callable[[Ownership], None] = self.watchdog.settle
+        self.do_later: Callable[[Callable[[], Coroutine[Any, Any, object]], float], None] = self.watchdog.do_later
         self.presence: Presence = self.watchdog.presence
         self.finder: Finder = Finder(self, self._clients)
         self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
