@@ -199,6 +199,7 @@ class AsyncioRuntime(BaseRuntime):
             await asyncio.wait(tasks, timeout=2.0)
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        """End the client: it is closed, or was garbage-collected."""
         process.check()
         held = what_it_held(core)
         core.close()

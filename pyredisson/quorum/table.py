@@ -13,7 +13,7 @@ from pyredisson.core import events
 from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.ownership.liveness import GONE, gone_hint, holder_alive
-from pyredisson.core.ownership.owner_table import OwnerTable
+from pyredisson.core.ownership.table import OwnerTable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

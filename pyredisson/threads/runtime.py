@@ -222,6 +222,7 @@ class ThreadsRuntime(BaseRuntime):
     # ---- the end -------------------------------------------------------------------------------------------------
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        """End the client: it is closed, or was garbage-collected."""
         process.check()
 
         def end() -> None:
