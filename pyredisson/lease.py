@@ -13,7 +13,8 @@ from pyredisson.shared.misuse import NotPortable
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from pyredisson.core.ownership.liveness import Held, HoldView
+    from pyredisson.core.ownership.liveness import HoldView
+    from pyredisson.core.ownership.owned import Owned
     from pyredisson.core.runtime import Runtime
 
     TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
@@ -41,7 +42,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
 
     __slots__ = ("__weakref__", "_ended", "_hold", "_on_loss", "_ownership", "_process", "_runtime")
 
-    def __init__(self, ownership: Held, hold: HoldView, runtime: Runtime) -> None:
+    def __init__(self, ownership: Owned, hold: HoldView, runtime: Runtime) -> None:
         self._ownership = ownership
         self._hold = hold  # Its own: a hold that is taken after this one was lost is not this one.
         hold.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
@@ -97,7 +98,7 @@ class Lease(NotPortable, Generic[TokenT_co]):
         self._ownership.call_when_lost(callback)
 
     @property
-    def _held(self) -> Held:
+    def _held(self) -> Owned:
         """What its owner holds of the lock."""
         return self._ownership
 

@@ -84,7 +84,7 @@ class AsyncBorrowedStream(StreamReplies):
 
     def __init__(self, connection: Any) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(loop)
+        super().__init__()
         self._connection = connection
         self.address: Any = place_of(connection)
         self._to_send: asyncio.Queue[bytes] = asyncio.Queue()

@@ -18,6 +18,7 @@ import redis.exceptions as rx
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from pyredisson.asyncio.tasks import TaskTicket
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.resp import as_redis_error, is_push, new_reader, not_opened
 from pyredisson.net.urls import own_settings
@@ -215,12 +216,10 @@ class StreamReplies:
 
     broken: Exception | None = None
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._loop = loop
         self._replies: list[Any] = []
-        self._woken = False
-        self._reading: asyncio.Future[None] | None = None
+        self._ticket = TaskTicket()
 
     def replied(self, reply: Any) -> None:
         self._replies.append(reply)
@@ -230,21 +229,11 @@ class StreamReplies:
         self.wake()
 
     def wake(self) -> None:
-        self._woken = True
-        if self._reading is not None and not self._reading.done():
-            self._reading.set_result(None)
+        self._ticket.ring()
 
     async def read(self, timeout: float) -> list[Any] | None:
-        if not self._woken and not self._replies and self.broken is None:
-            self._reading = self._loop.create_future()
-            timer = self._loop.call_later(timeout, self.wake) if timeout < math.inf else None
-            try:
-                await self._reading
-            finally:
-                self._reading = None
-                if timer is not None:
-                    timer.cancel()
-        self._woken = False
+        if not self._replies and self.broken is None:
+            await self._ticket.wait(timeout)
         replies, self._replies = self._replies, []
         return None if self.broken is not None and not replies else replies
 

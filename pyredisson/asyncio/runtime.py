@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
+from pyredisson.asyncio.tasks import TaskTicket
 from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
@@ -19,7 +19,7 @@ from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, T
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.observe.logging import log_collected
 from pyredisson.shared import process
-from pyredisson.shared.base_runtime import BaseRuntime
+from pyredisson.shared.base_runtime import BaseRuntime, StepLoop
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.misuse import no_event_loop
 from pyredisson.shared.task_owners import TaskOwner, current_task_owner
@@ -35,63 +35,14 @@ T = TypeVar("T")
 _log = logging.getLogger("pyredisson")
 
 
-class TaskTicket:
-    """A future that is made only when there is something to wait for. It remembers one notification."""
+class TaskLoop(StepLoop):
+    """A task that steps, sleeps, and steps again."""
 
-    __slots__ = ("_future", "_rung")
+    _runtime: AsyncioRuntime
 
-    def __init__(self) -> None:
-        self._rung = False
-        self._future: asyncio.Future[None] | None = None
-
-    def ring(self) -> None:
-        self._rung = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self, seconds: float) -> bool:
-        if not self._rung:
-            loop = asyncio.get_running_loop()
-            self._future = loop.create_future()
-            timer = loop.call_later(seconds, self._wake) if seconds < math.inf else None
-            try:
-                await self._future
-            finally:
-                self._future = None
-                if timer is not None:
-                    timer.cancel()
-        rung, self._rung = self._rung, False
-        return rung
-
-
-class TaskLoop:
-    """A task that steps, sleeps, and steps again. Started by its first nudge."""
-
-    def __init__(self, step: Callable[[], Coroutine[Any, Any, float]], name: str, runtime: AsyncioRuntime) -> None:
-        self._step = step
-        self._name = f"pyredisson-{name}"
-        self._runtime = runtime
-        self._nudged = TaskTicket()
-        self._task: asyncio.Task[None] | None = None
-
-    def nudge(self) -> None:
-        self._nudged.ring()
-        if self._task is None and not self._runtime.closed:
-            self._task = self._runtime.run_concurrently(self._run(), self._name)
-
-    async def _run(self) -> None:
-        while True:
-            self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
-            try:
-                pause = await self._step()
-            except Exception:
-                # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("pyredisson: the %s failed and continues", self._name)
-                pause = 1.0
-            await self._nudged.wait(pause)
+    def _start(self) -> None:
+        if not self._runtime.closed:
+            self.worker = self._runtime.run_concurrently(self.run(), self._name)
 
 
 class AsyncioRuntime(BaseRuntime):
@@ -171,7 +122,7 @@ class AsyncioRuntime(BaseRuntime):
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
-        return TaskLoop(step, name, self)
+        return TaskLoop(step, name, self, TaskTicket())
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
@@ -248,6 +199,7 @@ class AsyncioRuntime(BaseRuntime):
             await asyncio.wait(tasks, timeout=2.0)
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        """End the client: it is closed, or was garbage-collected."""
         process.check()
         held = what_it_held(core)
         core.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -13,6 +14,38 @@ from pyredisson.errors import ClientClosedError
 from pyredisson.shared.clock import monotonic
 
 T = TypeVar("T")
+
+
+class TaskTicket:
+    """A future that is made only when there is something to wait for. It remembers one notification."""
+
+    __slots__ = ("_future", "_rung")
+
+    def __init__(self) -> None:
+        self._rung = False
+        self._future: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self._rung = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, seconds: float) -> bool:
+        if not self._rung:
+            loop = asyncio.get_running_loop()
+            self._future = loop.create_future()
+            timer = loop.call_later(seconds, self._wake) if seconds < math.inf else None
+            try:
+                await self._future
+            finally:
+                self._future = None
+                if timer is not None:
+                    timer.cancel()
+        rung, self._rung = self._rung, False
+        return rung
 
 
 class TaskDial:

@@ -58,7 +58,7 @@ class PipeTransport:
         return await shielded(self._stream(address, timeout), AsyncSocketStream.close)
 
     async def _stream(self, address: Address | None, timeout: float) -> AsyncSocketStream:
-        stream = AsyncSocketStream(self._loop)
+        stream = AsyncSocketStream()
         await stream.adopt(*await open_connection(self._class, self._settings_for(address), timeout))
         return stream
 

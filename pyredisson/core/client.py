@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
 from pyredisson.core.background.watchdog import Watchdog
+from pyredisson.core.backoff import RETRY
 from pyredisson.core.client_base import CLEANUP_BUDGET, ClientBase
 from pyredisson.core.diagnosis.holder_lookup import Finder
-from pyredisson.core.failures import Failure, Unanswered
-from pyredisson.core.requests.connect_wait import query, unreached
+from pyredisson.core.diagnosis.wrong_type import explain_type
+from pyredisson.core.failures import Connecting, Failure, NotNow, Unanswered, Unusable
+from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.ledger import Ledger
 from pyredisson.core.requests.replicas import Replicas
 from pyredisson.core.requests.server import KnownRestarts
@@ -50,6 +52,9 @@ class ClientCore(ClientBase):
         super().begin()
         self.lock_cores: dict[str, Any] = {}  # By name; see lock_core().
         self.watchdog: Watchdog = Watchdog(self)
+        self.unwatch: Callable[[Ownership], None] = self.watchdog.unwatch
+        self.settle_in_background: Callable[[Ownership], None] = self.watchdog.settle
+        self.do_later: Callable[[Callable[[], Coroutine[Any, Any, object]], float], None] = self.watchdog.do_later
         self.presence: Presence = self.watchdog.presence
         self.finder: Finder = Finder(self, self._clients)
         self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
@@ -61,26 +66,29 @@ class ClientCore(ClientBase):
         """Emit that a thread holds a lock for another call chain, now that it has gone on."""
         self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
-    # ---- work for the watchdog -----------------------------------------------------------------------------------
-
-    def unwatch(self, ownership: Ownership) -> None:
-        """See :meth:`ClientBase.unwatch`."""
-        self.watchdog.unwatch(ownership)
-
-    def settle_in_background(self, ownership: Ownership) -> None:
-        """See :meth:`ClientBase.settle_in_background`."""
-        self.watchdog.settle(ownership)
-
-    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """See :meth:`ClientBase.do_later`."""
-        self.watchdog.do_later(work, until)
-
     # ---- requests ------------------------------------------------------------------------------------------------
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""
         self.check_open()
-        return await query(self, self.finder, command)
+        runtime, patience = self.runtime, self.config.timeout / 3
+        over = runtime.now() + self.config.timeout
+        most, telling = (False, 0.0), None  # The last attempt may have had too little time to find out what is wrong.
+        while True:
+            given = min(patience, over - runtime.now())
+            try:
+                return await runtime.ask(command, given)
+            except (Unanswered, NotNow) as failure:
+                tells = not isinstance(failure, Connecting), given  # Any answer says more than a slow connection.
+                if telling is None or tells >= most:
+                    most, telling = tells, failure
+                if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
+                    raise unreached(self, telling) from None
+            except Failure as failure:
+                error, name = unreached(self, failure), command[1].removeprefix(self.config.prefix)
+                error = await explain_type(self.finder, error, name, key=command[1])
+                raise error from error.__cause__
+            await runtime.sleep(RETRY.pause(0, runtime.jitter))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request without a usable reply.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,7 +31,7 @@ from pyredisson.errors import ClientClosedError, LockError
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
-    from pyredisson.core.names import LockNames, NumberedNames
+    from pyredisson.core.names import Names
     from pyredisson.core.ownership.owned import Owned
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Call, Reader
@@ -60,7 +59,7 @@ class ReplicaWait(Protocol):
         ...
 
 
-class ClientBase(ABC):
+class ClientBase:
     """A client as its parts see it: its runtime, settings and tables, its requests, and its events."""
 
     def __init__(self, runtime: Runtime, config: Config) -> None:
@@ -79,6 +78,12 @@ class ClientBase(ABC):
         self.server: ServerState = ServerState(
             runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
         )
+        #: Neither renew an ownership any more nor report its loss; see :meth:`Watchdog.unwatch`.
+        self.unwatch: Callable[[Ownership], None]
+        #: Settle the pending request of an ownership in the background; see :meth:`Watchdog.settle`.
+        self.settle_in_background: Callable[[Ownership], None]
+        #: Do some work in the background; see :meth:`Watchdog.do_later`.
+        self.do_later: Callable[[Callable[[], Coroutine[Any, Any, object]], float], None]
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.sync: ReplicaWait | None = None
 
@@ -88,20 +93,6 @@ class ClientBase(ABC):
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.subscriptions: Subscriptions = Subscriptions(self.runtime, self.config.max_wait_without_check)
         self.server.forget(self.runtime.mutex())
-
-    # ---- work for the watchdog -----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def unwatch(self, ownership: Ownership) -> None:
-        """Neither renew an ownership any more nor report its loss."""
-
-    @abstractmethod
-    def settle_in_background(self, ownership: Ownership) -> None:
-        """Settle the pending request of an ownership in the background, as long as that is worth while."""
-
-    @abstractmethod
-    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """Do this work in the background, until it raises no ``Failure`` or ``until`` has passed."""
 
     # ---- events --------------------------------------------------------------------------------------------------
 
@@ -166,7 +157,7 @@ class ClientBase(ABC):
         """Return the key of a lock, semaphore or latch: its name behind the prefix of all names."""
         return self.config.prefix + name
 
-    def check_names(self, names: LockNames | NumberedNames) -> None:
+    def check_names(self, names: Names) -> None:
         """Raise ``ValueError`` for a name that cannot be used on a cluster, if this is a client of one."""
         if self._scattered:
             check_one_slot(names)

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer, Outcome, Refused
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.requests.call import Exchange
+    from pyredisson.core.requests.call import AcquireCall, Exchange, ReleaseCall
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
-class QueueAttempt(Protocol):
-    """An attempt that can be made as a client in the wait queue; each call makes it once."""
+class LockAttempt(Protocol):
+    """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
+
+    kind: LockKind
+    ownership: Ownership
+    hold: Hold
 
     @property
     def client(self) -> ClientBase:
@@ -32,20 +36,8 @@ class QueueAttempt(Protocol):
         ...
 
     def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
-        """Make it."""
+        """Make it. ``update``: how it changes the wait queue, if the client is in that."""
         ...
-
-    def leave_queue(self, member: str) -> Request:
-        """Make the request that takes the client out of the wait queue."""
-        ...
-
-
-class LockAttempt(QueueAttempt, Protocol):
-    """An attempt of one owner to acquire one lock for one hold."""
-
-    kind: LockKind
-    ownership: Ownership
-    hold: Hold
 
 
 class Waiting(ABC):
@@ -62,13 +54,11 @@ class Waiting(ABC):
         """Note that an owner begins to acquire, and waits for at most ``wait`` seconds."""
         return
 
-    def yields(
-        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
+    def yields(self, kind: LockKind, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """Refuse an owner that lets others acquire first, as the server would; ``None``: it need not yield."""
         return None
 
-    def released(self, client: ClientBase, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+    def released(self, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """Note that ``listeners`` connections received the message of a release that was sent at ``sent``."""
         return
 
@@ -155,6 +145,10 @@ class LockKind(ABC):
         """Return what identifies an owner's hold to those who see what is stored, if that is a secret."""
         return None
 
+    def listed(self) -> list[Ownership]:
+        """Return the ownerships of this client."""
+        return self.client.ownerships.of(self.names.name)
+
     def holders(self) -> Sequence[Ownership]:
         """Return the ownerships of this client that hold the lock, but for those whose release is in flight."""
         return [
@@ -210,17 +204,12 @@ class LockKind(ABC):
         )
 
     @abstractmethod
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
-        """Make the request to acquire the lock, for an owner who holds it ``count`` times already.
-
-        ``update`` is how it changes the wait queue, for a kind that has one.
-        """
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        """Make the request to acquire the lock."""
 
     @abstractmethod
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        """Make the request to release one of ``count`` holds; ``0``: all that the server knows of."""
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """Make the request to release one hold, or all that the server knows of."""
 
     @abstractmethod
     def force(self, ownership: Ownership, epoch: int) -> Request:

@@ -54,7 +54,7 @@ def hashed_part(key: str) -> str:
     return key[start + 1 : end] if end > start + 1 else key
 
 
-def check_one_slot(names: LockNames | NumberedNames) -> None:
+def check_one_slot(names: Names) -> None:
     """Raise ``ValueError`` if what belongs to a name is not all in one slot of a cluster.
 
     Redisson's rules look for an opening brace alone, and wrap a latch's name in any case.
@@ -103,17 +103,38 @@ def forced_channel(key: str) -> str:
     return f"pyredisson_forced:{{{key}}}"
 
 
-class QueueNames(ABC):
-    """The key and the channels of the wait queue of something. Ours alone."""
+class Names(ABC):
+    """The keys and the channel of something.
 
-    __slots__ = ()
+    Args:
+        name: Its name.
+        prefix: What stands before it in Redis: ``Config.prefix``, or Redisson's ``NameMapper``.
 
-    raw: str
+    Attributes:
+        name: Its name, as its user knows it.
+        raw: Its own key, of which the other keys and the channel are derived.
+    """
+
+    __slots__ = ("name", "raw")
+
+    def __init__(self, name: str, prefix: str = "") -> None:
+        self.name: str = name
+        self.raw: str = prefix + name
 
     @property
     @abstractmethod
     def channel(self) -> str:
-        """Where a release is announced."""
+        """Where a release, or another change, is announced."""
+
+    @abstractmethod
+    def together(self) -> tuple[str, ...]:
+        """What one script has to reach; the other keys are made by the same rules."""
+
+
+class QueueNames(Names):
+    """The key and the channels of the wait queue of something. Ours alone."""
+
+    __slots__ = ()
 
     @property
     def waiting(self) -> str:
@@ -126,22 +147,9 @@ class QueueNames(ABC):
 
 
 class LockNames(QueueNames):
-    """The keys and the channel of one lock.
+    """The keys and the channel of one lock."""
 
-    Args:
-        name: The lock's name.
-        prefix: What stands before it in Redis: ``Config.prefix``, or Redisson's ``NameMapper``.
-
-    Attributes:
-        name: The lock's name, as its user knows it.
-        raw: The lock's own key, of which the other keys and the channel are derived.
-    """
-
-    __slots__ = ("name", "raw")
-
-    def __init__(self, name: str, prefix: str = "") -> None:
-        self.name: str = name
-        self.raw: str = prefix + name
+    __slots__ = ()
 
     @property
     def channel(self) -> str:
@@ -169,7 +177,7 @@ class LockNames(QueueNames):
         return prefixed("pyredisson_lock_alive", self.raw)
 
     def together(self) -> tuple[str, ...]:
-        """What one script has to reach; the other keys are made by the same rules."""
+        """See :meth:`Names.together`."""
         return self.raw, self.channel, suffixed(self.raw, "")
 
     def channel_of(self, owner: str) -> str:
@@ -201,31 +209,13 @@ class ReadWriteNames(LockNames):
         return f"{suffixed(self.raw, owner)}:rwlock_timeout:{number}"
 
 
-class NumberedNames(ABC):
-    """The keys of what has no owner in Redis, so that its requests are distinguished by number.
+class NumberedNames(Names):
+    """The keys of what has no owner in Redis, so that its requests are distinguished by number."""
 
-    Args:
-        name: Its name.
-        prefix: As for :class:`LockNames`.
-
-    Attributes:
-        name: Its name, as its user knows it.
-        raw: Its own key, of which the other keys and the channel are derived.
-    """
-
-    __slots__ = ("name", "raw")
-
-    def __init__(self, name: str, prefix: str = "") -> None:
-        self.name: str = name
-        self.raw: str = prefix + name
-
-    @property
-    @abstractmethod
-    def channel(self) -> str:
-        """Where a change is announced."""
+    __slots__ = ()
 
     def together(self) -> tuple[str, ...]:
-        """What one script has to reach; the other keys are made by the same rules."""
+        """See :meth:`Names.together`."""
         return self.raw, self.channel, self.done("")
 
     def done(self, owner: str) -> str:

@@ -33,7 +33,6 @@ class LockAcquired(Value):
     """
 
     __slots__ = ("token",)
-    __match_args__ = ("token",)
 
     def __init__(self, token: int | None = None) -> None:
         self.token: int | None = token
@@ -48,7 +47,6 @@ class Refused(Value):
     """
 
     __slots__ = ("retry_in_ms",)
-    __match_args__ = ("retry_in_ms",)
 
     def __init__(self, retry_in_ms: int | None) -> None:
         self.retry_in_ms: int | None = retry_in_ms
@@ -77,7 +75,6 @@ class Stale(Value):
     """
 
     __slots__ = ("epoch",)
-    __match_args__ = ("epoch",)
 
     def __init__(self, epoch: int) -> None:
         self.epoch: int = epoch
@@ -92,7 +89,6 @@ class Granted(Value):
     """
 
     __slots__ = ("next_in_ms",)
-    __match_args__ = ("next_in_ms",)
 
     def __init__(self, next_in_ms: int | None) -> None:
         self.next_in_ms: int | None = next_in_ms
@@ -107,7 +103,6 @@ class NeverSet(Value):
     """
 
     __slots__ = ("retry_in_ms",)
-    __match_args__ = ("retry_in_ms",)
 
     def __init__(self, retry_in_ms: int | None) -> None:
         self.retry_in_ms: int | None = retry_in_ms

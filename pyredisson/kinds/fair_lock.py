@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockAttempt, LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import AcquireCall, ReleaseCall
     from pyredisson.core.runtime import Reply, Request, Ticket
     from pyredisson.core.waiting.subscriptions import Subscription
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000
@@ -174,8 +173,6 @@ class FairWaiter(Waiter):
         retry_at: When to repeat an attempt of its own that had no answer.
     """
 
-    __slots__ = ("ownership", "retry_at")
-
     def __init__(self, group: FairGroup, ticket: Ticket, ownership: Ownership) -> None:
         super().__init__(group, ticket, group.names.channel_of(ownership.owner))
         self.ownership: Ownership = ownership
@@ -300,7 +297,7 @@ class FairGroup(WaitGroup[FairWaiter]):
 class FairKind(PlainKind):
     """The fair lock."""
 
-    __slots__ = ("_queue", "waiting")
+    __slots__ = ("waiting",)
 
     word = "fair_lock"
     label = "fair"
@@ -308,8 +305,8 @@ class FairKind(PlainKind):
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client, names)
-        self._queue = InQueue(client, names, _whole_ms(client.config.fair_lock_wait_timeout))
-        self.waiting: Waiting = self._queue
+        least_ms = _whole_ms(client.config.fair_lock_wait_timeout)
+        self.waiting: InQueue = InQueue(client, names, least_ms)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def new_state(self) -> Patience:
         """See :meth:`LockKind.new_state`; the wait of an owner that has not acquired yet."""
@@ -318,22 +315,21 @@ class FairKind(PlainKind):
     def wait_ms(self, ownership: Ownership) -> int:
         """See :meth:`LockKind.wait_ms`."""
         wait = ownership.kind_state.wait
-        return self._queue.least_ms if wait is None else _whole_ms(wait)
+        return self.waiting.least_ms if wait is None else _whole_ms(wait)
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`; an owner that waits joins the queue with it."""
-        wait_ms, least_ms = self.wait_ms(ownership), self._queue.least_ms
-        joins = int(bool(wait_ms) and not count)
-        args = hold.lease_ms, count, wait_ms or least_ms, least_ms, joins, self._queue.alive_ms(ownership)
+        ownership, least_ms = call.ownership, self.waiting.least_ms
+        wait_ms = self.wait_ms(ownership)
+        joins = int(bool(wait_ms) and not call.count)
+        args = call.lease_ms, call.count, wait_ms or least_ms, least_ms, joins, self.waiting.alive_ms(ownership)
         return self.request("fair_acquire", ownership, args, queue_keys(self.names), epoch=epoch, repeat=repeat)
 
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`; it also removes the owner from the queue."""
-        args = lease_ms, count, PUBLISH, UNLOCKED, ownership.queued_ms
+        args = call.lease_ms, call.count, PUBLISH, UNLOCKED, call.ownership.queued_ms
         keys = *queue_keys(self.names), self.names.channel
-        return self.request("fair_release", ownership, args, keys, epoch=epoch, repeat=repeat)
+        return self.request("fair_release", call.ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; it notifies the head of the queue."""

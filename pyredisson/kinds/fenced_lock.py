@@ -18,10 +18,8 @@ from pyredisson.kinds.stored import StoredKind
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership.hold import Hold
-    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import AcquireCall
     from pyredisson.core.runtime import Reply, Request
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 #: How it is stored, for inspections.
@@ -36,15 +34,14 @@ class FencedKind(PlainKind):
     word = "fenced_lock"
     token_per_hold = True
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        joins = next((each.token for each in ownership.holds if each.token is not None), None)
+        joins = next((each.token for each in call.ownership.holds if each.token is not None), None)
         token = "" if joins is None else joins
-        args = hold.lease_ms, count, token, int(self.client.config.fence_from_clock)
+        args = call.lease_ms, call.count, token, int(self.client.config.fence_from_clock)
         keys = (self.names.token,)
-        return self.request("fenced_acquire", ownership, args, keys, epoch=epoch, repeat=repeat, update=update)
+        own, update = call.ownership, call.update
+        return self.request("fenced_acquire", own, args, keys, epoch=epoch, repeat=repeat, update=update)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""

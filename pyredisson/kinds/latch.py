@@ -16,7 +16,7 @@ from pyredisson.core.names import LatchNames
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.requests.idempotent_request import ScriptCall
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.waiting.pubsub_wait import wait_by_message
+from pyredisson.core.waiting.pubsub_wait import WaitingCall, wait_by_message
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.kinds.numbered import NumberedCore, count_of, number_in
 from pyredisson.kinds.stored import StoredKind
@@ -101,7 +101,7 @@ class LatchCore(NumberedCore):
         try:
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, self.kind, latch_message)
             refused, deadline = AT_ONCE if patient else WITHOUT_END, Deadline.after(wait, began)
-            return await wait_by_message(client, attempt, refused, group, seen, deadline, math.inf, names.name)
+            return await wait_by_message(WaitingCall(client, names.name, attempt, refused, deadline), group, seen)
         except Failure as failure:
             error = await explain_type(client.finder, failure.cause, names.name, self.kind)
             raise error from error.__cause__

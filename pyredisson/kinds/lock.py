@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
-from pyredisson.core.acquiring.force_unlock import force_unlock
-from pyredisson.core.acquiring.release import leave_block, other_holder, other_local_holder, unlock
+from pyredisson.core.acquiring.release import force_unlock, leave_block, other_holder, other_local_holder, unlock
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
@@ -21,6 +20,7 @@ from pyredisson.core.names import LockNames, check_name
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import ReadyRequests
+from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import ByMessage
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
     from pyredisson.core.runtime import Request, Runtime
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
@@ -67,17 +66,16 @@ class PlainKind(LockKind):
     publish: ClassVar[str] = PUBLISH
     wait_queue = True
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        args = hold.lease_ms, count
-        return self.request("lock_acquire", ownership, args, epoch=epoch, repeat=repeat, update=update)
+        args = call.lease_ms, call.count
+        return self.request("lock_acquire", call.ownership, args, epoch=epoch, repeat=repeat, update=call.update)
 
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args, keys = (lease_ms, count, self.publish, UNLOCKED), (self.names.channel, *self.wait_queue_keys())
-        return self.request("lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
+        args = call.lease_ms, call.count, self.publish, UNLOCKED
+        keys = self.names.channel, *self.wait_queue_keys()
+        return self.request("lock_release", call.ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
@@ -124,13 +122,17 @@ class LockCore:
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        held = [ownership for ownership in self.client.ownerships.of(self.names.name) if ownership.holds]
-        text = repr(self.names.name)
-        for ownership in held:
-            state = "lost" if ownership.loss else "held"
-            text += f" {state} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
+        return f"{self.names.name!r}{self.state()}"
+
+    def state(self, what: str = "") -> str:
+        """Return the owners of this client that hold it, and the number of its waiters; ``what`` they hold."""
+        text = ""
+        for own in self.kind.listed():
+            if own.holds:
+                state = "lost" if own.loss else "held"
+                text += f" {state}{what} by {own.owner[:4]}…:{own.who.number} ×{len(own.holds)}"
         waiting = self.waiting()
-        return f"{text}, {waiting} waiting here" if waiting else text
+        return f"{text}, {waiting} waiting here{what}" if waiting else text
 
     def waiting(self) -> int:
         """Return how many waiters this client has."""
@@ -213,8 +215,8 @@ class LockCore:
         """Make the usual requests of an owner that comes again; for plain and fair locks alone."""
         kind, lease, epoch = self.kind, hold.lease_ms, ownership.epoch
         kind.waiting.begin(ownership, None, 0.0)
-        acquire = kind.acquire(ownership, hold, 0, epoch, repeat=False)
-        release = kind.release(ownership, lease, 1, epoch, repeat=False)
+        acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
+        release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
         ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, kind.wait_ms(ownership)))
 
     # ---- acquiring -----------------------------------------------------------------------------------------------

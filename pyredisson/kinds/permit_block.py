@@ -7,13 +7,11 @@ those of other blocks; to the watchdog it is an ownership like that of a lock.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, final
 
 from pyredisson.core.failures import gives_way
 from pyredisson.core.names import SemaphoreNames, owner_field
-from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.errors import LockError
@@ -23,52 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.diagnosis.presence import Presence
     from pyredisson.core.driver import Progress
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import PermitOutcome
-    from pyredisson.core.ownership.owner_protocols import Caller
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
 
-#: What ``get_*`` calls the semaphore whose permits are renewed.
-PERMIT = "permit_expirable_semaphore"
-
 #: The reason for a loss that the server reported.
 PERMIT_GONE = "it no longer exists in Redis: released by its id, or expired"
-
-
-class HeldPermits(Protocol):
-    """The permits of a block.
-
-    Attributes:
-        count: Their number.
-        certain: Seconds after sending the acquire for which they are certain.
-    """
-
-    count: int
-    certain: float
-
-    def lease(self, client: ClientCore) -> Lease[None]:
-        """Return the lease of the block that is being entered."""
-        ...
-
-    def granted(self, client: ClientCore, begun: float) -> None:
-        """Note that they were granted to a request that was made at ``begun``."""
-        ...
-
-    def end(self, client: ClientCore) -> None:
-        """Note that the block is being left: a later loss is not reported."""
-        ...
-
-    def released(self, client: ClientCore, existed: bool) -> None:
-        """Raise ``LockLostError`` if they had been lost. ``existed``: what their release found."""
-        ...
-
-    def drop(self) -> None:
-        """Note that the block can no longer be left; called by the garbage collector."""
-        ...
 
 
 @final
@@ -77,11 +39,13 @@ class Block:
 
     Args:
         core: The semaphore.
-        held: The permits.
+        count: The number of permits.
+        hold: Their lease, and whether they are renewed; watched unless they do not expire.
         acquire: The operation that acquires them.
         release: The operation that releases them.
         wait: Seconds to wait for them; ``None``: without end.
         skip: Whether the block runs without them if they are not available in time.
+        permit: The id of a permit that has one.
 
     Attributes:
         entered: Whether it was entered.
@@ -89,29 +53,17 @@ class Block:
         name: The semaphore's name.
     """
 
-    __slots__ = (
-        "_acquire",
-        "_call",
-        "_client_id",
-        "_core",
-        "_held",
-        "_release",
-        "_skip",
-        "_wait",
-        "entered",
-        "lease",
-        "name",
-    )
-
     def __init__(
         self,
         core: PermitsCore,
-        held: HeldPermits,
+        count: int,
+        hold: Hold,
         acquire: Operation[PermitOutcome],
         release: Operation[int],
         wait: float | None,
         *,
         skip: bool,
+        permit: bytes = b"",
     ) -> None:
         if not isinstance(skip, bool):
             raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
@@ -119,7 +71,10 @@ class Block:
         self.entered: bool = False
         self.lease: Lease[None] | None = None
         self._core = core
-        self._held = held
+        self._count = count
+        self._hold = hold
+        self._permit = permit
+        self._ownership: BlockOwnership | None = None
         self._acquire = acquire
         self._release = release
         self._wait = wait
@@ -140,20 +95,26 @@ class Block:
         if self.entered:
             raise LockError(f"a hold() of {self.name!r} can be entered only once: call hold() again", name=self.name)
         self.entered = True
-        core, client, held = self._core, self._core.client, self._held
+        core, client, hold = self._core, self._core.client, self._hold
         call = self._call = core.begin(self._acquire)
         self._client_id = client.id
         # Made before: once the permits are granted, nothing is left to interrupt.
-        self.lease = held.lease(client)
-        if not held.count:
+        ownership = self._ownership = BlockOwnership(client, self.name, core.word, self._permit)
+        self.lease = Lease(ownership, hold, client.runtime)
+        if not self._count:
+            ownership.acquired(hold, call.begun)
             return self.lease
-        if await core.acquire_for(call, self._wait, each=held.count, certain=held.certain):
-            held.granted(client, call.begun)
+        if await core.acquire_for(call, self._wait, each=self._count, certain=hold.certain):
+            ownership.acquired(hold, call.begun)
+            if hold.watched:
+                client.watchdog.watch(ownership)
+            else:
+                client.presence.begin_block(ownership)
             return self.lease
         self.lease = None
         if self._skip:
             return None
-        raise await core.timeout_error(held.count, self._wait)
+        raise await core.timeout_error(self._count, self._wait)
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Release the permits. The ``error`` of the block's body goes before any error of ours.
@@ -164,86 +125,47 @@ class Block:
             self.lease._end()
             if error is None:
                 self.lease._check_process()
-        core, call, held = self._core, self._call, self._held
+        core, call, ownership = self._core, self._call, self._ownership
         # Unless they were given up meanwhile, or this is the child of a fork.
-        if call is None or not call.granted or call.given_up or core.client.id != self._client_id:
+        if ownership is None or call is None or not call.granted or call.given_up or core.client.id != self._client_id:
             return
-        held.end(core.client)
+        self._end(ownership)
         try:
-            held.released(core.client, await core.leave_block(self._release, error, progress))
+            existed = await core.leave_block(self._release, error, progress)
+            if self._hold.watched:
+                self._check_lost(ownership, existed=existed)
         except Exception as ours:
             if not gives_way(ours, error):
                 raise
         call.granted = False
 
+    def _end(self, ownership: BlockOwnership) -> None:
+        """The block is being left: a later loss is not reported."""
+        client = self._core.client
+        if ownership.expire(client.runtime.now()):
+            client.report_lost(ownership)
+        ownership.end()
+        client.presence.end_block(ownership)
+        client.watchdog.unwatch(ownership)
+
+    def _check_lost(self, ownership: BlockOwnership, *, existed: bool) -> None:
+        """Raise ``LockLostError`` if the permit had been lost. ``existed``: what its release found."""
+        if not existed and ownership.loss is None:
+            ownership.found_gone()
+            self._core.client.report_lost(ownership)
+        if ownership.loss is not None:
+            raise lost_error(ownership, ownership.loss)
+
     def forget(self) -> None:
-        """Note that the block was dropped without leaving it; called by the garbage collector."""
-        self._held.drop()
+        """Note that the block was dropped without leaving it; called by the garbage collector.
+
+        The watchdog reports a permit that it renews, and stops that: the lease is gone with the block.
+        """
+        if self._ownership is not None:
+            self._core.client.presence.end_block(self._ownership)
 
 
-# ---- permits without an id -------------------------------------------------------------------------------------------
-
-
-@final
-class PlainPermits:
-    """Permits that do not expire, as their block and its :class:`pyredisson.Lease` see them: their own only hold."""
-
-    __slots__ = ("_presence", "block", "count", "loss", "name", "owner")
-
-    what = "permits of"
-    overlaps = "others"
-    token = None
-    certain: float = math.inf
-
-    def __init__(self, name: str, count: int) -> None:
-        self.name: str = name
-        self.count: int = count
-        self.owner: str = "its block"
-        self._presence: Presence | None = None  # That knows of them.
-        self.block: Callable[[], object | None] | None = None
-        self.loss: str | None = None
-
-    def lease(self, client: ClientCore) -> Lease[None]:
-        """See :meth:`HeldPermits.lease`."""
-        return Lease(self, self, client.runtime)
-
-    def granted(self, client: ClientCore, begun: float) -> None:
-        """There is nothing to renew."""
-        who = client.runtime.owner()
-        self._presence = client.presence
-        self._presence.begin_block(self, "semaphore", self.name, owner_field(client.id, who.number), who, begun)
-
-    def end(self, client: ClientCore) -> None:
-        """They cannot be lost."""
-        client.presence.end_block(self)
-
-    def released(self, client: ClientCore, existed: bool) -> None:
-        """They cannot be lost."""
-
-    def drop(self) -> None:
-        """There is nothing to renew."""
-        if self._presence is not None:
-            self._presence.end_block(self)
-
-    def move_to_top(self, hold: object) -> None:
-        """It is the only hold."""
-
-    def call_when_lost(self, callback: Callable[[], None]) -> None:
-        """They cannot be lost."""
-
-    def call_no_more(self, callback: Callable[[], None]) -> None:
-        """They cannot be lost."""
-
-    def has(self, hold: object) -> bool:
-        """Only the end of the block ends it."""
-        return True
-
-    def remaining(self, now: float) -> float:
-        """They do not expire."""
-        return math.inf
-
-
-# ---- permits that are renewed ----------------------------------------------------------------------------------------
+# ---- what a block holds ----------------------------------------------------------------------------------------------
 
 
 def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
@@ -252,11 +174,13 @@ def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
     return runtime.prepare("permit_renew", keys, (lease_ms, *(bytes.fromhex(permit) for _, permit in held)))
 
 
-class PermitRenewal:
-    """What the watchdog asks of the kind of an ownership, for permits."""
+class PermitKind:
+    """What the watchdog and the presence of a client ask of the kind of an ownership, for permits."""
 
-    word = PERMIT
     renew: Callable[..., Request] = staticmethod(renew_permits)
+
+    def __init__(self, word: str) -> None:
+        self.word = word
 
     @staticmethod
     def token_id(ownership: Ownership) -> None:
@@ -269,53 +193,29 @@ class PermitRenewal:
         return permit
 
 
-class BlockOwner:
-    """The holder of a permit: a block, under the number of the thread or task that entered it."""
-
-    __slots__ = ("_entered_by", "gone", "number")
-
-    def __init__(self, entered_by: Caller) -> None:
-        self._entered_by = entered_by
-        self.number: int = entered_by.number
-        self.gone: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of the thread or task that entered it."""
-        return self._entered_by.name
-
-    def stack(self) -> tuple[str, ...]:
-        """Return what that executes."""
-        return self._entered_by.stack()
-
-    def alive(self) -> bool:
-        """Return whether the block can still be left."""
-        return not self.gone
-
-    def gone_hint(self) -> str:
-        """Return what to say of a block that ended with a permit."""
-        return "the object that hold() returned was dropped without leaving its block"
-
-
-class PermitOwnership(Ownership):
-    """One permit of a block, as the watchdog and the block's lease see it. It is in no table."""
+class BlockOwnership(Ownership):
+    """The permits of a block, as its lease, the watchdog and the presence see them. It is in no table."""
 
     __slots__ = ()
 
+    deadline: float
     generation: int
     loss: str | None
+    since: tuple[float, ...]
 
     what = "a permit of"
     overlaps = "more holders than there are permits"
 
-    def __init__(self, client: ClientCore, name: str, permit: bytes, who: BlockOwner) -> None:
-        super().__init__(
-            (name, owner_field(client.id, who.number)),
-            who,  # type: ignore[arg-type]  # It is only asked whether it is alive.
-            client.runtime,
-        )
-        self.kind: LockKind | None = PermitRenewal()  # type: ignore[assignment]  # It is only asked how to renew.
+    def __init__(self, client: ClientCore, name: str, word: str, permit: bytes) -> None:
+        who = client.runtime.owner()
+        super().__init__((name, owner_field(client.id, who.number)), who, client.runtime)
+        self.kind: LockKind | None = PermitKind(word)  # type: ignore[assignment]
         self.kind_state: str = permit.hex()
+
+    def acquired(self, hold: Hold, begun: float) -> None:
+        """Note that the permits were granted to a request that was made at ``begun``."""
+        self.deadline, self.since = begun + hold.certain, (begun,)
+        self.holds.append(hold)
 
     def lose(self, reason: str, generation: int | None = None) -> bool:
         """See :meth:`Ownership.lose`."""
@@ -330,62 +230,3 @@ class PermitOwnership(Ownership):
         with self.mutex:
             self.generation += 1
             self.holds.clear()
-
-
-@final
-class RenewedPermit:
-    """A permit of an expirable semaphore.
-
-    Args:
-        name: The semaphore's name.
-        permit: The id.
-        hold: Its lease, and whether it is renewed.
-    """
-
-    __slots__ = ("_hold", "_name", "_ownership", "_permit", "certain")
-
-    count = 1
-
-    def __init__(self, name: str, permit: bytes, hold: Hold) -> None:
-        self.certain: float = hold.certain
-        self._name = name
-        self._permit = permit
-        self._hold = hold
-        self._ownership: PermitOwnership | None = None
-
-    def lease(self, client: ClientCore) -> Lease[None]:
-        """See :meth:`HeldPermits.lease`."""
-        owner = BlockOwner(client.runtime.owner())
-        self._ownership = PermitOwnership(client, self._name, self._permit, owner)
-        return Lease(self._ownership, self._hold, client.runtime)
-
-    def granted(self, client: ClientCore, begun: float) -> None:
-        """See :meth:`HeldPermits.granted`; the watchdog renews it from now on."""
-        ownership = self._ownership
-        assert ownership is not None
-        ownership.granted(ownership.request_id, self._hold, begun + self.certain)
-        client.watchdog.watch(ownership)
-
-    def end(self, client: ClientCore) -> None:
-        """See :meth:`HeldPermits.end`."""
-        ownership = self._ownership
-        assert ownership is not None
-        if ownership.expire(client.runtime.now()):
-            client.report_lost(ownership)
-        ownership.end()
-        client.watchdog.unwatch(ownership)
-
-    def released(self, client: ClientCore, existed: bool) -> None:
-        """See :meth:`HeldPermits.released`."""
-        ownership = self._ownership
-        assert ownership is not None
-        if not existed and ownership.loss is None:
-            ownership.found_gone()
-            client.report_lost(ownership)
-        if ownership.loss is not None:
-            raise lost_error(ownership, ownership.loss)
-
-    def drop(self) -> None:
-        """See :meth:`HeldPermits.drop`. The watchdog reports it, and stops the renewal."""
-        if self._ownership is not None:
-            self._ownership.who.gone = True  # type: ignore[attr-defined]

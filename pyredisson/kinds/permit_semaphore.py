@@ -21,7 +21,7 @@ from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.numbered import count_of, number_in
-from pyredisson.kinds.permit_block import Block, RenewedPermit
+from pyredisson.kinds.permit_block import Block
 from pyredisson.kinds.permits import PermitsCore
 from pyredisson.kinds.stored import StoredKind
 
@@ -107,8 +107,8 @@ class PermitSemaphoreCore(PermitsCore):
         wait = wait_seconds(wait_time)
         permit = self._new_permit()
         hold = Hold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
-        held = RenewedPermit(self.names.name, permit, hold)
-        return Block(self, held, self.acquiring(permit, hold.lease_ms), self.releasing(permit), wait, skip=skip)
+        acquire, release = self.acquiring(permit, hold.lease_ms), self.releasing(permit)
+        return Block(self, 1, hold, acquire, release, wait, skip=skip, permit=permit)
 
     def _new_permit(self) -> bytes:
         return self.client.runtime.random_bytes(ID_BYTES)

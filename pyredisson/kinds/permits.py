@@ -17,8 +17,7 @@ from pyredisson.core.requests.connect_wait import waits_through
 from pyredisson.core.requests.idempotent_request import ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
-from pyredisson.core.waiting.pubsub_wait import may_queue, released_as, wait_by_message, wait_in_queue
-from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson.core.waiting.pubsub_wait import WaitingCall, released_as, wait_in_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.errors import LockTimeoutError
 from pyredisson.kinds.numbered import NumberedCore, count_of
@@ -72,11 +71,6 @@ class PermitAttempt:
         self._heard_on = self._core.names.own_channel(self.client.id)
         return self._ask(self._core.queued(self._call.script, update))
 
-    def leave_queue(self, member: str) -> Request:
-        """See :meth:`QueueAttempt.leave_queue`."""
-        keys = self._core.names.raw, *self._core.leave_keys()
-        return self.client.runtime.prepare("semaphore_stop_waiting", keys, (member, PUBLISH))
-
     async def _ask(self, script: ScriptCall | None) -> Answer:
         client, call = self.client, self._call
         answer = await call.ask(script)
@@ -125,6 +119,11 @@ class PermitsCore(NumberedCore, ABC):
         """Return the keys that a client needs to leave the wait queue."""
         return (self.names.waiting,)
 
+    def leave_queue(self, member: str) -> Request:
+        """Make the request that takes a client out of the wait queue."""
+        keys = self.names.raw, *self.leave_keys()
+        return self.client.runtime.prepare("semaphore_stop_waiting", keys, (member, PUBLISH))
+
     async def try_set_permits(self, permits: int) -> bool:
         """Set the number of permits, unless the semaphore has some."""
         value = count_of(permits, "permits")
@@ -163,8 +162,9 @@ class PermitsCore(NumberedCore, ABC):
     async def timeout_error(self, wanted: int, wait: float | None) -> LockTimeoutError:
         """Return the error for a block that did not acquire ``wanted`` permits within ``wait`` seconds."""
         name = self.names.name
-        permits = f"{wanted} permits of {name!r}" if wanted > 1 else f"permits of {name!r}"
-        text = f"timed out after {wait} s waiting for {permits}" if wait != 0 else f"not enough {permits} are available"
+        what = f"{wanted} permits of" if wanted > 1 else "permits of"
+        timed_out = f"timed out after {wait} s waiting for {what} {name!r}"
+        text = timed_out if wait != 0 else f"not enough {what} {name!r} are available"
         available, holders = await self.client.finder.find_permits(name)
         if available is not None and wanted > 1:
             text += f"; {available} of {wanted} are available"
@@ -235,14 +235,9 @@ class PermitsCore(NumberedCore, ABC):
     ) -> bool:
         client, names = self.client, self.names
         notifies = partial(permits_message, each=each)
-        if may_queue(client):
-            queued = QueuedGroup(client.subscriptions, names, client.id, label, notifies, permits=f":{each}")
-            acquired = await wait_in_queue(attempt, refused, queued, None, deadline, math.inf, names.name)
-            if acquired is not None:
-                return acquired
-            seen = None
-        group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, label, notifies)
-        return await wait_by_message(client, attempt, refused, group, seen, deadline, math.inf, names.name)
+        group = QueuedGroup(client.subscriptions, names, client.id, label, notifies, permits=f":{each}")
+        call = WaitingCall(client, names.name, attempt, refused, deadline, leave_queue=self.leave_queue)
+        return await wait_in_queue(call, group, seen)
 
     def report_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""

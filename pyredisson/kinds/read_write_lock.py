@@ -45,12 +45,10 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.requests.call import Exchange
+    from pyredisson.core.requests.call import AcquireCall, Exchange
     from pyredisson.core.runtime import Reply, Request, Runtime
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 #: What is added to the time on the list of those who wait, for writers; see ``lua/shared/sides.lua``.
 BEHIND_MS: Final = 10**14
@@ -126,11 +124,9 @@ class SideKind(LockKind):
     #: The message of a release.
     released: ClassVar[str]
 
-    def of_side(self) -> list[Ownership]:
-        """Return this client's ownerships on this side."""
-        field = writer_field if self.writes else owner_field
-        listed = self.client.ownerships.of(self.names.name)
-        return [each for each in listed if each.owner == field(self.client.id, each.who.number)]
+    def listed(self) -> list[Ownership]:
+        """See :meth:`LockKind.listed`; on this side."""
+        return [each for each in super().listed() if each.owner == self.field(each.who.number)]
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`; the other side stays held."""
@@ -169,20 +165,20 @@ class ReadKind(SideKind):
 
     def ended_by_force(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.ended_by_force`."""
-        return self.of_side()
+        return self.listed()
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
-        args, keys = (hold.lease_ms, count), (self.names.read_hold(ownership.owner, count + 1),)
-        return self.request("read_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat, update=update)
+        own, count, update = call.ownership, call.count, call.update
+        args, keys = (call.lease_ms, count), (self.names.read_hold(own.owner, count + 1),)
+        return self.request("read_lock_acquire", own, args, keys, epoch=epoch, repeat=repeat, update=update)
 
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = lease_ms, count, PUBLISH, self.released
-        keys = self.names.channel, self.names.read_hold(ownership.owner, max(count, 1)), *self.wait_queue_keys()
-        return self.request("read_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
+        own, count = call.ownership, call.count
+        args = call.lease_ms, count, PUBLISH, self.released
+        keys = self.names.channel, self.names.read_hold(own.owner, max(count, 1)), *self.wait_queue_keys()
+        return self.request("read_lock_release", own, args, keys, epoch=epoch, repeat=repeat)
 
 
 def writers_message(payload: bytes) -> int:
@@ -255,23 +251,22 @@ class WriteKind(SideKind):
         """See :meth:`LockKind.field`."""
         return writer_field(self.client.id, number)
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`. A re-entry adds its lease to the time left, up to the leases of all holds."""
-        reader = owner_field(self.client.id, ownership.who.number)
-        leases_ms = hold.lease_ms + sum(each.lease_ms for each in ownership.holds)
-        args = hold.lease_ms, count, reader, leases_ms
+        own, update = call.ownership, call.update
+        reader = owner_field(self.client.id, own.who.number)
+        leases_ms = call.lease_ms + sum(each.lease_ms for each in own.holds)
+        args = call.lease_ms, call.count, reader, leases_ms
         keys = (self.names.read_hold(reader, 1),)
         if update is not None:
             rest_ms = update.rest_ms if update.rest_ms < 0 else update.rest_ms - BEHIND_MS
             update = update._replace(waited_ms=update.waited_ms - BEHIND_MS, rest_ms=rest_ms)
-        return self.request("write_lock_acquire", ownership, args, keys, epoch=epoch, repeat=repeat, update=update)
+        return self.request("write_lock_acquire", own, args, keys, epoch=epoch, repeat=repeat, update=update)
 
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args, keys = (lease_ms, count, PUBLISH, self.released), (self.names.channel, *self.wait_queue_keys())
-        return self.request("write_lock_release", ownership, args, keys, epoch=epoch, repeat=repeat)
+        args, keys = (call.lease_ms, call.count, PUBLISH, self.released), (self.names.channel, *self.wait_queue_keys())
+        return self.request("write_lock_release", call.ownership, args, keys, epoch=epoch, repeat=repeat)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; or the owner is a reader itself."""
@@ -292,16 +287,6 @@ class SideCore(LockCore):
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
         return f"{self.names.name!r} for {'writing' if self.kind.writes else 'reading'}{self.state()}"
-
-    def state(self, what: str = "") -> str:
-        """Return the owners of this client that hold this side, and the number of its waiters."""
-        text = ""
-        for ownership in self.kind.of_side():
-            if ownership.holds:
-                held = f"{'lost' if ownership.loss else 'held'}{what}"
-                text += f" {held} by {ownership.owner[:4]}…:{ownership.who.number} ×{len(ownership.holds)}"
-        waiting = self.waiting()
-        return f"{text}, {waiting} waiting here{what}" if waiting else text
 
     def waiting(self) -> int:
         """See :meth:`LockCore.waiting`; for this side."""

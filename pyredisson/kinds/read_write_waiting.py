@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Deadline
     from pyredisson.core.kind import LockAttempt, LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.runtime import Request
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
@@ -28,50 +26,32 @@ READERS: Final = "read"
 WRITERS: Final = "write"
 
 
-class YieldingAttempt:
-    """An attempt of a reader; as long as it yields, wake-ups are for the writer, and it makes none."""
-
-    __slots__ = ("_attempt", "client", "hold", "kind", "ownership")
-
-    def __init__(self, attempt: LockAttempt) -> None:
-        self._attempt = attempt
-        self.client: ClientBase = attempt.client
-        self.kind: LockKind = attempt.kind
-        self.ownership: Ownership = attempt.ownership
-        self.hold: Hold = attempt.hold
-
-    async def __call__(self, update: QueueUpdate | None = None) -> Answer:
-        left: float = self.ownership.kind_state.until - self.client.runtime.now()
-        notified = update is not None and update.notified  # Its client is in the queue for another reader.
-        if left > 0 and not notified and _writer_waits(self.client, self.kind):
-            return Refused(int(1000 * left))
-        return await self._attempt(update)
-
-    def leave_queue(self, member: str) -> Request:
-        """See :meth:`QueueAttempt.leave_queue`."""
-        return self._attempt.leave_queue(member)
-
-
 class YieldToWriters(ByMessage):
     """Waiting by message; readers yield to a waiting writer of the same client."""
 
-    def yields(
-        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
+    def yields(self, kind: LockKind, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """See :meth:`Waiting.yields`."""
         fairness: Fairness = ownership.kind_state
-        if _writer_waits(client, kind) and not _writes(client, ownership):
+        if _writer_waits(kind) and not _writes(kind, ownership):
             return fairness.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
-        return super().yields(client, kind, ownership, wait, now)
+        return super().yields(kind, ownership, wait, now)
 
     async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, fairness = attempt.client, attempt.ownership.kind_state
         try:
-            return await super().wait(YieldingAttempt(attempt), refused, seen, deadline)
+            return await super().wait(attempt, refused, seen, deadline)
         finally:
             fairness.stop()
             fairness.waited(client.runtime.now())
+
+    async def attempt(self, attempt: LockAttempt, update: QueueUpdate | None = None) -> Answer:
+        """See :meth:`ByMessage.attempt`; as long as a reader yields, wake-ups are for the writer, and it makes none."""
+        left: float = attempt.ownership.kind_state.until - attempt.client.runtime.now()
+        notified = update is not None and update.notified  # Its client is in the queue for another reader.
+        if left > 0 and not notified and _writer_waits(attempt.kind):
+            return Refused(int(1000 * left))
+        return await super().attempt(attempt, update)
 
 
 class BeforeReaders(ByMessage):
@@ -79,13 +59,13 @@ class BeforeReaders(ByMessage):
 
     async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
-        client, kind = attempt.client, attempt.kind
+        kind = attempt.kind
         try:
             return await super().wait(attempt, refused, seen, deadline)
         finally:
             # Readers that yield are not in the queue: the next release would not notify them.
-            if not _writer_waits(client, kind) and _any_yields(client, kind):
-                client.subscriptions.hint(_own_channel(client, kind, READERS), READERS, 0)
+            if not _writer_waits(kind) and _any_yields(kind):
+                kind.client.subscriptions.hint(_own_channel(kind, READERS), READERS, 0)
 
 
 def side_of(client: ClientBase, label: str) -> str:
@@ -93,22 +73,23 @@ def side_of(client: ClientBase, label: str) -> str:
     return f"{client.id}.{label}"
 
 
-def _own_channel(client: ClientBase, kind: LockKind, label: str) -> str:
-    return kind.names.own_channel(side_of(client, label))
+def _own_channel(kind: LockKind, label: str) -> str:
+    return kind.names.own_channel(side_of(kind.client, label))
 
 
-def _writer_waits(client: ClientBase, kind: LockKind) -> bool:
-    has_waiters = client.subscriptions.has_waiters
-    return has_waiters(_own_channel(client, kind, WRITERS), WRITERS) or has_waiters(kind.names.channel, WRITERS)
+def _writer_waits(kind: LockKind) -> bool:
+    has_waiters = kind.client.subscriptions.has_waiters
+    return has_waiters(_own_channel(kind, WRITERS), WRITERS) or has_waiters(kind.names.channel, WRITERS)
 
 
-def _any_yields(client: ClientBase, kind: LockKind) -> bool:
-    now = client.runtime.now()
-    own = client.ownerships.of(kind.names.name)
+def _any_yields(kind: LockKind) -> bool:
+    client = kind.client
+    now, own = client.runtime.now(), client.ownerships.of(kind.names.name)
     return any(each.kind_state.until > now for each in own if each.kind is not None and each.kind.layout == kind.layout)
 
 
-def _writes(client: ClientBase, ownership: Ownership) -> bool:
+def _writes(kind: LockKind, ownership: Ownership) -> bool:
     """Return whether the owner holds the write side, so that no other owner could acquire the lock first."""
+    client = kind.client
     own = client.ownerships.find((ownership.name, writer_field(client.id, ownership.who.number)))
     return own is not None and bool(own.holds)

@@ -14,11 +14,12 @@ from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.failures import gives_way
 from pyredisson.core.names import SemaphoreNames
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
+from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.kinds.numbered import count_of, number_in
-from pyredisson.kinds.permit_block import Block, PlainPermits
+from pyredisson.kinds.permit_block import Block
 from pyredisson.kinds.permits import PermitsCore
 from pyredisson.kinds.stored import StoredKind
 
@@ -80,8 +81,8 @@ class SemaphoreCore(PermitsCore):
         """Prepare a block that holds permits."""
         wanted = count_of(permits, "permits")
         wait = wait_seconds(wait_time)
-        held = PlainPermits(self.names.name, wanted)
-        return Block(self, held, self.acquiring(wanted), self.releasing(wanted), wait, skip=skip)
+        hold = Hold.endless()
+        return Block(self, wanted, hold, self.acquiring(wanted), self.releasing(wanted), wait, skip=skip)
 
     async def release(self, permits: int, progress: Progress | None = None) -> None:
         """Release permits. ``progress``: see ``run_to_the_end``."""

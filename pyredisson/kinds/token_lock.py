@@ -7,7 +7,7 @@ releases another owner's; a hold is renewed; its owner is a thread or task, not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyredisson.core.acquiring.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.client_base import ClientBase
     from pyredisson.core.kind import Waiting
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.owner_protocols import MadeCaller
     from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import AcquireCall, ReleaseCall
     from pyredisson.core.runtime import Reply, Request, Runtime
-    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
@@ -60,25 +59,17 @@ STORED = (
 )
 
 
-class HoldEnd(NamedTuple):
-    """When a hold ends on the server, by its clock.
+def read_hold_end(reply: Reply) -> tuple[int, int | None] | HoldLost:
+    """Read the reply of ``token_extend``. Raises ``Unusable``.
 
-    Attributes:
-        now_ms: The time there, in ms.
-        end_ms: The end of the hold; ``None``: it has no time to live.
+    Returns:
+        The server's clock and the end of the hold by it, in ms; ``None``: it has no time to live.
     """
-
-    now_ms: int
-    end_ms: int | None
-
-
-def read_hold_end(reply: Reply) -> HoldEnd | HoldLost:
-    """Read the reply of ``token_extend``. Raises ``Unusable``."""
     match reply:
         case None:
             return LOST
         case [int() as now_ms, int() as end_ms]:
-            return HoldEnd(now_ms, end_ms if end_ms >= 0 else None)
+            return now_ms, end_ms if end_ms >= 0 else None
     raise unusable(reply)
 
 
@@ -142,19 +133,18 @@ class TokenKind(LockKind):
         """See :meth:`LockKind.token_id`; who knows it cannot release the lock."""
         return token_id(self.stored_as(ownership).encode())
 
-    def acquire(
-        self, ownership: Ownership, hold: Hold, count: int, epoch: int, repeat: bool, update: QueueUpdate | None = None
-    ) -> Request:
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`; with a new token. A repeat carries the same one."""
-        tokens: TokenPair = ownership.kind_state
+        tokens: TokenPair = call.ownership.kind_state
         if not repeat:
             tokens.use(self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex())
-        args = hold.lease_ms, tokens.former
-        return self.request("token_acquire", ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
+        args = call.lease_ms, tokens.former
+        return self.request("token_acquire", call.ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
 
-    def release(self, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`; the lock is released if it still has the token."""
-        return self.request("token_release", ownership, (lease_ms,), epoch=epoch, owner=self.stored_as(ownership))
+        own = call.ownership
+        return self.request("token_release", own, (call.lease_ms,), epoch=epoch, owner=self.stored_as(own))
 
     def force(self, ownership: Ownership, epoch: int) -> Request:
         """See :meth:`LockKind.force`."""
@@ -212,7 +202,7 @@ class TokenLockCore(LockCore):
         if end_ms is not None and end_ms > now_ms:
             ownership.renewed(generation, sent, end_ms - now_ms)
 
-    async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> HoldEnd:
+    async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> tuple[int, int | None]:
         """Let the hold end at ``until_ms`` of the server's clock or later; 0 leaves it as it is."""
         token = self.kind.stored_as(ownership)
         request = self.client.runtime.prepare("token_extend", (self.names.raw,), (token, until_ms))

@@ -143,49 +143,31 @@ class ClusterLink:
                 answers[index] = self.map.unserved(request.slot)
             else:
                 shares.setdefault(owner, []).append(index)
+        ordered = sorted(shares.items(), key=lambda each: self.map.is_suspect(each[0]))
+        chunks = [(link, all_[at : at + TOGETHER]) for link, all_ in ordered for at in range(0, len(all_), TOGETHER)]
+        late = rx.TimeoutError("not all requests could be sent in time")
+        silent: dict[ServerLink, Exception] = {}
         moved: list[int] = []
-        for link, share in sorted(shares.items(), key=lambda each: self.map.is_suspect(each[0])):
-            moved += await self._eval_share(link, share, requests, answers, over)
+        for link, chunk in chunks:
+            if link in silent or self._now() >= over:
+                for index in chunk:
+                    answers[index] = NotSent(silent.get(link, late))
+                continue
+            packed = [requests[index].pack(self._publish()) for index in chunk]
+            for index, reply in zip(chunk, await link.eval_all(packed, over - self._now()), strict=True):
+                said = answers[index] = self._said(link, reply) if isinstance(reply, Failure) else reply
+                if (redirection := self._redirection(link, said)) is not None:
+                    moved.append(index)
+                    self.map.follow(redirection)
+                elif isinstance(said, Failure) and (isinstance(said, Unanswered) or _unreachable(said)):
+                    silent[link] = said.cause
+                    self.map.suspect(link)
         for index in moved:
             try:
                 answers[index] = await self.eval(requests[index], max(0.001, over - self._now()))
             except Failure as failure:
                 answers[index] = failure
         return answers
-
-    async def _eval_share(
-        self,
-        link: ServerLink,
-        share: list[int],
-        requests: Sequence[SlotCall],
-        answers: list[Reply | Failure],
-        over: float,
-    ) -> list[int]:
-        """Ask one node all that is its, and note the answers. Returns what it sends elsewhere."""
-        moved: list[int] = []
-        silent: Failure | None = None
-        for start in range(0, len(share), TOGETHER):
-            chunk = share[start : start + TOGETHER]
-            if silent is None and self._now() >= over:
-                silent = NotSent(rx.TimeoutError("not all requests could be sent in time"))
-            if silent is not None:
-                for index in chunk:
-                    answers[index] = NotSent(silent.cause)
-                continue
-            packed = [requests[index].pack(self._publish()) for index in chunk]
-            for index, answer in zip(chunk, await link.eval_all(packed, over - self._now()), strict=True):
-                answers[index] = answer
-                if isinstance(answer, Failure):
-                    answers[index] = answer = self._said(link, answer)
-                    redirection = self._redirection(link, answer)
-                    if redirection is not None:
-                        moved.append(index)
-                        if isinstance(redirection, Moved):
-                            self.map.follow(redirection)
-                    elif isinstance(answer, Unanswered) or _unreachable(answer):
-                        silent = answer
-                        self.map.suspect(link)
-        return moved
 
     def _sender(self, request: SlotCall) -> Send:
         def send(link: ServerLink, timeout: float, asking: bool) -> Awaitable[Reply]:

@@ -26,7 +26,6 @@ class NodeSubscribers:
         self._subscriptions = client.subscriptions
         self._mutex = client.runtime.mutex()
         self._by_node: dict[ServerLink, Subscriber] = {}
-        self._by_connection: dict[SubscriberConnection, Subscriber] = {}
         self.closed: bool = False
         link.on_change = self._relocate
 
@@ -38,8 +37,7 @@ class NodeSubscribers:
 
     def unsubscribe(self, channel: str) -> None:
         """A channel may have lost its last waiter."""
-        subscriber = self._by_connection.get(self._subscriptions.connection_of(channel))
-        if subscriber is not None:
+        if (subscriber := self._of(self._subscriptions.connection_of(channel))) is not None:
             subscriber.unsubscribe(channel)
 
     def close(self) -> None:
@@ -60,18 +58,20 @@ class NodeSubscribers:
         with self._mutex:
             subscriber = self._by_node.get(node)
             if subscriber is None:
-                connection = SubscriberConnection()
                 subscriber = Subscriber(
                     node.stream,
                     self._start,
                     self._client,
-                    connection=connection,
+                    connection=SubscriberConnection(),
                     sharded=self._slots.sharded,
                     find_again=self._find_again,
                 )
                 subscriber.closed = self.closed
-                self._by_node[node] = self._by_connection[connection] = subscriber
+                self._by_node[node] = subscriber
             return subscriber
+
+    def _of(self, connection: SubscriberConnection | None) -> Subscriber | None:
+        return next((each for each in list(self._by_node.values()) if each.connection is connection), None)
 
     async def _find_again(self) -> None:
         """Find the channels that are no longer where they were."""
@@ -89,12 +89,10 @@ class NodeSubscribers:
             former = self._subscriptions.move(channel, subscriber.connection)
             if former is not None:
                 subscriber.subscribe(channel)
-                if former in self._by_connection:
-                    self._by_connection[former].leave(channel)
+                if (left := self._of(former)) is not None:
+                    left.leave(channel)
         with self._mutex:
             gone = [node for node in self._by_node if not self._slots.knows(node)]
             subscribers = [self._by_node.pop(node) for node in gone]
-            for subscriber in subscribers:
-                del self._by_connection[subscriber.connection]
         for subscriber in subscribers:
             subscriber.close()

@@ -65,8 +65,7 @@ class Subscriber:
         # Orders what is sent: a farewell to a channel must not overtake, or be overtaken by, its next subscription.
         self._sending = client.runtime.mutex()
         self._bell = client.runtime.ticket()
-        self._stream: Stream | None = None
-        self._conversation: Conversation | None = None
+        self._open: tuple[Stream, Conversation] | None = None
         self._started = False
         self._failed = 0
         self.closed: bool = False
@@ -85,40 +84,40 @@ class Subscriber:
             if not self._started:
                 self._start(self)
                 self._started = True
-            if self._stream is not None and self._conversation is not None:
-                _sent(self._stream, self._conversation.subscribe([channel], self._now()))
-                self._stream.wake()
-            else:
-                self._bell.ring()
+            if self._open is not None:
+                stream, conversation = self._open
+                _sent(stream, conversation.subscribe([channel], self._now()))
+            self._wake()
 
     def leave(self, channel: str) -> None:
         """A channel is received elsewhere from now on."""
         with self._sending:
-            if self._stream is not None and self._conversation is not None:
-                _sent(self._stream, self._conversation.farewell([channel], self._now()))
+            if self._open is not None:
+                stream, conversation = self._open
+                _sent(stream, conversation.farewell([channel], self._now()))
 
     def unsubscribe(self, channel: str) -> None:
         """A channel may have lost its last waiter: let the reader see what is due now."""
-        stream = self._stream
-        if stream is not None:
-            stream.wake()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let :meth:`run` go on, whether it reads or pauses."""
+        open_ = self._open
+        if open_ is not None:
+            open_[0].wake()
+        self._bell.ring()
 
     def move(self) -> None:
         """The server is another by now: leave the one that is listened to, however sound the connection is."""
         with self._sending:
             self._moves += 1
-            if self._stream is not None:
-                self._stream.wake()
-            self._bell.ring()  # Nor is a pause of use any longer.
+            self._wake()
 
     def close(self) -> None:
         """Let :meth:`run` end."""
         # Not within `_sending`: its holder may wait for what a call keeps that a signal handler interrupted to close.
         self.closed = True
-        self._bell.ring()
-        stream = self._stream
-        if stream is not None:
-            stream.wake()
+        self._wake()
 
     def abandon(self) -> None:
         """Let :meth:`run` end in the child of a fork, if it goes on there, without a word to the server."""
@@ -143,7 +142,7 @@ class Subscriber:
                         error = rx.ConnectionError("the subscriber was connected to a master that was replaced")
                 finally:
                     with self._sending:
-                        self._stream = self._conversation = None
+                        self._open = None
                     stream.close()
             if not self.closed:
                 self._subscriptions.lost_connection(error, self.connection)
@@ -212,7 +211,7 @@ class Subscriber:
         with self._sending:
             if not _sent(stream, conversation.begin(self._now())):
                 return None
-            self._stream, self._conversation = stream, conversation
+            self._open = stream, conversation
         return conversation
 
 

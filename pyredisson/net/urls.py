@@ -47,18 +47,20 @@ _NAMELESS: dict[str, None] = (
     {"driver_info": None} if hasattr(redis.connection, "DriverInfo") else {"lib_name": None, "lib_version": None}
 )
 
-#: What a URL may begin with, and how redis-py spells it, if that is otherwise.
-SCHEMES = {
-    "redis": "redis",
-    "rediss": "rediss",
-    "valkey": "redis",
-    "valkeys": "rediss",
-    "unix": "unix",
-    "redis+cluster": "redis+cluster",
-    "rediss+cluster": "rediss+cluster",
-    "redis+sentinel": "redis+sentinel",
-    "embedded": "embedded",
-}
+#: What a URL may begin with.
+SCHEMES = (
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "embedded",
+)
+#: How redis-py spells these.
+_VALKEY = {"valkey": "redis", "valkeys": "rediss"}
 
 
 def known_url(url: str) -> str:
@@ -73,7 +75,7 @@ def known_url(url: str) -> str:
         raise TypeError(f"url must be a str, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
     if separator and scheme in SCHEMES:
-        known = f"{SCHEMES[scheme]}://{rest}"
+        known = f"{_VALKEY.get(scheme, scheme)}://{rest}"
         _check_readable(known)
         return known
     if url == "embedded:":

@@ -23,15 +23,7 @@ from pyredisson.quorum.in_order import InOrder
 from pyredisson.quorum.member import Member
 from pyredisson.quorum.ownership import KIND, MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
-from pyredisson.quorum.release import (
-    hand_over,
-    release,
-    settle_all_later,
-    timeout_error,
-    undo,
-    undo_all,
-    undo_interrupted,
-)
+from pyredisson.quorum.release import hand_over, release, timeout_error, undo, undo_interrupted
 from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
@@ -59,7 +51,7 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
     count = len(members)
     if not count:
         raise ValueError("a multi-lock needs at least one lock")
-    if len({_identity(member) for member in members}) < count:
+    if len({(id(each.client), each.names.raw, each.kind.layout, each.kind.label) for each in members}) < count:
         raise ValueError("a multi-lock cannot have the same lock of the same client twice")
     independent = len({id(member.client) for member in members}) == count
     one_name = len({member.names.raw for member in members}) == 1
@@ -77,10 +69,6 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
             "a quorum needs independent nodes: give each lock a client of its own, for a server of its own"
         )
     return MultiLockCore(members, quorum, nodes=quorum < count or (independent and one_name))
-
-
-def _identity(member: LockCore) -> tuple[object, ...]:
-    return id(member.client), member.names.raw, member.kind.layout, member.kind.label
 
 
 class MultiLockCore:
@@ -142,20 +130,20 @@ class MultiLockCore:
 
     def mine(self) -> MultiOwnership:
         """The ownership of the caller; see :meth:`LockCore.mine`."""
-        who, last = self.owner(), self._last
-        if last is not None and last.who is who and last.listed_in is multi_locks_of(self.client) and _is_callers(last):
+        who, last, table = self.owner(), self._last, multi_locks_of(self.client)
+        if (
+            last is not None
+            and last.who is who
+            and last.listed_in is table
+            # What a thread held last may be that of another call chain, or of this one with only its members in use.
+            and (not who.shared or (not who.divided and who.has_mark(last)))
+        ):
             return last
-        return self._ownership_of(self._acting())
-
-    def _ownership_of(self, who: Caller) -> MultiOwnership:
-        table = multi_locks_of(self.client)
-        last = self._last
-        if last is not None and last.who is who and last.listed_in is table:
-            return last
-        for client in self._other_loops:  # Once for each owner: a task stays with its loop.
-            client.runtime.owner()
+        who = self._acting()
         owned = table.held_by(self._key, who)
         if owned is None:
+            for client in self._other_loops:  # Once for each owner: a task stays with its loop.
+                client.runtime.owner()
             owned = table.enter(MultiOwnership(self._key, self.name, who, self.members, self.quorum))
         self._last = owned
         return owned
@@ -228,17 +216,13 @@ class MultiLockCore:
                 key = owned.name, owned.owner
                 report_outcome(client, KIND, key, asked, acquired, len(owned.holds), hold.fixed_lease)
             return acquired
-        except GeneratorExit:  # A coroutine that is being closed cannot wait any more.
-            undo_all(owned, hold, before)
-            settle_all_later(owned)
-            multi_locks_of(client).tidy(owned)
-            raise
         except BaseException as error:
+            interrupted = is_interruption(error)
             try:
-                await (undo_interrupted(owned, hold, before) if is_interruption(error) else undo(owned, hold))
+                await (undo_interrupted(owned, hold, before, error) if interrupted else undo(owned, hold))
             finally:
                 multi_locks_of(client).tidy(owned)
-            if not is_interruption(error):
+            if not interrupted:
                 report_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
         finally:
@@ -367,12 +351,6 @@ def _raise_if_lost(owned: MultiOwnership) -> None:
     lost = multi_locks_of(owned.client).find_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
-
-
-def _is_callers(held: MultiOwnership) -> bool:
-    """Return whether what a thread held last is the calling context's, although only its members are in use yet."""
-    who = held.who
-    return not who.shared or (not who.divided and who.has_mark(held))
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

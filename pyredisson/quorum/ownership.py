@@ -71,25 +71,6 @@ class MultiOwnership(Owned):
     what = "lock"
     overlaps = OVERLAPS
 
-    __slots__ = (
-        "acquiring",
-        "client",
-        "expired",
-        "extensions",
-        "failed_renewals",
-        "key",
-        "listed_in",
-        "loss",
-        "members",
-        "name",
-        "owner",
-        "ownerships",
-        "quorum",
-        "renew_at",
-        "unconfirmed",
-        "who",
-    )
-
     def __init__(self, key: object, name: str, who: Caller, members: tuple[Member, ...], quorum: int) -> None:
         self.key: tuple[object, int] = (key, who.number)
         self.name: str = name
@@ -152,13 +133,7 @@ class MultiOwnership(Owned):
 
     def renewable(self) -> bool:
         """Whether its members have to be renewed."""
-        if self.acquiring is not None:
-            return True
-        if self.loss is None:
-            for hold in self.holds:  # any() costs a generator, on the hot path.
-                if hold.watchdog:
-                    return True
-        return False
+        return self.acquiring is not None or (self.loss is None and True in [hold.watchdog for hold in self.holds])
 
     def watched(self) -> bool:
         """Whether its holder is to be notified when it is lost."""
@@ -181,10 +156,6 @@ class MultiOwnership(Owned):
         """Note a call on it and its members."""
         for each in (self, *self.ownerships):
             each.call = note
-
-    def idle(self) -> bool:
-        """Whether it can be forgotten."""
-        return not self.in_use()
 
     def begin(self) -> None:
         """Reset it: it is idle, and stays in the table for its owner's next hold."""
@@ -212,13 +183,11 @@ class MultiOwnership(Owned):
 
     def refresh(self) -> list[int]:
         """Look the members' ownerships up again if they are outdated. Returns how often each of them is held."""
-        for ownership, member in zip(self.ownerships, self.members, strict=False):  # There are none at first.
-            if ownership.table is not member.client.ownerships:
-                break
-        else:
-            if self.ownerships:
-                return [len(ownership.holds) for ownership in self.ownerships]
-        self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
+        outdated = not self.ownerships
+        for member, ownership in self.parts():
+            outdated = outdated or ownership.table is not member.client.ownerships
+        if outdated:
+            self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
         return [len(ownership.holds) for ownership in self.ownerships]
 
     def begin_acquiring(self, hold: MultiHold) -> None:
@@ -269,6 +238,6 @@ class MultiOwnership(Owned):
         holds = self.holds if acquiring is None else [*self.holds, acquiring]
         return [
             (member, ownership)
-            for index, (member, ownership) in enumerate(zip(self.members, self.ownerships, strict=True))
+            for index, (member, ownership) in enumerate(self.parts())
             if ownership.loss is None and any(hold.parts[index] in ownership.holds for hold in holds)
         ]

@@ -6,6 +6,8 @@ enough of them grant it in time; what was granted without a quorum is released e
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
@@ -82,13 +84,13 @@ class Redlock:
         first = await self.ask_all(owned, hold)
         if first.acquired:
             return True
-        if wait != 0 and not self._client.runtime.suspends:
+        if wait == 0:
+            return await self.give_up(owned, first, "at once")
+        if not self._client.runtime.suspends:
             for member, ownership in owned.parts():
                 check_not_stuck(member.client, member.kind, ownership)
         rounds = AcquireRounds(self, owned, hold, asked)
-        await rounds.count(first)
-        if wait == 0:
-            return await self.give_up(owned, first, "at once")
+        refused = await rounds.refused(first)
         deadline = Deadline.after(wait, asked)
         waits = [
             (
@@ -99,8 +101,10 @@ class Redlock:
         ]
         try:
             if seen is None:
-                return await self._poll(rounds, first, deadline)
-            return await self._wait(rounds, first, seen, deadline)
+                acquired = await self._poll(rounds, refused, deadline)
+            else:
+                acquired = await self._wait(rounds, refused, seen, deadline)
+            return acquired or await self.give_up(owned, rounds.last, "in time")
         finally:
             for presence, each in waits:
                 presence.end_wait(each)
@@ -167,11 +171,10 @@ class Redlock:
     def _note_votes(self, hold: MultiHold, replies: Sequence[NodeReply], parts: Sequence[Hold], now: float) -> int:
         """Note which nodes granted it, and return how many of these have a vote."""
         granted = 0
-        all_vote = self._guard.all_vote(now)
         for index, each in enumerate(replies):
             if type(each) is LockAcquired:
                 hold.parts[index] = parts[index]
-                hold.votes[index] = vote = all_vote or self._guard.has_vote(index, now)
+                hold.votes[index] = vote = self._guard.has_vote(index, now)
                 granted += vote
         return granted
 
@@ -191,56 +194,38 @@ class Redlock:
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 
-    async def _poll(self, rounds: AcquireRounds, last: Round, deadline: Deadline) -> bool:
+    async def _poll(self, rounds: AcquireRounds, refused: Refused, deadline: Deadline) -> bool:
         """Ask again after random pauses: no message announces a release."""
         runtime = self._client.runtime
-        polls = 0
-        while not deadline.passed(now := runtime.now()):
-            wait = POLL.pause(polls, runtime.jitter)
-            polls += 1
-            free_in = last.free_in(len(self._members), self._quorum)
-            if not last.reached:
-                wait = rounds.pace.retry_in()
-            elif free_in is not None:
-                wait = min(wait, (free_in + 1) / 1000)
-            await runtime.sleep(min(wait, deadline.left(now)))
-            rounds.check_open()
+        for polls in itertools.count():
+            pause = POLL.pause(polls, runtime.jitter) if rounds.last.reached else math.inf
+            if refused.retry_in_ms is not None:
+                pause = min(pause, (refused.retry_in_ms + 1) / 1000)
+            await runtime.sleep(min(pause, deadline.left(runtime.now())))
             if deadline.passed(runtime.now()):
                 break
-            last = await rounds.another()
-            if last.acquired:
+            answer = await rounds.another()
+            if not isinstance(answer, Refused):
                 return True
-        return await self.give_up(rounds.owned, last, "in time")
+            refused = answer
+        return False
 
-    async def _wait(self, rounds: AcquireRounds, last: Round, seen: list[int | None], deadline: Deadline) -> bool:
+    async def _wait(self, rounds: AcquireRounds, refused: Refused, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again after a release. Of the nodes subscribed to, one is up if a quorum is."""
-        chosen = sorted(range(len(self._members)), key=lambda index: index not in last.refused)
-        listened = sorted(chosen[: len(self._members) - self._quorum + 1])
-
-        async def attempt() -> Answer:
-            await runtime.sleep(min(rounds.pace.chance(), deadline.left(runtime.now())))
-            rounds.check_open()
-            round_ = await rounds.another()
-            return GRANTED if round_.acquired else self._refused(rounds, round_)
-
         runtime = self._client.runtime
+        chosen = sorted(range(len(self._members)), key=lambda index: index not in rounds.last.refused)
         ticket = runtime.ticket(self._name)
         waiters: list[tuple[Waiter, int | None]] = []
-        for index in listened:
+        for index in sorted(chosen[: len(self._members) - self._quorum + 1]):
             client, channel = self._channels[index]
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, "multi", lock_message)
             waiters.append((Waiter(group, ticket), seen[index]))
-        free_after = rounds.hold.lease_ms / 1000
-        acquired = await wait_loop(attempt, self._refused(rounds, last), waiters, runtime, deadline, free_after)
-        return acquired or await self.give_up(rounds.owned, rounds.last or last, "in time")
 
-    def _refused(self, rounds: AcquireRounds, round_: Round) -> Refused:
-        """When to ask again after a round that was lost."""
-        if not round_.reached:
-            return Refused(round(1000 * rounds.pace.retry_in()))
-        free_in = round_.free_in(len(self._members), self._quorum)
-        # If it is free, votes were split, and the clients with the other votes are releasing them.
-        return Refused(round(1000 * rounds.pace.chance()) if free_in == 0 else free_in)
+        async def attempt() -> Answer:
+            await runtime.sleep(min(rounds.pace.chance(), deadline.left(runtime.now())))
+            return await rounds.another()
+
+        return await wait_loop(attempt, refused, waiters, runtime, deadline, rounds.hold.lease_ms / 1000)
 
 
 def _unexpected(replies: Sequence[NodeReply]) -> Exception | None:
@@ -250,35 +235,44 @@ def _unexpected(replies: Sequence[NodeReply]) -> Exception | None:
 
 
 class AcquireRounds:
-    """The rounds of one acquire."""
+    """The rounds of one acquire whose first round was lost.
+
+    Attributes:
+        hold: What it acquires.
+        last: The last round that was lost.
+        pace: The pauses between rounds.
+    """
+
+    last: Round
 
     def __init__(self, lock: Redlock, owned: MultiOwnership, hold: MultiHold, asked: float) -> None:
         self._lock = lock
-        self.owned: MultiOwnership = owned
+        self._owned = owned
         self.hold: MultiHold = hold
-        self.last: Round | None = None
         self.pace: RoundBackoff = RoundBackoff(owned.client.runtime, asked)
 
-    def check_open(self) -> None:
-        """Raise ``ClientClosedError`` if a client was closed meanwhile."""
-        for client in self.owned.clients():
-            if client.closed:
-                client.check_open()
-
-    async def another(self) -> Round:
+    async def another(self) -> Answer:
         """Ask every node once more.
 
         Raises:
+            ClientClosedError: A client was closed meanwhile.
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
-        self.last = round_ = await self._lock.ask_all(self.owned, self.hold)
-        if not round_.acquired:
-            await self.count(round_)
-        return round_
+        for client in self._owned.clients():
+            client.check_open()
+        round_ = await self._lock.ask_all(self._owned, self.hold)
+        return GRANTED if round_.acquired else await self.refused(round_)
 
-    async def count(self, round_: Round) -> None:
-        """Note the outcome of a round that was lost. Raises as :meth:`another`."""
-        self.pace.count(round_)
-        retry_timeout = self.owned.client.config.quorum_retry_timeout
-        if not round_.reached and self.owned.client.runtime.now() - self.pace.reached_at >= retry_timeout:
-            await self._lock.give_up(self.owned, round_, f"for {retry_timeout:g} s")
+    async def refused(self, round_: Round) -> Refused:
+        """Note a round that was lost, and return when to ask again. Raises ``QuorumUnreachableError``, as above."""
+        self.last = round_
+        pace, client, members = self.pace, self._owned.client, self._owned.members
+        pace.count(round_)
+        if not round_.reached:
+            retry_timeout = client.config.quorum_retry_timeout
+            if client.runtime.now() - pace.reached_at >= retry_timeout:
+                await self._lock.give_up(self._owned, round_, f"for {retry_timeout:g} s")
+            return Refused(round(1000 * pace.retry_in()))
+        free_in = round_.free_in(len(members), self._owned.quorum)
+        # If it is free, votes were split, and the clients with the other votes are releasing them.
+        return Refused(round(1000 * pace.chance()) if free_in == 0 else free_in)

@@ -25,7 +25,6 @@ from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
-    from pyredisson.errors import RedissonError
     from pyredisson.holders import Holder
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
@@ -51,14 +50,8 @@ async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
         await together(owned.client.runtime, starmap(release_part, held))
 
 
-async def undo_interrupted(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
-    """The caller is interrupted (Ctrl-C, cancellation): release what any member may have granted."""
-    undo_all(owned, hold, before)
-    await _settle_now(owned)
-
-
-def undo_all(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
-    """Note that what any member may have granted for this hold is to be released.
+async def undo_interrupted(owned: MultiOwnership, hold: MultiHold, before: Sequence[int], error: BaseException) -> None:
+    """The caller is interrupted (Ctrl-C, cancellation): release what any member may have granted.
 
     ``before``: how often the owner held each of them before.
     """
@@ -66,12 +59,15 @@ def undo_all(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> N
     for (member, ownership), count in zip(owned.parts(), before, strict=True):
         if ownership.undo_acquire(count):
             ownership.settle_until(member.client.runtime.now() + hold.lease_ms / 1000)
+    await _settle_on_leaving(owned, error)
 
 
-async def _settle_now(owned: MultiOwnership) -> None:
+async def _settle_on_leaving(owned: MultiOwnership, error: BaseException) -> None:
     """Settle the pending requests of the members, although the caller is leaving; the unanswered ones later."""
     runtime = owned.client.runtime
     try:
+        if isinstance(error, GeneratorExit) and runtime.suspends:
+            return  # A coroutine that is being closed cannot wait any more.
         open_ = [each for each in owned.parts() if each[1].pending is not None]
         await runtime.guard(together(runtime, starmap(settle_part, open_)), CLEANUP_BUDGET)
     finally:
@@ -138,18 +134,12 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
         if progress is not None:
             progress.begun = True
         forget(owned, hold)
-        results = await _release_parts(owned, hold)
-        confirmed = ALL
-        if any(results.values()):
-            confirmed = await _confirm(owned, hold, results, now + client.config.timeout)
+        confirmed = await _release_parts(owned, hold, now + client.config.timeout)
     except BaseException as error:
         if is_interruption(error):  # The caller has no use for the hold in any case.
             forget(owned, hold)
             _redo(owned, hold, before)
-            if isinstance(error, GeneratorExit) and client.runtime.suspends:
-                settle_all_later(owned)
-            else:
-                await _settle_now(owned)
+            await _settle_on_leaving(owned, error)
         raise
     finally:
         note.thread = 0
@@ -190,38 +180,22 @@ class _Confirmed:
         foreign: A member whose key holds another type, and the error of its server.
     """
 
-    def __init__(self) -> None:
-        self.gone = 0
-        self.unsure = 0
-        self.foreign: tuple[int, Exception] | None = None
+    gone = 0
+    unsure = 0
+    foreign: tuple[int, Exception] | None = None
 
 
-#: The result of nearly every release.
-ALL = _Confirmed()
-
-
-async def _release_parts(owned: MultiOwnership, hold: MultiHold) -> dict[int, Failure | RedissonError | None]:
-    """Release one hold on every server, once. Returns the result of each, by member."""
-    held = {
-        index: (member, ownership, part)
-        for index, ((member, ownership), part) in enumerate(zip(owned.parts(), hold.parts, strict=True))
-        if part is not None
-    }
-    results = await together(owned.client.runtime, starmap(release_part, held.values()))
-    return dict(zip(held, results, strict=True))
-
-
-async def _confirm(
-    owned: MultiOwnership, hold: MultiHold, results: dict[int, Failure | RedissonError | None], until: float
-) -> _Confirmed:
-    """After the first replies, retry until enough servers have confirmed the release."""
-    runtime = owned.client.runtime
-    parts = owned.parts()
+async def _release_parts(owned: MultiOwnership, hold: MultiHold, until: float) -> _Confirmed:
+    """Release one hold on every server, once, and wait until enough of them have confirmed it."""
+    runtime, parts = owned.client.runtime, owned.parts()
     confirmed = _Confirmed()
     failures = 0
+    asked = [index for index, part in enumerate(hold.parts) if part is not None]
+    held = [(*parts[index], part) for index, part in enumerate(hold.parts) if part is not None]
+    results = await together(runtime, starmap(release_part, held))
     while True:
         unsure: list[int] = []
-        for index, result in results.items():
+        for index, result in zip(asked, results, strict=True):
             if isinstance(result, LockLostError):
                 confirmed.gone += 1
             elif isinstance(result, ClientClosedError):
@@ -239,9 +213,8 @@ async def _confirm(
             return confirmed
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1
-        unsure = [index for index in unsure if parts[index][1].pending is not None]
-        settled = await together(runtime, starmap(settle_part, [parts[index] for index in unsure]))
-        results = dict(zip(unsure, settled, strict=True))
+        asked = [index for index in unsure if parts[index][1].pending is not None]
+        results = await together(runtime, starmap(settle_part, [parts[index] for index in asked]))
 
 
 def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:

@@ -59,13 +59,11 @@ class RestartGuard:
 
     def __init__(self, clients: tuple[ClientCore, ...], name: str, label: Callable[[int], str]) -> None:
         self._clients = clients
-        self._servers = [client.server for client in clients]
         self._name = name
         self._label = label
         self._facts: tuple[ServerFacts | None, ...] = (None,) * len(clients)
         self._longest = 0.0
         self._until = [-math.inf] * len(clients)
-        self._any_until = -math.inf
         self._refused: set[int] = set()
         self._barred: dict[int, str] = {}  # The run that was reported to have no vote, by node.
         self._young = False
@@ -94,17 +92,12 @@ class RestartGuard:
             else:
                 delays.append(float(guard))  # False is 0: at once.
         self._until = no_vote_until(facts, [client.starts.replaced for client in self._clients], delays)
-        self._any_until = max(self._until)
         self._tell(facts, delays)
         self._facts = facts
 
-    def all_vote(self, now: float) -> bool:
-        """Whether every node's answer counts."""
-        return now >= self._any_until
-
     def has_vote(self, index: int, now: float) -> bool:
         """Whether a node's answer counts."""
-        return now >= self._any_until or now >= self._until[index]
+        return now >= self._until[index]
 
     def why_not(self, index: int, now: float) -> str:
         """What to say of a node that has no vote."""
@@ -115,7 +108,8 @@ class RestartGuard:
 
     def _nothing_new(self) -> bool:
         facts = self._facts
-        for index, server in enumerate(self._servers):
+        for index, client in enumerate(self._clients):
+            server = client.server
             if server.facts is not facts[index] or (server.refusal is not None and index not in self._refused):
                 return False
         return True

@@ -13,7 +13,7 @@ from pyredisson.core import events
 from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.ownership.liveness import GONE, gone_hint, holder_alive
-from pyredisson.core.ownership.owner_table import OwnerTable
+from pyredisson.core.ownership.table import OwnerTable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
@@ -65,9 +65,11 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
         """Forget idle ownerships, and expired ones of owners that are gone."""
         now = self._runtime.now()
         for owned in self:
-            if owned.idle() or (not owned.who.alive() and owned not in self._watched and not owned.remaining(now)):
+            if not owned.in_use() or (
+                not owned.who.alive() and owned not in self._watched and not owned.remaining(now)
+            ):
                 self._drop_entry(owned)
-                if not owned.idle() and owned.who.alive():
+                if owned.in_use() and owned.who.alive():
                     self._list_entry(owned)  # Its owner has just acquired it.
         self._sweep_at = max(SWEEP_AT, 2 * len(self))
 
@@ -82,7 +84,7 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
 
     def tidy(self, owned: MultiOwnership) -> None:
         """Its owner has finished with it. If idle, it is kept for the next acquire, until there are too many."""
-        if owned.idle():
+        if not owned.in_use():
             self._watched.pop(owned, None)
             owned.begin()
         elif owned.listed_in is None:

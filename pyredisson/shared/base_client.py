@@ -54,7 +54,7 @@ class BaseClient(NotPortable):
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, self._runtime.end, self._core, None if server is None else server.stop)
         self._end.atexit = False  # Its threads are daemons, its tasks end with their loop, its server with the process.
-        living.add(self._core)
+        living.known.add(self._core)
 
     @classmethod
     def _made(cls, client: Any, config: Config | None, server: EmbeddedServer | None = None) -> Self:

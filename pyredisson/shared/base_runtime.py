@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import socket
@@ -9,7 +10,7 @@ import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,10 +28,56 @@ from pyredisson.shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.client import ClientCore
-    from pyredisson.core.runtime import Request
+    from pyredisson.core.runtime import Request, Ticket
     from pyredisson.net.connect import Link, Target
     from pyredisson.net.node_subscribers import NodeSubscribers
     from pyredisson.net.subscriber import Subscriber
+
+
+_log = logging.getLogger("pyredisson")
+
+
+class StepLoop(ABC):
+    """A thread or a task that steps, sleeps, and steps again. Started by its first nudge.
+
+    Args:
+        step: Returns after how many seconds the next one is due.
+        name: The name of the loop.
+        runtime: The runtime that it belongs to.
+        ticket: What it sleeps on.
+    """
+
+    closed = False
+    #: What runs it.
+    worker: Any = None
+
+    def __init__(self, step: Callable[[], Coroutine[Any, Any, float]], name: str, runtime: Any, ticket: Ticket) -> None:
+        self._step = step
+        self._name = f"pyredisson-{name}"
+        self._runtime = runtime
+        self._nudged = ticket
+
+    def nudge(self) -> None:
+        """Let it step now."""
+        self._nudged.ring()
+        if self.worker is None:
+            self._start()
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Let a thread or a task run it, unless the client was closed."""
+
+    async def run(self) -> None:
+        """Step until it is closed."""
+        while not self.closed:
+            self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
+            try:
+                pause = await self._step()
+            except Exception:
+                # A watchdog that dies of one surprise would end every lease of the client.
+                _log.exception("pyredisson: the %s failed and continues", self._name)
+                pause = 1.0
+            await self._nudged.wait(pause)
 
 
 class BaseRuntime(ABC):

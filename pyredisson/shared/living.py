@@ -12,11 +12,6 @@ if TYPE_CHECKING:
 known: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
-def add(client: ClientCore) -> None:
-    """Note a client that was made."""
-    known.add(client)
-
-
 def clients() -> list[ClientCore]:
     """Return the clients that are neither closed nor gone; none if another thread makes one at this moment."""
     try:

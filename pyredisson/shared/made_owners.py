@@ -34,7 +34,8 @@ class HandleOwner(AnyOwner):
     __slots__ = ("_handle", "_thread", "_what")
 
     def __init__(self, handle: object, thread: ThreadOwner | None = None, what: str = "the lock object") -> None:
-        super().__init__()
+        super().__init__(what)
+        self.name = f"{what} {self.number}"
         self._handle = weakref.ref(handle)
         self._thread = thread
         self._what = what
@@ -44,7 +45,7 @@ class HandleOwner(AnyOwner):
 
     def describe(self) -> str:
         """What to call it in a message."""
-        return f"{self._what} {self.number}"
+        return self.name
 
     def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """See ``MadeCaller.alone``: who has the object sees to that."""

@@ -148,22 +148,19 @@ class AnyOwner:
 
     Attributes:
         number: Never used for another owner of this process.
+        name: See ``Caller.name``.
         shared: Whether call chains that have nothing to do with each other may come along under this owner.
         divided: Whether that has happened.
     """
 
-    __slots__ = ("number",)
+    __slots__ = ("name", "number")
 
     shared = False
     divided = False
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.number: int = next(_numbers)
-
-    @property
-    def name(self) -> str:
-        """See ``Caller.name``."""
-        return self.describe()  # type: ignore[no-any-return, attr-defined]
+        self.name: str = name
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``: it is no thread or task."""

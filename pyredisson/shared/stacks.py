@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import traceback
 from collections.abc import Iterable
@@ -15,11 +16,8 @@ CALLS = 50
 
 def stack_of_thread(ident: int) -> tuple[str, ...]:
     """Return what the thread of this identifier executes, in lines; nothing for one that is gone, and for greenlets."""
-    frame: FrameType | None = sys._current_frames().get(ident)
-    frames: list[FrameType] = []
-    while frame is not None and len(frames) < CALLS:
-        frames.append(frame)
-        frame = frame.f_back
+    frame = sys._current_frames().get(ident)
+    frames = [] if frame is None else [each for each, _ in itertools.islice(traceback.walk_stack(frame), CALLS)]
     return _lines(reversed(frames))
 
 

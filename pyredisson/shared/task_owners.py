@@ -20,20 +20,14 @@ if TYPE_CHECKING:
 class TaskOwner(AnyOwner):
     """A task, by its number."""
 
-    __slots__ = ("_name", "task")
+    __slots__ = ("task",)
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        super().__init__()
+        super().__init__(task.get_name())
         self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
-        self._name = task.get_name()
 
     def __repr__(self) -> str:
-        return f"<task {self.number} {self._name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name of the task."""
-        return self._name
+        return f"<task {self.number} {self.name!r}>"
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``."""
@@ -42,7 +36,7 @@ class TaskOwner(AnyOwner):
 
     def describe(self) -> str:
         """What to call it in a message."""
-        return f"task {self._name!r}"
+        return f"task {self.name!r}"
 
     def alive(self) -> bool:
         """Whether the task still runs."""
@@ -53,7 +47,7 @@ class TaskOwner(AnyOwner):
         """Describe it, when it ended while it held a lock."""
         wait_for = ", asyncio.wait_for() (use try_lock(5) or acquire(timeout=5))" if sys.version_info < (3, 12) else ""
         return (
-            f"task {self._name!r} ended without releasing it. These run what they call in a task of its own: the "
+            f"task {self.name!r} ended without releasing it. These run what they call in a task of its own: the "
             f"fixtures of pytest-asyncio, cells of a notebook, middleware{wait_for}. Use hold(), whose block may be "
             "left in any task, or get_lock(name, owner=client.new_owner())"
         )
@@ -61,10 +55,6 @@ class TaskOwner(AnyOwner):
     def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
         """See ``Caller.mark``: by it a task knows a hold that it releases for another one, which has ended."""
         leave_mark(held, names, self.number)
-
-    def is_of(self, task: asyncio.Task[Any]) -> bool:
-        """Whether this stands for that very task, not for an earlier one at the same address."""
-        return self.task() is task
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it is a task of that event loop that has not ended."""
@@ -97,7 +87,7 @@ def owner_of(task: asyncio.Task[Any]) -> TaskOwner:
     """Return the owner that stands for a task."""
     key = id(task)
     owner = _tasks.get(key)
-    if owner is None or not owner.is_of(task):
+    if owner is None or owner.task() is not task:  # An earlier task at the same address.
         owner = _tasks[key] = TaskOwner(task)
         weakref.finalize(task, _forget, key, owner).atexit = False
     return owner

@@ -31,26 +31,20 @@ class ThreadOwner(AnyOwner):
         thread: Identifies the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_name", "_root", "call", "divided", "latest", "thread")
+    __slots__ = ("_root", "call", "divided", "latest", "thread")
 
     shared = True
 
     def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:
-        super().__init__()
+        super().__init__(root.name if root is not None else _thread_name())
         self.thread: weakref.ref[_Pulse] = thread
         self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
         self._root = root or self
         self.call: CallNote = root.call if root is not None else CallNote(threading.get_ident())
-        self._name: str = root.name if root is not None else _thread_name()
         self.latest: Holding | None = None
 
     def __repr__(self) -> str:
-        return f"<thread {self.number} {self._name!r}>"
-
-    @property
-    def name(self) -> str:
-        """The name of the thread."""
-        return self._name
+        return f"<thread {self.number} {self.name!r}>"
 
     def stack(self) -> tuple[str, ...]:
         """See ``Caller.stack``."""
@@ -58,7 +52,7 @@ class ThreadOwner(AnyOwner):
 
     def describe(self) -> str:
         """What to call it in a message."""
-        return f"thread {self._name!r}"
+        return f"thread {self.name!r}"
 
     def alive(self) -> bool:
         """Whether the thread still runs."""
@@ -68,10 +62,10 @@ class ThreadOwner(AnyOwner):
         """Describe it, when it ended while it held a lock."""
         if self.alive():
             return (
-                f"the call in which thread {self._name!r} acquired it has ended, and the thread runs other calls now. "
+                f"the call in which thread {self.name!r} acquired it has ended, and the thread runs other calls now. "
                 "Use hold(), whose block may be left in any thread, or get_lock(name, owner=client.new_owner())"
             )
-        return f"thread {self._name!r} ended without releasing it"
+        return f"thread {self.name!r} ended without releasing it"
 
     def runs_here(self) -> bool:
         """Whether it is the calling thread."""

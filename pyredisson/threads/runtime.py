@@ -20,7 +20,7 @@ from pyredisson.errors import ClientClosedError
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.observe.logging import log_collected
 from pyredisson.shared import process
-from pyredisson.shared.base_runtime import BaseRuntime
+from pyredisson.shared.base_runtime import BaseRuntime, StepLoop
 from pyredisson.shared.callbacks import Callbacks
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.owners import current_owner
@@ -96,49 +96,31 @@ class LoopTicket(ThreadTicket):
         return seconds > first and await super().wait(seconds - first)
 
 
-class ThreadLoop:
-    """A thread that steps, sleeps, and steps again. Started by its first nudge."""
+class ThreadLoop(StepLoop):
+    """A thread that steps, sleeps, and steps again."""
 
     def __init__(self, step: Callable[[], Coroutine[Any, Any, float]], name: str, runtime: ThreadsRuntime) -> None:
-        self._step = step
-        self._name = f"pyredisson-{name}"
-        self._runtime = runtime
-        self._nudged = ThreadTicket()
+        super().__init__(step, name, runtime, ThreadTicket())
         self._mutex = threading.RLock()
         self._only = threading.Lock()
-        self.thread: threading.Thread | None = None
-        self._closed = False
-
-    def nudge(self) -> None:
-        self._nudged.ring()
-        if self.thread is None:
-            self._start()
 
     def _start(self) -> None:
         check_patched()
         with self._mutex:
-            if self.thread is None and not self._closed:
+            if self.worker is None and not self.closed:
                 BackgroundThread(self._run, self._name).start()
 
     def _run(self) -> None:
         # A caller that was interrupted while starting us leaves it to the next nudge: there may be two of us.
         if not self._only.acquire(blocking=False):
             return
-        self.thread = threading.current_thread()
-        while not self._closed:
-            self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
-            try:
-                pause = run(self._step())
-            except Exception:
-                # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("pyredisson: the %s failed and continues", self._name)
-                pause = 1.0
-            run(self._nudged.wait(pause))
+        self.worker = threading.current_thread()
+        run(self.run())
         end_inherited_thread()
 
     def close(self) -> None:
         """End it soon; in the child of a fork, too: a thread is not here, but a greenlet is."""
-        self._closed = True
+        self.closed = True
         self._nudged.ring()
 
 
@@ -240,6 +222,7 @@ class ThreadsRuntime(BaseRuntime):
     # ---- the end -------------------------------------------------------------------------------------------------
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
+        """End the client: it is closed, or was garbage-collected."""
         process.check()
 
         def end() -> None:
@@ -280,7 +263,7 @@ class ThreadsRuntime(BaseRuntime):
             self._subscriber.close()
         for loop in self._loops:
             loop.close()
-        for thread in (*self._listening, *[loop.thread for loop in self._loops]):
+        for thread in (*self._listening, *[loop.worker for loop in self._loops]):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, over - monotonic()))
         self.link.close()

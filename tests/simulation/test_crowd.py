@@ -474,7 +474,7 @@ def _in_waiting(*changes: tuple[str, str]) -> Bug:
 BUGS = {
     "two are chosen": in_script(
         "lock_release",
-        ("return heard > 0\n", "if chosen then return true end\n            chosen = true\n"),
+        ("elseif heard > 0 then\n", "elseif heard > 0 and not chosen then chosen = true elseif heard > 0 then\n"),
         ("    while true do\n", "    local chosen = false\n    while true do\n"),
     ),
     "the newest one is chosen": in_script(
@@ -487,8 +487,7 @@ BUGS = {
     ),
     "one that is gone is chosen": in_script(
         "lock_force_unlock",
-        ("if heard > 0 or type(removed) ~= 'number' then", "if true then"),
-        ("return heard > 0", "return true"),
+        ("elseif heard > 0 then", "else"),
     ),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
     "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
+from pyredisson.core.kind import LockAttempt
 from pyredisson.core.outcomes import Answer, Refused
 from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting
@@ -396,12 +396,12 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
 
 
 async def _polite_although_notified(
-    self: read_write_waiting.YieldingAttempt, update: QueueUpdate | None = None, first: FirstRequest | None = None
+    self: YieldToWriters, attempt: LockAttempt, update: QueueUpdate | None = None
 ) -> Answer:
-    left = self.ownership.kind_state.until - self.client.runtime.now()
+    left = attempt.ownership.kind_state.until - attempt.client.runtime.now()
     if left > 0:
         return Refused(int(1000 * left))
-    return await Attempt.__call__(self, update, first)
+    return await attempt(update)
 
 
 BUGS = {
@@ -431,8 +431,7 @@ BUGS = {
     ),
     "one that is gone is chosen": in_script(
         FREED,
-        ("if heard > 0 or type(removed) ~= 'number' then", "if true then"),
-        ("return heard > 0", "return true"),
+        ("elseif heard > 0 then", "else"),
     ),
     "a turn is never passed on": in_script(
         "read_write_lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")
@@ -450,10 +449,8 @@ BUGS = {
     "readers are not let in by those who find that the lock is read": _in_attempts(
         ("pcall(choose, KEYS[#KEYS], ARGV[#ARGV])", "")
     ),
-    "a reader that yields keeps the turn of its client": in_code(
-        read_write_waiting.YieldingAttempt, "__call__", _polite_although_notified
-    ),
-    "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda client, kind: False),
+    "a reader that yields keeps the turn of its client": in_code(YieldToWriters, "attempt", _polite_although_notified),
+    "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda kind: False),
     "the readers of a client are woken one by one": in_code(ReadKind, "waiting", YieldToWriters()),
 }
 

@@ -34,7 +34,7 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.kinds import fair_lock
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
-from pyredisson.kinds.permit_block import RenewedPermit
+from pyredisson.kinds.permit_block import BlockOwnership
 from pyredisson.lua import script_names
 from pyredisson.net.resp import script
 from tests import contract
@@ -94,8 +94,8 @@ def _granted_without_counting(self: Ownership, request_id: int, one: Hold, deadl
     return granted
 
 
-def _permit_granted_from_the_reply(self: RenewedPermit, client: client.ClientCore, begun: float) -> None:
-    ORIGINAL_PERMIT_GRANTED(self, client, begun + 0.4)
+def _permit_granted_from_the_reply(self: BlockOwnership, hold: Hold, begun: float) -> None:
+    ORIGINAL_PERMIT_GRANTED(self, hold, begun + 0.4)
 
 
 def _never_expires(self: Ownership, now: float) -> bool:
@@ -164,7 +164,7 @@ def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
 
 
 ORIGINAL_GRANTED = Ownership.granted
-ORIGINAL_PERMIT_GRANTED = RenewedPermit.granted
+ORIGINAL_PERMIT_GRANTED = BlockOwnership.acquired
 READ_FENCED = FencedKind.reads
 
 BUGS = {
@@ -314,7 +314,7 @@ BUGS = {
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local reply = 0", "local reply = 1")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
-    "a permit is certain from its reply on": in_code(RenewedPermit, "granted", _permit_granted_from_the_reply),
+    "a permit is certain from its reply on": in_code(BlockOwnership, "acquired", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
     ),

@@ -9,10 +9,8 @@ import pytest
 
 from pyredisson.asyncio.primitives import TokenLock
 from pyredisson.config import Config
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.core.runtime import Request
-from pyredisson.core.waiting.wait_queue import QueueUpdate
 from pyredisson.errors import LockError, LockNotOwnedError
 from pyredisson.kinds.token_lock import TokenKind
 from tests.simulation.history import quiet
@@ -175,8 +173,8 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
 def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that compares no token: the late one of a former holder frees another's lock."""
 
-    def careless(self: TokenKind, ownership: Ownership, lease_ms: int, count: int, epoch: int, repeat: bool) -> Request:
-        return self.force(ownership, epoch)
+    def careless(self: TokenKind, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        return self.force(call.ownership, epoch)
 
     monkeypatch.setattr(TokenKind, "release", careless)
 
@@ -185,16 +183,8 @@ def break_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acquire without an epoch: a late copy takes the lock for nobody."""
     original = TokenKind.acquire
 
-    def forgetful(
-        self: TokenKind,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
-    ) -> Request:
-        return original(self, ownership, hold, count, 0, repeat, update)
+    def forgetful(self: TokenKind, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        return original(self, call, 0, repeat)
 
     monkeypatch.setattr(TokenKind, "acquire", forgetful)
 
@@ -203,17 +193,9 @@ def break_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeat with a token of its own, as if nothing had been asked before: it waits for itself."""
     original = TokenKind.acquire
 
-    def forgetful(
-        self: TokenKind,
-        ownership: Ownership,
-        hold: Hold,
-        count: int,
-        epoch: int,
-        repeat: bool,
-        update: QueueUpdate | None = None,
-    ) -> Request:
-        ownership.kind_state.current = ""
-        return original(self, ownership, hold, count, epoch, False, update)
+    def forgetful(self: TokenKind, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        call.ownership.kind_state.current = ""
+        return original(self, call, epoch, False)
 
     monkeypatch.setattr(TokenKind, "acquire", forgetful)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from pyredisson.core.ownership.liveness import Held
+from pyredisson.core.ownership.owned import Owned
 from pyredisson.events import Acquired, Event, Lost, Released
 from pyredisson.quorum.table import multi_locks_of
 from tests.simulator.runtime import AnyClient
@@ -48,7 +48,7 @@ class EventRules:
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
-        held: list[Held] = [*client.core.ownerships.of(name), *multi_locks_of(client.core)]
+        held: list[Owned] = [*client.core.ownerships.of(name), *multi_locks_of(client.core)]
         return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:

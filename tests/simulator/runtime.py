@@ -43,6 +43,7 @@ class SimulatedOwner(AnyOwner):
 
     def __init__(self, world: World) -> None:
         self.number = next(world.numbers)
+        self.name = f"simulated owner {self.number}"
         self.ended = False
 
     def alive(self) -> bool:
@@ -54,7 +55,7 @@ class SimulatedOwner(AnyOwner):
 
     def describe(self) -> str:
         """What to call it in a message."""
-        return f"simulated owner {self.number}"
+        return self.name
 
     def gone_hint(self) -> str:
         """What to tell of it, when it ended with a lock in its hands."""

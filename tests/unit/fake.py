@@ -25,8 +25,11 @@ class FakeOwner(AnyOwner):
     number: int = 1
     lives: bool = True
 
+    def __post_init__(self) -> None:
+        self.name = f"fake owner {self.number}"
+
     def describe(self) -> str:
-        return f"fake owner {self.number}"
+        return self.name
 
     def alive(self) -> bool:
         return self.lives

@@ -17,7 +17,7 @@ from pyredisson.core.waiting.wait_groups import ALL, Waiter
 from pyredisson.kinds.latch import latch_message
 from pyredisson.kinds.numbered import MAX_COUNT, count_of
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.permits import PermitAttempt, PermitsCore, permits_message
+from pyredisson.kinds.permits import PermitsCore, permits_message
 from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join, woken
@@ -155,8 +155,7 @@ def test_a_client_that_leaves_the_queue_has_the_next_one_notified_of_when_a_perm
     core_type: type[PermitsCore], keys: tuple[str, ...]
 ) -> None:
     core = core_type(ClientCore(FakeRuntime(), Config()), "orders")
-    call: Any = None
-    request = PermitAttempt(core, call, "label", None, math.inf).leave_queue("me:1:1")
+    request = core.leave_queue("me:1:1")
     assert request == ("semaphore_stop_waiting", keys, ("me:1:1", PUBLISH))
 
 

@@ -53,7 +53,6 @@ def test_what_a_server_says_is_read() -> None:
         syncing=0,
         eviction="noeviction",
         aof=True,
-        rdb_saves=None,
         replication_id="bbbb",
         seen_at=12.5,
     )

@@ -67,7 +67,7 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     if wait != 0 and first is None:
         seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
-            answer = waiting.yields(client, kind, ownership, wait, asked)
+            answer = waiting.yields(kind, ownership, wait, asked)
     if kind.queues:
         waiting.begin(ownership, wait, asked)
     if answer is None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Exchange
-    from pyredisson.core.runtime import Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
@@ -144,10 +143,6 @@ class Attempt:
             if kind.queues:
                 ownership.may_stand_in_queue(queued_ms)
             raise
-
-    def leave_queue(self, member: str) -> Request:
-        """Make the request that takes the client out of the wait queue."""
-        return self.kind.leave_queue(member)
 
 
 def begin_attempt(

@@ -1,4 +1,7 @@
-"""Releasing: one hold is released exactly once, whatever becomes of the request and of its caller."""
+"""Releasing: one hold is released exactly once, whatever becomes of the request and of its caller.
+
+And freeing a lock, for any holder.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unusable, is_interruption
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending, Unlock
-from pyredisson.core.requests.call import ReleaseCall
+from pyredisson.core.requests.call import ForceCall, ReleaseCall
 from pyredisson.core.requests.replies import unusable
 from pyredisson.core.requests.settle import settle, settle_on_leaving
 from pyredisson.core.waiting.pubsub_wait import released_as
@@ -206,7 +209,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         ownership.ended_meanwhile()
         raise lost_error(ownership, ownership.loss)
     if type(reply) is int and reply not in (0, 1):
-        call.kind.waiting.released(client, call.kind, ownership, released_as(client, reply) - 1, sent)
+        call.kind.waiting.released(call.kind, ownership, released_as(client, reply) - 1, sent)
     if count == 1 or not ownership.watched():
         client.watchdog.unwatch(ownership)
         # Left by another thread, the block's owner may hold it anew by now.
@@ -215,6 +218,42 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     if reported:
         held = client.runtime.now() - ownership.since[count - 1]
         client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
+
+
+# ---- forced ----------------------------------------------------------------------------------------------------------
+
+
+async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+    """Free the lock in the name of an owner. Returns whether it was locked."""
+    if ownership.pending is not None:
+        try:
+            await settle_or_explain(client, ownership)
+        except LockLostError:
+            pass
+    held = dict.fromkeys((ownership, *kind.ended_by_force()))
+    client.refuse_interrupter(*[each for each in held if each is not ownership])
+    for each in held:
+        expire(client, each)  # A hold that has expired already is not lost by this call.
+    victims = [(each, each.generation) for each in held]
+    request_id, epoch = ownership.begin_force()
+    lease = client.watchdog.lease_ms
+    try:
+        reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
+    except Failure as failure:
+        error = client.explain(failure, ownership, "a force_unlock", lease)
+        raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
+    if type(reply) is bytes:
+        raise client.explain(unusable(reply), ownership, "a force_unlock", lease)
+    if reply is None and kind.one_sided:
+        return False  # The other side is held, and stays so.
+    for each, generation in victims:
+        if each.who is ownership.who:
+            each.clear()
+            client.watchdog.unwatch(each)
+        elif each.lose("it was force-unlocked by this client", generation):
+            client.watchdog.unwatch(each)
+            client.report_lost(each)
+    return reply is not None
 
 
 # ---- who holds it instead --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
@@ -22,6 +22,8 @@ from pyredisson.core.requests.settle import settle
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
     from pyredisson.core.ownership.ownership import Ownership
+
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
@@ -36,31 +38,26 @@ QUICK = 0.25
 
 
 class BacklogEntry:
-    """One entry of the backlog.
+    """One entry of the backlog: an ownership to be settled, or other work.
 
     Attributes:
-        request_id: Of an ownership, the request that it left open.
         at: When to try it.
+        until: When other work is no longer worth doing.
+        ownership: The ownership; ``None``: it is other work.
+        work: That: it is to be tried until it raises no ``Failure``.
+        request_id: Of an ownership, the request that it left open.
         failures: How often that failed.
     """
 
-    __slots__ = ("at", "failures", "request_id")
+    __slots__ = ("at", "failures", "ownership", "request_id", "until", "work")
 
-    def __init__(self, at: float, request_id: int = 0) -> None:
+    def __init__(self, at: float, ownership: Ownership | None, work: Work | None = None, until: float = 0.0) -> None:
         self.at: float = at
-        self.request_id: int = request_id
-        self.failures: int = 0
-
-
-class WorkEntry(BacklogEntry):
-    """Work to be tried until it raises no ``Failure``, or ``until`` has passed."""
-
-    __slots__ = ("until", "work")
-
-    def __init__(self, at: float, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        super().__init__(at)
-        self.work: Callable[[], Coroutine[Any, Any, object]] = work
+        self.ownership: Ownership | None = ownership
+        self.work: Work | None = work
         self.until: float = until
+        self.request_id: int = 0 if ownership is None else ownership.request_id
+        self.failures: int = 0
 
 
 class Backlog:
@@ -80,7 +77,7 @@ class Backlog:
         self._answer_timeout = answer_timeout
         self._several = client.runtime.place("") is not None
         self.ownerships: dict[Ownership, BacklogEntry] = {}
-        self._work_entries: dict[WorkEntry, None] = {}
+        self._work_entries: dict[BacklogEntry, None] = {}
         self._unanswered_rounds = 0
         self._paused_until = -math.inf
         self._new_at = math.inf  # When the first entry is due that was added since the round began.
@@ -91,12 +88,12 @@ class Backlog:
         if known is not None:
             known.request_id = ownership.request_id
             return False
-        self.ownerships[ownership] = BacklogEntry(self._soon(), ownership.request_id)
+        self.ownerships[ownership] = BacklogEntry(self._soon(), ownership)
         return True
 
-    def do(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
+    def do(self, work: Work, until: float) -> None:
         """Do this work, until it raises no ``Failure`` or ``until`` has passed."""
-        self._work_entries[WorkEntry(self._soon(), work, until)] = None
+        self._work_entries[BacklogEntry(self._soon(), None, work, until)] = None
 
     def _soon(self) -> float:
         at = self._runtime.now() + RETRY.first
@@ -105,14 +102,10 @@ class Backlog:
 
     def due(self) -> float:
         """When :meth:`step` has something to do; infinite if never."""
-        return min([self._due(each) for each, _ in self._all()], default=math.inf)
+        return min([self._due(each) for each in self._all()], default=math.inf)
 
-    def _all(self) -> list[tuple[BacklogEntry, Ownership | None]]:
-        found: list[tuple[BacklogEntry, Ownership | None]] = [
-            (each, ownership) for ownership, each in list(self.ownerships.items())
-        ]
-        found += [(each, None) for each in list(self._work_entries)]
-        return found
+    def _all(self) -> list[BacklogEntry]:
+        return [*list(self.ownerships.values()), *list(self._work_entries)]
 
     def _due(self, each: BacklogEntry) -> float:
         """When to try an entry: a new one need not wait, although the server did not answer others."""
@@ -121,14 +114,14 @@ class Backlog:
     async def step(self) -> None:
         """Try the entries that are due."""
         now = self._runtime.now()
-        due = [each for each in self._all() if self._due(each[0]) <= now]
-        due.sort(key=_least_failed_first)
+        due = [each for each in self._all() if self._due(each) <= now]
+        due.sort(key=lambda each: (each.failures, each.at))  # The least failed first.
         self._new_at = math.inf
         unanswered = 0
-        for each, ownership in due:
+        for each in due:
             if self._runtime.now() >= (min(now + ROUND, self._new_at) if each.failures else now + ROUND):
                 return
-            if await self._try(each, ownership):
+            if await self._try(each):
                 continue
             unanswered += 1
             if unanswered >= (UNANSWERED_AT_MOST if self._several else 1):
@@ -142,17 +135,18 @@ class Backlog:
         """Do the work of a closed client now, once: what is not done then expires by itself."""
         until = self._runtime.now() + ROUND
         for each in list(self._work_entries):
-            if self._runtime.now() >= until or not await self._try(each, None):
+            if self._runtime.now() >= until or not await self._try(each):
                 return
 
-    async def _try(self, each: BacklogEntry, ownership: Ownership | None) -> bool:
+    async def _try(self, each: BacklogEntry) -> bool:
         """Try one entry. Returns whether the server answers, as far as is known."""
         try:
-            if ownership is not None:
-                await self._settle(ownership, each)
-            else:
-                assert isinstance(each, WorkEntry)
-                await self._work(each)
+            if each.ownership is not None:
+                await self._settle(each.ownership, each)
+            elif each.work is not None:
+                if self._runtime.now() < each.until:
+                    await each.work()
+                self._work_entries.pop(each, None)
         except (Rejected, Unusable):
             self._later(each)
         except Failure:
@@ -160,7 +154,7 @@ class Backlog:
             return False
         except Exception as error:
             if not each.failures:
-                self._client.emit(events.BackgroundFailed(repr(ownership if ownership is not None else each), error))
+                self._client.emit(events.BackgroundFailed(repr(each.ownership or each.work), error))
             self._later(each)
         return True
 
@@ -182,12 +176,3 @@ class Backlog:
         # Else its owner has begun something new, and settles what that leaves open.
         if each.request_id == request_id:
             self.ownerships.pop(ownership, None)
-
-    async def _work(self, each: WorkEntry) -> None:
-        if self._runtime.now() < each.until:
-            await each.work()
-        self._work_entries.pop(each, None)
-
-
-def _least_failed_first(each: tuple[BacklogEntry, Ownership | None]) -> tuple[int, float]:
-    return each[0].failures, each[0].at

@@ -4,7 +4,7 @@ Rules kept here:
 
 1. It is one attempt, of :data:`BUDGET` seconds in all, and raises nothing: what is not found out in time is not known.
 2. Nothing is asked if the holder is of this client, or with ``Config(presence=False)``.
-3. What a server says is believed no more than needed: it may be of another version, or nothing of ours.
+3. An answer that cannot be read ends the search: what was found before it counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -40,9 +41,6 @@ MOST_NAMES: Final = 2000
 
 #: The most clients whose presence is read to find the token of a token lock.
 MOST_ASKED: Final = 32
-
-#: The longest value that is looked at, in bytes.
-LONGEST: Final = 64 * 1024
 
 #: The most fields of a hash that are read: a read-write lock has one for each reader.
 FIELDS: Final = "64"
@@ -110,14 +108,6 @@ def found_here(client: ClientBase, ownership: Ownership) -> Found:
     return Found(holder, held_for, fixed=not any(hold.renewed for hold in ownership.holds))
 
 
-class Connected(NamedTuple):
-    """A client, by the name of its connections."""
-
-    app: str | None
-    host: str | None
-    pid: int | None
-
-
 class Neighbour(Protocol):
     """A client of this process, as a search sees it."""
 
@@ -138,7 +128,7 @@ class Finder:
     def __init__(self, client: ClientBase, clients: Callable[[], Iterable[Neighbour]]) -> None:
         self.client: ClientBase = client
         self.clients: Callable[[], Iterable[Neighbour]] = clients
-        self._names: dict[str, Connected] | None = None
+        self._names: dict[str, Holder] | None = None
         self._names_at = -math.inf
         self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
 
@@ -150,11 +140,7 @@ class Finder:
             asked: Whether the user asks; else it is to explain an error.
         """
         search = Search(self, self.client.key_of(name))
-        if self._may_search(asked):
-            try:
-                await search.run()
-            except Exception:
-                pass  # It would hide the error that is about to be raised.
+        await self._run(search.run, asked)
         return search.found
 
     async def find_permits(self, name: str) -> tuple[int | None, list[Holder]]:
@@ -163,12 +149,15 @@ class Finder:
         Raises as little as :meth:`find`.
         """
         search = Search(self, self.client.key_of(name))
-        if self._may_search(False):
-            try:
-                await search.read_permits()
-            except Exception:
-                pass  # As above.
+        await self._run(search.read_permits)
         return search.available, search.holders
+
+    async def _run(self, search: Callable[[], Awaitable[None]], asked: bool = False) -> None:
+        if self._may_search(asked):
+            try:
+                await search()
+            except Exception:
+                pass  # It would hide the error that is about to be raised.
 
     def _may_search(self, asked: bool) -> bool:
         if self.client.closed or not (asked or self.client.config.presence):
@@ -179,7 +168,7 @@ class Finder:
         began.append(now)
         return True
 
-    async def names(self, search: Search) -> dict[str, Connected] | None:
+    async def names(self, search: Search) -> dict[str, Holder] | None:
         """Return the clients that are connected, by their ids; ``None``: not known."""
         if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
             self._names_at, self._names = self.client.runtime.now(), None
@@ -229,7 +218,8 @@ class Search:
         kind = await self.ask("TYPE", self._key)
         self.found = Found(free=kind == b"none")
         if kind == b"hash":
-            fields = _fields(await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS))
+            scanned: Any = await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS)
+            fields = [field.decode() for field in scanned[1][::2]]
             owner = next((match for each in fields if (match := _OWNER.fullmatch(each))), None)
             if owner is not None:
                 self.found = Found(Holder(owner[1], int(owner[2])))
@@ -245,16 +235,17 @@ class Search:
 
     async def read_permits(self) -> None:
         """Find out how many permits are available, and which blocks hold some."""
-        available = await self.ask("GET", self._key)
-        self.available = int(available) if isinstance(available, bytes) else 0
+        available: Any = await self.ask("GET", self._key)
+        self.available = int(available or 0)
         here = [client for client in self._finder.clients() if client.address == self._client.address]
         for client, entry in self._held_by(here):
-            number, thread = entry.who.number, entry.who.name
-            self.holders.append(_holder(client.runtime.identity()._asdict(), client.id, number, thread))
+            app, host, pid, _ = client.runtime.identity()
+            self.holders.append(Holder(client.id, entry.who.number, app, host, pid, entry.who.name))
         for client_id, said in await self._published(except_for={client.id for client in here}):
-            for hold in _entries(said):
-                if hold.get("name") == self._key:
-                    self.holders.append(_holder(said, client_id, _whole(hold, "id"), _text(hold, "thread")))
+            for hold in said["holds"]:
+                if hold["name"] == self._key:
+                    who = said["app"], said["host"], said["pid"], hold["thread"]
+                    self.holders.append(Holder(client_id, hold["id"], *who))
 
     async def _left(self) -> None:
         left = await self.ask("PTTL", self._key)
@@ -267,13 +258,16 @@ class Search:
             if client.id == client_id and entry.who.number == number:
                 self._learn_from(client, entry)
                 return
-        said = _presence(await self.ask("GET", presence_key(client_id, self._client.config.prefix)))
-        if said:
-            await self._learn_told(said, client_id, lambda entry: entry.get("id") == number)
+        said: Any = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
+        if said is not None:
+            published = _read(said)
+            self._learn(app=published["app"], host=published["host"], pid=published["pid"])
+            await self._learn_published(published, client_id, "id", number)
             return
         if self._one_server and (names := await self._finder.names(self)) is not None:
             if client_id in names:
-                self._learn(**names[client_id]._asdict())
+                named = names[client_id]
+                self._learn(app=named.app, host=named.host, pid=named.pid)
             else:
                 self.found = self.found._replace(foreign=True)
 
@@ -285,47 +279,38 @@ class Search:
                 self._learn_from(client, entry)
                 return
         for client_id, said in await self._published():
-            if await self._learn_told(said, client_id, lambda entry: entry.get("token_id") == wanted):
+            if await self._learn_published(said, client_id, "token_id", wanted):
                 return
 
     def _held_by(self, clients: Iterable[Neighbour]) -> Iterator[tuple[Neighbour, Entry]]:
         """Yield the holds of these clients of this process that have the key of this search."""
         return ((client, entry) for client in clients for entry in client.presence.held(self._key))
 
-    async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Mapping[str, Any]]]:
+    async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Any]]:
         """Return what the clients connected to the server publish, except for these, by their ids."""
         names = await self._finder.names(self) if self._one_server else None
         ids = [each for each in names or () if each not in except_for][:MOST_ASKED]
         if not ids:
             return []
-        replies = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
-        read = map(_presence, replies if isinstance(replies, list) else ())
-        return list(zip(ids, read, strict=False))
+        replies: Any = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
+        return [(each, _read(said)) for each, said in zip(ids, replies, strict=True) if said is not None]
 
-    async def _learn_told(
-        self, said: Mapping[str, Any], client_id: str, wanted: Callable[[Mapping[str, Any]], bool]
-    ) -> bool:
-        """Learn what a client has published of the lock, or of itself. Returns whether it was of the lock."""
-        entry = next((each for each in _entries(said) if each.get("name") == self._key and wanted(each)), None)
-        holder = self.found.holder
-        if entry is None and (holder is None or holder.client_id != client_id):
+    async def _learn_published(self, said: Any, client_id: str, field: str, value: object) -> bool:
+        """Learn what a client has published of its hold in which this field has this value. Returns whether it has."""
+        of_lock = (each for each in said["holds"] if each["name"] == self._key and each.get(field) == value)
+        if (entry := next(of_lock, None)) is None:
             return False
-        self._learn(app=_text(said, "app"), host=_text(said, "host"), pid=_whole(said, "pid"))
-        if entry is None:
-            return False
-        self._learn(client_id=client_id, thread_id=_whole(entry, "id"), thread=_text(entry, "thread"))
-        self._learn(reason=_text(entry, "reason"))
-        self.found = self.found._replace(fixed=entry.get("watchdog") is False)
-        age, ttl = _whole(entry, "ms"), _whole(said, "ttl_ms")
-        if age is not None and ttl is not None:
-            left = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
-            if isinstance(left, int) and 0 <= left <= ttl:
-                self._learn_age((age + ttl - left) / 1000)
+        self._learn(app=said["app"], host=said["host"], pid=said["pid"])
+        self._learn(client_id=client_id, thread_id=entry["id"], thread=entry["thread"], reason=entry.get("reason"))
+        self.found = self.found._replace(fixed=not entry["watchdog"])
+        left: Any = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
+        if left >= 0:
+            self._learn_age((entry["ms"] + said["ttl_ms"] - left) / 1000)
         return True
 
     def _learn_from(self, client: Neighbour, entry: Entry) -> None:
-        identity = client.runtime.identity()
-        self._learn(app=identity.app, host=identity.host, pid=identity.pid, thread=entry.who.name)
+        app, host, pid, _ = client.runtime.identity()
+        self._learn(app=app, host=host, pid=pid, thread=entry.who.name)
         self.found = self.found._replace(fixed=not entry.watchdog)
         self._learn_age(self._runtime.now() - entry.since)
 
@@ -334,9 +319,7 @@ class Search:
         self._learn(since=self._runtime.unix_time() - held_for)
 
     def _learn(self, **more: Any) -> None:
-        holder = self.found.holder or Holder()
-        known = {key: value for key, value in vars(holder).items() if value is not None}
-        self.found = self.found._replace(holder=Holder(**{**known, **more}))
+        self.found = self.found._replace(holder=replace(self.found.holder or Holder(), **more))
 
     async def _count(self, names: LockNames) -> None:
         """Learn how many wait: of a fair lock those in the queue, else the clients on its list or its channel."""
@@ -344,56 +327,27 @@ class Search:
         if isinstance(queued, int) and queued > 0:
             self.found = self.found._replace(waiting=queued)
         elif self._one_server:
-            heard = await self.ask("PUBSUB", "NUMSUB", names.channel, names.waiting)
-            listed = await self.ask("ZCOUNT", names.waiting, "-inf", f"({OBSERVERS}")
-            if isinstance(heard, list) and len(heard) == 4 and isinstance(heard[1], int) and isinstance(heard[3], int):
+            heard: Any = await self.ask("PUBSUB", "NUMSUB", names.channel, names.waiting)
+            listed: Any = await self.ask("ZCOUNT", names.waiting, "-inf", f"({OBSERVERS}")
+            if heard is not None:
                 count_of = self._client.subscriptions.messages_of
                 own = (count_of(names.channel) is not None) - (count_of(names.waiting) is not None)
                 # Of the clients in the wait queue some listen to the channel as well: the observers.
-                count = heard[1] - heard[3] - own + (listed if isinstance(listed, int) else 0)
-                self.found = self.found._replace(waiting=max(0, count))
+                self.found = self.found._replace(waiting=max(0, heard[1] - heard[3] - own + (listed or 0)))
 
 
-def _fields(reply: Reply) -> list[str]:
-    pairs = reply[1] if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], list) else []
-    return [each.decode(errors="replace") for each in pairs[::2] if isinstance(each, bytes)]
+def _read(published: bytes) -> Any:
+    """Read what a client has published of itself. Raises ``ValueError`` if another program wrote that."""
+    said = json.loads(published)
+    if not all(isinstance(said[field], str | None) for field in ("app", "host")):
+        raise ValueError("this is not what a client publishes of itself")
+    return said
 
 
-def _presence(reply: Reply) -> Mapping[str, Any]:
-    """Read what a client has published of itself; empty if that is nothing, or nothing that can be read."""
-    if not isinstance(reply, bytes) or len(reply) > LONGEST:
-        return {}
-    try:
-        said = json.loads(reply)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _entries(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what a client has published of its holds."""
-    holds = said.get("holds")
-    return [each for each in holds if isinstance(each, dict)] if isinstance(holds, list) else []
-
-
-def _holder(said: Mapping[str, Any], client_id: str, number: int | None, thread: str | None) -> Holder:
-    return Holder(client_id, number, _text(said, "app"), _text(said, "host"), _whole(said, "pid"), thread)
-
-
-def _text(said: Mapping[str, Any], name: str) -> str | None:
-    value = said.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _whole(said: Mapping[str, Any], name: str) -> int | None:
-    value = said.get(name)
-    return value if type(value) is int else None
-
-
-def _connected(listed: str) -> dict[str, Connected]:
+def _connected(listed: str) -> dict[str, Holder]:
     found = {}
     for line in listed.splitlines():
         if (match := _NAME.search(line)) is not None:
             app, host, pid, client_id = match.groups()
-            found[client_id] = Connected(app if app != "-" else None, host, int(pid))
+            found[client_id] = Holder(client_id, app=app if app != "-" else None, host=host, pid=int(pid))
     return found

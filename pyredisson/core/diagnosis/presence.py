@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from operator import itemgetter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -56,7 +55,7 @@ OUT_OF_MEMORY: Final = "OOM"
 
 
 class Wait:
-    """A call that waits; or a block that holds permits, which are in no other table.
+    """A call that waits.
 
     Attributes:
         kind: What ``get_*`` calls what it waits for.
@@ -64,27 +63,20 @@ class Wait:
         owner: The caller's field in Redis.
         who: The caller.
         since: When it began to wait.
-        holds: 1 for a block, 0 for a call that waits.
     """
 
-    __slots__ = ("__weakref__", "holds", "kind", "name", "owner", "since", "who")
+    __slots__ = ("__weakref__", "kind", "name", "owner", "since", "who")
 
-    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float, holds: int = 0) -> None:
+    def __init__(self, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
         self.kind: str = kind
         self.name: str = name
         self.owner: str = owner
         self.who: Caller = who
         self.since: float = since
-        self.holds: int = holds
 
 
 Source: TypeAlias = "Ownership | Wait"
 """What stands in a table of the client for something that is held or waited for."""
-
-Lasting: TypeAlias = "list[tuple[float, Source]]"
-"""When each began, and what it is."""
-
-_since = itemgetter(0)
 
 
 class Entry(NamedTuple):
@@ -145,7 +137,7 @@ class Presence:
         self.first: float = min(self._after, self._held_limit, self._wait_limit)
         # Weak: a call that is interrupted before it can end its wait takes that with it.
         self.waits: WeakKeyDictionary[Wait, None] = WeakKeyDictionary()
-        self.blocks: dict[Any, Wait] = {}
+        self.blocks: dict[Ownership, None] = {}
         self._next = math.inf
         self._written = False
         self._write_at = -math.inf
@@ -179,15 +171,15 @@ class Presence:
         if wait is not None:
             self.waits.pop(wait, None)
 
-    def begin_block(self, block: object, kind: str, name: str, owner: str, who: Caller, since: float) -> None:
-        """Note permits that a block holds."""
+    def begin_block(self, permits: Ownership) -> None:
+        """Note permits that a block holds, and that are in no other table."""
         if self.first < math.inf:
-            self.blocks[block] = Wait(kind, name, owner, who, since, holds=1)
-            self.expect(since)
+            self.blocks[permits] = None
+            self.expect(permits.since[0])
 
-    def end_block(self, block: object) -> None:
+    def end_block(self, permits: Ownership) -> None:
         """Note that a block holds its permits no longer, or can no longer be left. Also for a finalizer."""
-        self.blocks.pop(block, None)
+        self.blocks.pop(permits, None)
 
     def due(self) -> float:
         """When :meth:`step` has something to do; infinite if never."""
@@ -201,30 +193,28 @@ class Presence:
         if not key.startswith(prefix):
             return []
         name = key[len(prefix) :]
-        found = [_entry(each) for _, each in self._held(self._now()) if each.name == name]
+        found = [_entry(each) for each in self._held(self._now()) if each.name == name]
         return [each for each in found if each is not None]
 
     def waiting(self) -> list[Wait]:
         """The calls of the client that wait."""
         return [wait for ref in self.waits.keyrefs() if (wait := ref()) is not None]
 
-    def _held(self, now: float) -> Lasting:
+    def _held(self, now: float) -> list[Source]:
         # Permits that are renewed are in no table but the watchdog's.
-        ownerships = [*self._client.ownerships, *[each for each in self._watched() if each.table is None]]
-        held: Lasting = [
-            (each.since[0], each)
-            for each in ownerships
+        renewed = [each for each in self._watched() if each.table is None]
+        return [
+            each
+            for each in (*self._client.ownerships, *renewed, *list(self.blocks))
             if each.holds and each.loss is None and each.kind is not None and now < each.deadline
         ]
-        return held + [(block.since, block) for block in list(self.blocks.values())]
-
-    def _waited_for(self) -> Lasting:
-        return [(each.since, each) for each in self.waiting()]
 
     def _outlives(self, each: Source, now: float) -> float:
         """Return until when something stays in Redis if the client is gone, and no watchdog determines that."""
         if not isinstance(each, Wait):
-            return -math.inf if any(hold.renewed for hold in list(each.holds)) else each.deadline
+            # Permits without a lease are not the client's: they outlive it in any case.
+            fixed = each.deadline < math.inf and not any(hold.renewed for hold in list(each.holds))
+            return each.deadline if fixed else -math.inf
         ownership = self._client.ownerships.find((each.name, each.owner))
         return now + (0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR))
 
@@ -240,9 +230,9 @@ class Presence:
             return
         self._next = now + self._period  # Whatever becomes of this: it must not keep the watchdog busy.
         try:
-            held, waited_for = self._held(now), self._waited_for()
+            held, waited_for = self._held(now), self.waiting()
             self._warn(held, waited_for, now)
-            told = [each for each in (*held, *waited_for) if each[0] + self._after <= now]
+            told = [each for each in (*held, *waited_for) if _since(each) + self._after <= now]
             writes = (told or self._written) and now >= self._write_at
             if writes:
                 self._write_at = now + self._period
@@ -252,19 +242,19 @@ class Presence:
         except Exception as error:
             self._client.emit(events.BackgroundFailed("the presence of this client", error))
 
-    def _next_look(self, held: Lasting, waited_for: Lasting, now: float, *, told: bool) -> float:
+    def _next_look(self, held: Sequence[Source], waited_for: Sequence[Source], now: float, *, told: bool) -> float:
         """Return when there is more to write, or something becomes old enough."""
         at = self._write_at
         if not (told or self._written):
             at = max(at, self._after + min(map(_since, (*held, *waited_for)), default=math.inf))
         for lasting, limit in ((held, self._held_limit), (waited_for, self._wait_limit)):
             if limit < math.inf:
-                at = min(at, min((due for since, _ in lasting if (due := since + limit) > now), default=math.inf))
+                at = min(at, min((due for each in lasting if (due := _since(each) + limit) > now), default=math.inf))
         return max(at, now + LEAST)
 
     # ---- warnings ------------------------------------------------------------------------------------------------
 
-    def _warn(self, held: Lasting, waited_for: Lasting, now: float) -> None:
+    def _warn(self, held: Sequence[Source], waited_for: Sequence[Source], now: float) -> None:
         """Report what takes too long, each once."""
         before, self._stacks = self._stacks, {}
         of_holds, of_waits = (
@@ -272,7 +262,8 @@ class Presence:
             (waited_for, self._wait_limit, events.WaitingTooLong),
         )
         for lasting, limit, warning in (of_holds, of_waits):
-            for since, source in lasting if limit < math.inf else ():
+            for source in lasting if limit < math.inf else ():
+                since = _since(source)
                 key = (source, since)
                 if key in before:
                     self._stacks[key] = before[key]
@@ -282,12 +273,12 @@ class Presence:
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
-    async def _write(self, told: Lasting, now: float, patience: float) -> None:
+    async def _write(self, told: Sequence[Source], now: float, patience: float) -> None:
         if not told:
             await self._delete(patience)
             return
         at_least = now + self._at_least
-        longer = [each for _, each in told if isinstance(each, Wait) or each.deadline > at_least]
+        longer = [each for each in told if isinstance(each, Wait) or each.deadline > at_least]
         ttl_ms = whole_ms(max([at_least, *(self._outlives(each, now) for each in longer)]) - now)
         command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
@@ -322,7 +313,7 @@ class Presence:
     def _key(self) -> str:
         return presence_key(self._client.id, self._client.config.prefix)
 
-    def _text(self, told: Lasting, now: float, ttl_ms: int) -> str:
+    def _text(self, told: Sequence[Source], now: float, ttl_ms: int) -> str:
         """Return what to write: what has lasted for longest, as far as there is room."""
         identity = self._client.runtime.identity()
         said: dict[str, Any] = {
@@ -338,7 +329,7 @@ class Presence:
             "more": len(told),
         }
         size = len(_json(said).encode())
-        for _, source in sorted(told, key=_since)[:MOST]:
+        for source in sorted(told, key=_since)[:MOST]:
             each = _entry(source)
             if each is None:  # It has ended meanwhile.
                 said["more"] -= 1
@@ -370,10 +361,15 @@ class Presence:
         return shown
 
 
+def _since(source: Source) -> float:
+    """Return when it began."""
+    return source.since if isinstance(source, Wait) else source.since[0]
+
+
 def _entry(source: Source) -> Entry | None:
     """Return what is known of something that is held or waited for; ``None``: it has ended meanwhile."""
     if isinstance(source, Wait):
-        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, source.holds)
+        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, holds=0)
     holds, kind = list(source.holds), source.kind
     if not holds or kind is None:
         return None

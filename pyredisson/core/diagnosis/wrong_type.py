@@ -56,31 +56,34 @@ async def explain_type(
     key = client.key_of(name) if key is None else key
     if str(error).removeprefix("ERR ").startswith(NO_NUMBER) and await _is_text(client, key):
         explained = no_number(name, key)
-        explained.__cause__ = error
-        return explained
-    if not is_wrong_type(error):
-        return error
-    held = await _type_of(client, waiting := prefixed(WAITING, key))
-    if held not in ("", "none", "sorted set"):
-        text = f"the key {waiting!r} holds a {held}, but the clients that wait for {name!r} are listed there: {NOTHING}"
-        explained = LockError(f"{text}. Delete this key, or use another name", name=name)
-        explained.__cause__ = error
-        return explained
-    held = await _type_of(client, key)
-    wanted = f", but a {kind} is stored differently" if kind else ""
-    if held == "none":
-        text = f"a key that belongs to {name!r}{where} is of another type: {error}"
-    elif held:
-        what = "a hash of a read-write lock" if held == "read-write hash" else f"a {held}"
-        fits = f"{FITS[held]}. Use one of these, or another name" if held in FITS else f"{NOTHING}. Use another name"
-        text = f"the key {key!r}{where} holds {what}{wanted}: {fits}"
-        if key == client.key_of(name) and (found := await finder.find(name)).holder is not None:
-            text += f". It is {found.describe()}"
+    elif is_wrong_type(error):
+        explained = LockError(await _wrong_type(finder, error, name, kind, where, key), name=name)
     else:
-        text = f"the key {key!r}{where} holds something of another type{wanted}. Use another name"
-    explained = LockError(text, name=name)
+        return error
     explained.__cause__ = error
     return explained
+
+
+async def _wrong_type(finder: Finder, error: Exception, name: str, kind: str, where: str, key: str) -> str:
+    client = finder.client
+    held = await _type_of(client, waiting := prefixed(WAITING, key))
+    if held not in ("", "none", "sorted set"):
+        return (
+            f"the key {waiting!r} holds a {held}, but the clients that wait for {name!r} are listed there: {NOTHING}. "
+            "Delete this key, or use another name"
+        )
+    held = await _type_of(client, key)
+    wanted = f", but a {kind} is stored differently" if kind else ""
+    if not held:
+        return f"the key {key!r}{where} holds something of another type{wanted}. Use another name"
+    if held == "none":
+        return f"a key that belongs to {name!r}{where} is of another type: {error}"
+    what = "a hash of a read-write lock" if held == "read-write hash" else f"a {held}"
+    fits = f"{FITS[held]}. Use one of these, or another name" if held in FITS else f"{NOTHING}. Use another name"
+    text = f"the key {key!r}{where} holds {what}{wanted}: {fits}"
+    if key == client.key_of(name) and (found := await finder.find(name)).holder is not None:
+        text += f". It is {found.describe()}"
+    return text
 
 
 async def _is_text(client: ClientBase, key: str) -> bool:

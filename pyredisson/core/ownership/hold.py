@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import final
 
@@ -37,6 +38,13 @@ class Hold:
         self.watchdog: bool = watchdog
         self.renewed: bool = watchdog if renewed is None else renewed
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
+
+    @classmethod
+    def endless(cls) -> Hold:
+        """Return a hold without a lease: what it holds does not expire."""
+        hold = cls(0, watchdog=False, block=False)
+        hold.certain = math.inf
+        return hold
 
     @property
     def fixed_lease(self) -> float | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from pyredisson.core.ownership.owner_protocols import Caller
 
 T = TypeVar("T")
 
@@ -30,7 +33,12 @@ class Owned:
     """What one owner holds. Plain state, to which a :class:`pyredisson.Lease` can be.
 
     Attributes:
+        what: What is held, in messages.
+        overlaps: With whom its holder may have worked at the same time after a loss.
         name: The name of the lock, or of what else it is.
+        owner: The owner's field in Redis.
+        who: The owner.
+        loss: Why it was lost, if it was.
         mutex: Makes its changes atomic.
         holds: The nested holds, the innermost last.
         mark: What it has left in the context of its owner; set by ``leave_mark()``.
@@ -40,7 +48,12 @@ class Owned:
 
     __slots__ = ("__weakref__", "call", "holds", "mark", "mutex", "on_loss")
 
+    what: str
+    overlaps: str
     name: str
+    owner: str
+    who: Caller
+    loss: str | None
     mutex: AbstractContextManager[Any]
     holds: list[Any]
     mark: Callable[[], Any] | None
@@ -59,6 +72,10 @@ class Owned:
     def has(self, hold: object) -> bool:
         """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""
         return hold in self.holds
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which the hold is certain."""
+        raise NotImplementedError
 
     def bound(self) -> bool:
         """Whether any of it can only be released by its owner."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -80,6 +81,7 @@ class SettleBegun(NamedTuple):
     repeat: bool  # whether an earlier copy of it may have run
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class InFlight:
     """The last request of an ownership. Changed by :class:`Ownership` alone, under its mutex.
 
@@ -97,32 +99,17 @@ class InFlight:
         released_behind: A release that had failed was settled since, and its owner does not know that yet.
     """
 
-    __slots__ = (
-        "doubtful",
-        "lease_ms",
-        "of_block",
-        "pending",
-        "queued_ms",
-        "released_behind",
-        "releases_due",
-        "request_id",
-        "settling",
-        "until",
-        "without_end",
-    )
-
-    def __init__(self) -> None:
-        self.request_id: int = 0
-        self.pending: Pending | None = None
-        self.until: float = 0.0
-        self.doubtful: bool = False
-        self.settling: bool = False
-        self.lease_ms: int = 1
-        self.of_block: bool = False
-        self.queued_ms: int = 0
-        self.releases_due: int = 0
-        self.without_end: bool = False
-        self.released_behind: bool = False
+    request_id: int = 0
+    pending: Pending | None = None
+    until: float = 0.0
+    doubtful: bool = False
+    settling: bool = False
+    lease_ms: int = 1
+    of_block: bool = False
+    queued_ms: int = 0
+    releases_due: int = 0
+    without_end: bool = False
+    released_behind: bool = False
 
     def begin(self, pending: Pending) -> int:
         """Note a request that no earlier copy of can have run. Returns its number."""

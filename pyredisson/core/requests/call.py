@@ -94,15 +94,15 @@ class AcquireCall(Call):
 
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
-        ready, update = self.ownership.ready, self.update
+        ready = self.ownership.ready
         # Where there is a queue, the ready one is for a wait without a time limit.
         if (
             ready is not None
             and ready[:2] == (epoch, self.lease_ms)
-            and not (repeat or self.count or update or ready.queued_ms)
+            and not (repeat or self.count or self.update or ready.queued_ms)
         ):
             return ready.acquire
-        return self.kind.acquire(self.ownership, self.hold, self.count, epoch, repeat, update)
+        return self.kind.acquire(self, epoch, repeat)
 
 
 class Exchange(Protocol):
@@ -153,7 +153,7 @@ class ReleaseCall(Call):
         ready, may_queue = self.ownership.ready, self.kind.client.subscriptions.may_queue
         if ready is not None and ready[:2] == (epoch, self.lease_ms) and self.count == 1 and not repeat and may_queue:
             return ready.release
-        return self.kind.release(self.ownership, self.lease_ms, self.count, epoch, repeat)
+        return self.kind.release(self, epoch, repeat)
 
 
 class ForceCall(Call):

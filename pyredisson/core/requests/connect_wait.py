@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.backoff import RETRY
-from pyredisson.core.diagnosis.wrong_type import explain_type
-from pyredisson.core.failures import Connecting, Failure, NotNow, Rejected, Unanswered, Unusable
+from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
-    from pyredisson.core.diagnosis.holder_lookup import Finder
-    from pyredisson.core.runtime import Reply
 
 #: The classes of redis-py's errors for a server that could not be reached, and for one that let us in no further.
 UNREACHED = ("ConnectionError", "TimeoutError")
@@ -75,25 +71,3 @@ async def waits_through(client: ClientBase, failure: Failure, wait: float | None
         except Failure as error:
             failure = error
     return False
-
-
-async def query(client: ClientBase, finder: Finder, command: tuple[str, ...]) -> Reply:
-    """Run a read-only command; see :meth:`ClientBase.query`."""
-    runtime, patience = client.runtime, client.config.timeout / 3
-    over = runtime.now() + client.config.timeout
-    most, telling = (False, 0.0), None  # The last attempt may have had too little time to find out what is wrong.
-    while True:
-        given = min(patience, over - runtime.now())
-        try:
-            return await runtime.ask(command, given)
-        except (Unanswered, NotNow) as failure:
-            tells = not isinstance(failure, Connecting), given  # Any answer says more than a slow connection.
-            if telling is None or tells >= most:
-                most, telling = tells, failure
-            if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
-                raise unreached(client, telling) from None
-        except Failure as failure:
-            error = unreached(client, failure)
-            error = await explain_type(finder, error, command[1].removeprefix(client.config.prefix), key=command[1])
-            raise error from error.__cause__
-        await runtime.sleep(RETRY.pause(0, runtime.jitter))

@@ -99,20 +99,6 @@ class NumberedCall(Generic[T]):
         given_up: Whether it is, or was, settled without its caller.
     """
 
-    __slots__ = (
-        "_client",
-        "_doubt",
-        "_kind",
-        "_names",
-        "_number",
-        "_operation",
-        "_request",
-        "begun",
-        "given_up",
-        "granted",
-        "key",
-    )
-
     def __init__(
         self, client: ClientCore, names: NumberedNames, kind: str, operation: Operation[T], *, left: bool = False
     ) -> None:

@@ -30,7 +30,6 @@ class ServerFacts:
         syncing: How many of these have yet to finish their first synchronisation; 0 if it does not say.
         eviction: Its ``maxmemory-policy``; ``None`` if it does not say.
         aof: Whether it appends what it does to a file; ``None`` if it does not say.
-        rdb_saves: Whether it saves snapshots by itself; ``None``: not known, ``INFO`` does not say.
         replication_id: That of its data: a replica's is its master's. Empty if it does not say.
         seen_at: When that was, in monotonic seconds.
     """
@@ -44,7 +43,6 @@ class ServerFacts:
     syncing: int
     eviction: str | None
     aof: bool | None
-    rdb_saves: bool | None
     replication_id: str
     seen_at: float
 
@@ -76,7 +74,6 @@ def read_info(info: bytes, now: float) -> ServerFacts:
         syncing=sum(name[5:].isdecimal() and "state=online" not in data[name] for name in data if name[:5] == "slave"),
         eviction=data.get("maxmemory_policy"),
         aof=None if aof is None else aof == "1",
-        rdb_saves=None,
         replication_id=data.get("master_replid", ""),
         seen_at=now,
     )
@@ -122,7 +119,7 @@ def complaints(facts: ServerFacts) -> Sequence[Complaint]:
 
 def lack_of_persistence(facts: ServerFacts) -> Complaint | None:
     """What is wrong with a node of a quorum that keeps nothing: restarted at once, it votes without its memory."""
-    if facts.aof is False and not facts.rdb_saves:
+    if facts.aof is False:
         return Complaint(
             "appendonly",
             "appendonly is 'no': after a restart the node has lost its locks, but still votes. Set "
@@ -180,23 +177,18 @@ class ServerState:
         if took is not None:
             self.round_trip = took
         if isinstance(reply, bytes):
-            facts = self.learned(reply, self._now())
+            facts = read_info(reply, self._now())
+            with self._mutex:
+                before, self.facts = self.facts, facts
+                self.refusal = None
+            for learn in tuple(self.on_learned):
+                learn(facts, before)
             for complaint in complaints(facts):
                 self.object(complaint)
         elif isinstance(reply, Exception):
             self.refused(reply)
         else:
             self.refused(RedissonError(f"INFO was answered by a {type(reply).__name__}"))
-
-    def learned(self, info: bytes, now: float) -> ServerFacts:
-        """Take what a server says of itself."""
-        facts = read_info(info, now)
-        with self._mutex:
-            before, self.facts = self.facts, facts
-            self.refusal = None
-        for learn in tuple(self.on_learned):
-            learn(facts, before)
-        return facts
 
     def answered_within(self, seconds: float) -> None:
         """Note that a request was answered sooner than the first one on its connection."""

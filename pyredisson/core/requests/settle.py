@@ -56,7 +56,8 @@ async def settle(
         if begun.pending is None:
             return last
         try:
-            call = _call_to_settle(ownership, begun)
+            assert ownership.kind is not None, "a request is pending that no kind of lock has made"
+            call = ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
             reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
             if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
@@ -68,22 +69,12 @@ async def settle(
         except BaseException as error:
             if not isinstance(error, Failure):
                 ownership.doubt(begun.request_id)
-            _left_open(client, ownership, begun)
+            # It was taken over, so no other call remembers it: leave it to the watchdog.
+            if ownership.pending is not None and ownership.request_id == begun.request_id:
+                client.settle_in_background(ownership)
             raise
         last, since = begun.pending, begun.request_id
         left = max(0.001, until - client.runtime.now())
-
-
-def _call_to_settle(ownership: Ownership, begun: SettleBegun) -> ReleaseCall:
-    """The request that settles the one taken over."""
-    assert ownership.kind is not None, "a request is pending that no kind of lock has made"
-    return ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
-
-
-def _left_open(client: ClientBase, ownership: Ownership, begun: SettleBegun) -> None:
-    """It could not be settled. It was taken over, so no other call remembers it: leave it to the watchdog."""
-    if ownership.pending is not None and ownership.request_id == begun.request_id:
-        client.settle_in_background(ownership)
 
 
 def _settled(

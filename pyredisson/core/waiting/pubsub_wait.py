@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson.core import events
 from pyredisson.core.client_base import CLEANUP_BUDGET
@@ -20,12 +22,13 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Deadline
-    from pyredisson.core.kind import LockAttempt, LockKind, QueueAttempt
+    from pyredisson.core.kind import LockAttempt, LockKind
     from pyredisson.core.outcomes import Answer, Refused
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.core.runtime import Reply
+    from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.fairness import Fairness
     from pyredisson.core.waiting.wait_groups import Notifies
+    from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
 def lock_message(payload: bytes) -> int:
@@ -33,33 +36,61 @@ def lock_message(payload: bytes) -> int:
     return {b"0": 1, b"1": ALL}.get(payload, 0)
 
 
-async def wait_by_message(
-    client: ClientBase,
-    attempt: Callable[..., Awaitable[Answer]],
-    refused: Refused,
-    group: WaitGroup[Waiter],
-    seen: int | None,
-    deadline: Deadline,
-    free_after: float,
-    name: str,
-) -> bool:
+class WaitingCall(NamedTuple):
+    """A call that waits, since its first attempt was refused.
+
+    Attributes:
+        client: The client.
+        name: What it waits for.
+        attempt: Attempts once. In a wait queue it gets how that changes.
+        refused: What the first attempt returned.
+        deadline: When to give up.
+        free_after: As for :func:`wait_loop`.
+        leave_queue: Makes the request that takes a member out of the wait queue.
+    """
+
+    client: ClientBase
+    name: str
+    attempt: Callable[..., Awaitable[Answer]]
+    refused: Refused
+    deadline: Deadline
+    free_after: float = math.inf
+    leave_queue: Callable[[str], Request] | None = None
+
+    async def wait_as(self, waiter: Waiter, seen: int | None) -> bool:
+        """Attempt again, as this waiter. See :func:`wait_loop`."""
+        waiters, runtime = [(waiter, seen)], self.client.runtime
+        return await wait_loop(self.attempt, self.refused, waiters, runtime, self.deadline, self.free_after)
+
+
+async def wait_by_message(call: WaitingCall, group: WaitGroup[Waiter], seen: int | None) -> bool:
     """Attempt again, as a waiter in a group. See :func:`wait_loop`."""
-    waiter = Waiter(group, client.runtime.ticket(name))
-    return await wait_loop(attempt, refused, [(waiter, seen)], client.runtime, deadline, free_after)
+    return await call.wait_as(Waiter(group, call.client.runtime.ticket(call.name)), seen)
 
 
 async def wait_in_queue(
-    attempt: QueueAttempt,
-    refused: Refused,
-    group: QueuedGroup,
-    seen: int | None,
-    deadline: Deadline,
-    free_after: float,
-    name: str,
-) -> bool | None:
-    """Attempt again, as a waiter whose client is in the wait queue. ``None``: the server's user may not use that."""
-    client = attempt.client
-    waiter = Waiter(group, client.runtime.ticket(name))
+    call: WaitingCall, group: QueuedGroup, seen: int | None, *, seen_own: int | None = None
+) -> bool:
+    """Attempt again, as a waiter whose client is in the wait queue; without it, if the server's user may not use that.
+
+    ``seen_own``: as ``seen``, of the client's own channel.
+    """
+    client = call.client
+    if may_queue(client):
+        try:
+            return await _wait_queued(call, group, seen_own)
+        except Rejected as rejected:
+            if not _may_not_queue(client, rejected):
+                raise
+        seen = None
+    plain: WaitGroup[Waiter] = WaitGroup(client.subscriptions, group.announced_on, group.label, group.notifies)
+    return await wait_by_message(call, plain, seen)
+
+
+async def _wait_queued(call: WaitingCall, group: QueuedGroup, seen: int | None) -> bool:
+    client, leave_request = call.client, call.leave_queue
+    assert leave_request is not None, "a wait queue that no request can leave"
+    waiter = Waiter(group, client.runtime.ticket(call.name))
 
     async def leave_queue(*, later: bool, leaving: bool = False) -> None:
         """Have the client taken out of the queue, if it has no waiter any more."""
@@ -68,7 +99,7 @@ async def wait_in_queue(
             return  # In the child of a fork, a greenlet of the parent: that client is still in the queue.
 
         def leave() -> Coroutine[Any, Any, Reply]:
-            return client.runtime.eval(attempt.leave_queue(member), CLEANUP_BUDGET)
+            return client.runtime.eval(leave_request(member), CLEANUP_BUDGET)
 
         over = client.runtime.now() + client.config.max_wait_without_check
         if later:
@@ -77,14 +108,12 @@ async def wait_in_queue(
             await client.finish(leave, over, leaving=leaving)
 
     try:
-        acquired = await wait_loop(attempt, refused, [(waiter, seen)], client.runtime, deadline, free_after)
+        acquired = await call.wait_as(waiter, seen)
         await leave_queue(later=acquired)
         return acquired
     except BaseException as error:  # Also if it is interrupted as it leaves: that can be repeated.
         closed = isinstance(error, GeneratorExit) and client.runtime.suspends
         await leave_queue(later=closed, leaving=is_interruption(error))
-        if isinstance(error, Rejected) and _may_not_queue(client, error):
-            return None
         raise
 
 
@@ -152,35 +181,32 @@ class ByMessage(Waiting):
         self._turn = turn
         self._free_after = free_after
 
-    def yields(
-        self, client: ClientBase, kind: LockKind, ownership: Ownership, wait: float | None, now: float
-    ) -> Refused | None:
+    def yields(self, kind: LockKind, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
         """See :meth:`Waiting.yields`."""
         fairness: Fairness = ownership.kind_state
         return fairness.refuse(wait, now) if fairness.until > now else None
 
-    def released(self, client: ClientBase, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
+    def released(self, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
         """See :meth:`Waiting.released`."""
-        if client.subscriptions.lingers(kind.names.channel, kind.label):
+        if kind.client.subscriptions.lingers(kind.names.channel, kind.label):
             listeners -= 1  # Our own subscriber's, which stays a little longer than those who wait.
-        ownership.kind_state.released(listeners, sent, client.runtime.now())
+        ownership.kind_state.released(listeners, sent, kind.client.runtime.now())
 
     async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind, names = attempt.client, attempt.kind, attempt.kind.names
         fairness: Fairness = attempt.ownership.kind_state
-        acquired: bool | None = None
         free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
         subscriptions, label = client.subscriptions, kind.label
-        if kind.wait_queue and may_queue(client):
-            group = QueuedGroup(subscriptions, names, kind.queued_as(), label, self._notifies, turn=self._turn)
-            # An owner that does not yield attempts immediately, to join the queue.
-            yields = refused is fairness.refused
-            known = subscriptions.messages_of(group.channel) if yields else None
-            acquired = await wait_in_queue(attempt, refused, group, known, deadline, free_after, names.name)
-            seen = None
-        if acquired is None:
-            plain: WaitGroup[Waiter] = WaitGroup(subscriptions, names.channel, label, self._notifies)
-            acquired = await wait_by_message(client, attempt, refused, plain, seen, deadline, free_after, names.name)
+        group = QueuedGroup(subscriptions, names, kind.queued_as(), label, self._notifies, turn=self._turn)
+        ask = partial(self.attempt, attempt)
+        call = WaitingCall(client, names.name, ask, refused, deadline, free_after, kind.leave_queue)
+        # An owner that does not yield attempts immediately, to join the queue.
+        seen_own = subscriptions.messages_of(group.channel) if refused is fairness.refused else None
+        acquired = await wait_in_queue(call, group, seen, seen_own=seen_own)
         fairness.waited(client.runtime.now())
         return acquired
+
+    async def attempt(self, attempt: LockAttempt, update: QueueUpdate | None = None) -> Answer:
+        """Make an attempt of an owner that waits."""
+        return await attempt(update)

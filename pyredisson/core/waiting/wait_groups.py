@@ -46,19 +46,6 @@ class Waiter:
         leaves_queue: The member to be taken out of the wait queue, since it was the last waiter.
     """
 
-    __slots__ = (
-        "channel",
-        "group",
-        "leaves_queue",
-        "notified",
-        "since",
-        "sleeps_until",
-        "subscription",
-        "ticket",
-        "was_notified",
-        "without_message",
-    )
-
     def __init__(self, group: WaitGroup[Any], ticket: Ticket, channel: str | None = None) -> None:
         self.group: WaitGroup[Any] = group
         self.channel: str = group.channel if channel is None else channel
