@@ -66,7 +66,7 @@ def _blocking(lock: LockView, waiter: WaiterView) -> list[Who]:
     kind = stored_kinds().get(lock.kind)
     if kind is None or kind.force_unlock is None or waiter.dead:  # Permits and counts may come from any client.
         return []
-    if waiter.kind == kind.shared and lock.mode == kind.sides[kind.shared]:
+    if waiter.kind == kind.shared and lock.mode == kind.sides[waiter.kind]:
         return []
     return list(lock.holders)
 

@@ -45,14 +45,14 @@ UNLOCKED: Final = "0"
 #: The number of names for which what their handles share is kept.
 KEPT: Final = 1000
 
+#: How it is stored, for inspections.
+STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
+
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """Make the request that renews many locks, given as (key, owner)."""
     keys, owners = zip(*held, strict=True)
     return runtime.prepare("lock_renew", keys, (lease_ms, *owners))
-
-
-STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
 
 
 class PlainKind(LockKind):

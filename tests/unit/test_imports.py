@@ -57,7 +57,7 @@ def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
 
 
 def test_each_kind_can_be_loaded() -> None:
-    for name in vars(kinds)["_MODULES"]:
+    for name in vars(kinds)["MODULES"]:
         assert callable(getattr(kinds, name))
 
 
