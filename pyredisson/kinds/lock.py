@@ -45,7 +45,6 @@ UNLOCKED: Final = "0"
 #: The number of names for which what their handles share is kept.
 KEPT: Final = 1000
 
-#: How it is stored, for inspections.
 STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
 
 
