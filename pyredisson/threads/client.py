@@ -328,7 +328,7 @@ class Redisson(BaseClient):
             name: The name of a lock or synchronizer.
 
         Returns:
-            ``None`` if there is none: it is free, and no one waits for it.
+            What there is; ``None`` if it is free and no one waits for it.
 
         Raises:
             TypeError, ValueError: The name is not valid; or the connections of the client, such as those of a fake

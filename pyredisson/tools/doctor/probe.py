@@ -6,7 +6,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, final
@@ -17,9 +17,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.requests.server import ServerFacts, read_info
-from pyredisson.inspection.inspector import Inspector
-from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_save
-from pyredisson.net.endpoint import endpoint_of, masked, url_of, url_of_cluster
+from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_owner, read_token
+from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_save, read_scan
+from pyredisson.net.endpoint import masked, url_of, url_of_cluster
 from pyredisson.net.resp import as_redis_error
 from pyredisson.net.sentinel import read_master
 from pyredisson.net.slots import SLOTS, read_slots
@@ -32,11 +32,13 @@ R = TypeVar("R")
 TIMEOUT = 2.0  # seconds for each answer
 PINGS = 7
 
-# Limits of the search for leaked locks on one server: seconds, and names that are shown.
+# Limits of the search for leaked locks on one server.
+MAX_KEYS = 50_000
 MAX_SECONDS = 3.0
 SAMPLES = 5
 
 MAX_ERROR = 500  # characters of an error that are reported
+
 
 _REPLICA = re.compile(rb"^slave\d+:(.*?)\r?$", re.MULTILINE)
 _OFFSET = re.compile(rb"^master_repl_offset:(\d{1,19})\r?$", re.MULTILINE)
@@ -226,12 +228,52 @@ def _clock_of(client: Any) -> float:
 
 
 def _search_leaks(client: Any, node: Node) -> None:
-    """Search for locks without an expiry, which a crash of their holder would leave held."""
-    with Inspector(endpoint_of(client), timeout=TIMEOUT) as inspector:
-        seen = inspector.snapshot(seconds=MAX_SECONDS)
-    leaked = [lock.name for lock in seen.locks if lock.never_expires]
-    node.keys_seen, node.all_seen, node.leaked = seen.keys_seen, seen.complete, len(leaked)
-    node.samples = [repr(name[:60]) for name in leaked[:SAMPLES]]
+    deadline = time.monotonic() + MAX_SECONDS
+    cursor = b"0"
+    doubtful: list[bytes] = []  # Strings that may be locks or data.
+    while node.keys_seen < MAX_KEYS and time.monotonic() <= deadline:
+        cursor, names = read_scan("SCAN", client.execute_command("SCAN", cursor, "COUNT", 500))
+        node.keys_seen += len(names)
+        _note_leaks(node, _leaked_among(client, names, doubtful))
+        if not int(cursor):
+            node.all_seen = True
+            break
+    if len(doubtful) <= MAX_DOUBTFUL:
+        _note_leaks(node, doubtful)
+
+
+def _note_leaks(node: Node, names: Iterable[bytes]) -> None:
+    for name in names:
+        node.leaked += 1
+        if len(node.samples) < SAMPLES:
+            node.samples.append(repr(name.decode(errors="replace")[:60]))
+
+
+def _leaked_among(client: Any, names: Sequence[bytes], doubtful: list[bytes]) -> Iterable[bytes]:
+    pipeline = client.pipeline(transaction=False)
+    for name in names:
+        pipeline.type(name)
+        pipeline.pttl(name)
+    answers = pipeline.execute(raise_on_error=False)
+    lasting = [
+        (name, kind)
+        for name, kind, time_to_live in zip(names, answers[::2], answers[1::2], strict=True)
+        if time_to_live == -1
+    ]
+    for name, kind in lasting:
+        if kind == b"hash":
+            _, pairs = read_scan("HSCAN", client.execute_command("HSCAN", name, 0, "COUNT", 10))
+            if any(map(read_owner, pairs[::2])):
+                yield name
+    strings = [name for name, kind in lasting if kind == b"string"]
+    for name in strings:
+        pipeline.getrange(name, 0, MAX_TOKEN)
+    for name, value in zip(strings, pipeline.execute(raise_on_error=False), strict=True):
+        seen = read_token(value, time.time()) if isinstance(value, bytes) else None
+        if seen is not None and seen.is_likely(expires=False):
+            yield name
+        elif seen is not None and seen.is_listed(expires=False):
+            doubtful.append(name)
 
 
 def read_replicas(info: bytes) -> list[Replica]:
