@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -77,6 +78,11 @@ class Wait:
 
 Source: TypeAlias = "Ownership | Wait"
 """What stands in a table of the client for something that is held or waited for."""
+
+Lasting: TypeAlias = "list[tuple[float, Source]]"
+"""When each began, and what it is."""
+
+_since = itemgetter(0)
 
 
 class Entry(NamedTuple):
@@ -193,21 +199,24 @@ class Presence:
         if not key.startswith(prefix):
             return []
         name = key[len(prefix) :]
-        found = [_entry(each) for each in self._held(self._now()) if each.name == name]
+        found = [_entry(each) for _, each in self._held(self._now()) if each.name == name]
         return [each for each in found if each is not None]
 
     def waiting(self) -> list[Wait]:
         """The calls of the client that wait."""
         return [wait for ref in self.waits.keyrefs() if (wait := ref()) is not None]
 
-    def _held(self, now: float) -> list[Source]:
+    def _held(self, now: float) -> Lasting:
         # Permits that are renewed are in no table but the watchdog's.
         renewed = [each for each in self._watched() if each.table is None]
         return [
-            each
+            (each.since[0], each)
             for each in (*self._client.ownerships, *renewed, *list(self.blocks))
             if each.holds and each.loss is None and each.kind is not None and now < each.deadline
         ]
+
+    def _waited_for(self) -> Lasting:
+        return [(each.since, each) for each in self.waiting()]
 
     def _outlives(self, each: Source, now: float) -> float:
         """Return until when something stays in Redis if the client is gone, and no watchdog determines that."""
@@ -230,9 +239,9 @@ class Presence:
             return
         self._next = now + self._period  # Whatever becomes of this: it must not keep the watchdog busy.
         try:
-            held, waited_for = self._held(now), self.waiting()
+            held, waited_for = self._held(now), self._waited_for()
             self._warn(held, waited_for, now)
-            told = [each for each in (*held, *waited_for) if _since(each) + self._after <= now]
+            told = [each for each in (*held, *waited_for) if each[0] + self._after <= now]
             writes = (told or self._written) and now >= self._write_at
             if writes:
                 self._write_at = now + self._period
@@ -242,19 +251,19 @@ class Presence:
         except Exception as error:
             self._client.emit(events.BackgroundFailed("the presence of this client", error))
 
-    def _next_look(self, held: Sequence[Source], waited_for: Sequence[Source], now: float, *, told: bool) -> float:
+    def _next_look(self, held: Lasting, waited_for: Lasting, now: float, *, told: bool) -> float:
         """Return when there is more to write, or something becomes old enough."""
         at = self._write_at
         if not (told or self._written):
             at = max(at, self._after + min(map(_since, (*held, *waited_for)), default=math.inf))
         for lasting, limit in ((held, self._held_limit), (waited_for, self._wait_limit)):
             if limit < math.inf:
-                at = min(at, min((due for each in lasting if (due := _since(each) + limit) > now), default=math.inf))
+                at = min(at, min((due for since, _ in lasting if (due := since + limit) > now), default=math.inf))
         return max(at, now + LEAST)
 
     # ---- warnings ------------------------------------------------------------------------------------------------
 
-    def _warn(self, held: Sequence[Source], waited_for: Sequence[Source], now: float) -> None:
+    def _warn(self, held: Lasting, waited_for: Lasting, now: float) -> None:
         """Report what takes too long, each once."""
         before, self._stacks = self._stacks, {}
         of_holds, of_waits = (
@@ -262,8 +271,7 @@ class Presence:
             (waited_for, self._wait_limit, events.WaitingTooLong),
         )
         for lasting, limit, warning in (of_holds, of_waits):
-            for source in lasting if limit < math.inf else ():
-                since = _since(source)
+            for since, source in lasting if limit < math.inf else ():
                 key = (source, since)
                 if key in before:
                     self._stacks[key] = before[key]
@@ -273,12 +281,12 @@ class Presence:
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
-    async def _write(self, told: Sequence[Source], now: float, patience: float) -> None:
+    async def _write(self, told: Lasting, now: float, patience: float) -> None:
         if not told:
             await self._delete(patience)
             return
         at_least = now + self._at_least
-        longer = [each for each in told if isinstance(each, Wait) or each.deadline > at_least]
+        longer = [each for _, each in told if isinstance(each, Wait) or each.deadline > at_least]
         ttl_ms = whole_ms(max([at_least, *(self._outlives(each, now) for each in longer)]) - now)
         command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
@@ -313,7 +321,7 @@ class Presence:
     def _key(self) -> str:
         return presence_key(self._client.id, self._client.config.prefix)
 
-    def _text(self, told: Sequence[Source], now: float, ttl_ms: int) -> str:
+    def _text(self, told: Lasting, now: float, ttl_ms: int) -> str:
         """Return what to write: what has lasted for longest, as far as there is room."""
         identity = self._client.runtime.identity()
         said: dict[str, Any] = {
@@ -329,7 +337,7 @@ class Presence:
             "more": len(told),
         }
         size = len(_json(said).encode())
-        for source in sorted(told, key=_since)[:MOST]:
+        for _, source in sorted(told, key=_since)[:MOST]:
             each = _entry(source)
             if each is None:  # It has ended meanwhile.
                 said["more"] -= 1
@@ -359,11 +367,6 @@ class Presence:
         if stack := self._stacks.get((each.source, each.since)):
             shown["stack"] = list(stack[-CALLS:])
         return shown
-
-
-def _since(source: Source) -> float:
-    """Return when it began."""
-    return source.since if isinstance(source, Wait) else source.since[0]
 
 
 def _entry(source: Source) -> Entry | None:
