@@ -6,7 +6,6 @@ That is the hot path of everything.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import socket
 import struct
 from collections.abc import Sequence
@@ -33,13 +32,6 @@ FIRST_READ = 256
 
 #: Whether the kernel's own timeouts are set, which cost a system call less than Python's. Windows has others.
 KERNEL_TIMEOUTS = hasattr(socket, "MSG_DONTWAIT") and hasattr(socket, "SO_RCVTIMEO")
-
-#: C's ``send()``, which keeps Python's lock: with many threads, to get it back takes longer than to send.
-_send: Any = None
-if KERNEL_TIMEOUTS:
-    _send = ctypes.PyDLL(None).send
-    _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
-    _send.restype = ctypes.c_ssize_t
 
 _WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
 
@@ -113,9 +105,7 @@ class Connection:
                 if timeout != self._timeout:
                     self.set_timeout(timeout)
                 try:
-                    sent = _send(self.sock.fileno(), data, len(data), socket.MSG_DONTWAIT) if self._plain else 0
-                    if sent != len(data):  # There was no room for all of it, or an error: this waits, or says which.
-                        self.sock.sendall(data[max(sent, 0) :])
+                    self.sock.sendall(data)
                 except OSError as error:
                     raise_if_foreign(error, self.sock)
                     # The request did not leave in full: an incomplete one is never executed.
