@@ -28,9 +28,18 @@ from pyredisson.shared.clock import monotonic
 from pyredisson.shared.process import on_fork
 from pyredisson.threads.interruption import Flag
 
+#: With more connections than this, threads get in each other's way if they let go of Python's lock to send.
+MANY = 48
+
 
 class Sockets:
-    """Opens the sockets of one link, and knows those that are open or about to be."""
+    """Opens the sockets of one link, and knows those that are open or about to be.
+
+    Attributes:
+        crowded: Whether there are very many.
+    """
+
+    crowded = False
 
     def __init__(self) -> None:
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -62,6 +71,7 @@ class Sockets:
             close_inherited(sock)
             raise NotSent(rx.ConnectionError(_FORKED))
         self._open.add(sock)
+        self.crowded = len(self._open) > MANY
         return sock
 
     def abandon(self) -> None:

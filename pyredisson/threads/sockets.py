@@ -6,6 +6,7 @@ That is the hot path of everything.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import socket
 import struct
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import redis.exceptions as rx
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.resp import is_push, new_reader
 from pyredisson.shared.clock import monotonic
-from pyredisson.threads.inherited import close_inherited
+from pyredisson.threads.inherited import Sockets, close_inherited
 from pyredisson.threads.readiness import Readiness
 from pyredisson.threads.socket_errors import raise_if_foreign
 
@@ -33,6 +34,13 @@ FIRST_READ = 256
 #: Whether the kernel's own timeouts are set, which cost a system call less than Python's. Windows has others.
 KERNEL_TIMEOUTS = hasattr(socket, "MSG_DONTWAIT") and hasattr(socket, "SO_RCVTIMEO")
 
+#: C's ``send()``, which keeps Python's lock: with very many threads, to get it back may take longer than to send.
+_send: Any = None
+if KERNEL_TIMEOUTS:
+    _send = ctypes.PyDLL(None).send
+    _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+    _send.restype = ctypes.c_ssize_t
+
 _WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
 
 
@@ -40,17 +48,19 @@ class Connection:
     """A connection that carries one request at a time. The arguments are its attributes.
 
     Attributes:
+        sockets: All of its link.
         sock: The socket.
         used: When a request was answered on it last.
         address: Where the server is, if sentinels named it.
         until: When the time of what was posted ends.
     """
 
-    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "until", "used")
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "sockets", "until", "used")
 
     until: float
 
-    def __init__(self, sock: socket.socket, used: float, address: Address | None = None) -> None:
+    def __init__(self, sockets: Sockets, sock: socket.socket, used: float, address: Address | None = None) -> None:
+        self.sockets = sockets
         self.sock: socket.socket = sock
         self.used: float = used
         self.address: Address | None = address
@@ -105,7 +115,10 @@ class Connection:
                 if timeout != self._timeout:
                     self.set_timeout(timeout)
                 try:
-                    self.sock.sendall(data)
+                    crowded = self._plain and self.sockets.crowded
+                    sent = _send(self.sock.fileno(), data, len(data), socket.MSG_DONTWAIT) if crowded else 0
+                    if sent != len(data):  # There was no room for all of it, or an error: this waits, or says which.
+                        self.sock.sendall(data[max(sent, 0) :])
                 except OSError as error:
                     raise_if_foreign(error, self.sock)
                     # The request did not leave in full: an incomplete one is never executed.

@@ -47,7 +47,7 @@ class SocketTransport:
         return pool, pool
 
     async def open(self, address: Address | None, timeout: float) -> Connection:
-        return Connection(self._open(address, timeout), monotonic(), address)
+        return Connection(self._sockets, self._open(address, timeout), monotonic(), address)
 
     async def open_stream(self, address: Address | None, timeout: float) -> Stream:
         return SocketStream(self._open(address, timeout))

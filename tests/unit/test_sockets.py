@@ -1,4 +1,4 @@
-"""A thread's request leaves by one call into C that never waits; what that cannot take leaves as before."""
+"""Among many connections, a request leaves by one call into C that never waits; what that cannot take as usual."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ import threading
 import pytest
 
 from pyredisson.core.failures import NotSent
+from pyredisson.threads.inherited import Sockets
 from pyredisson.threads.sockets import Connection
 
 
-def test_a_request_larger_than_the_buffer_leaves_in_full() -> None:
+@pytest.fixture(params=[False, True], ids=["few connections", "many connections"])
+def sockets(request: pytest.FixtureRequest) -> Sockets:
+    made = Sockets()
+    made.crowded = request.param
+    return made
+
+
+def test_a_request_larger_than_the_buffer_leaves_in_full(sockets: Sockets) -> None:
     ours, theirs = socket.socketpair()
     request = bytes(range(256)) * 4096
     received = bytearray()
@@ -25,14 +33,14 @@ def test_a_request_larger_than_the_buffer_leaves_in_full() -> None:
     with ours, theirs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         server.start()
-        assert Connection(ours, 0.0).exchange(request, 10.0) == 1
+        assert Connection(sockets, ours, 0.0).exchange(request, 10.0) == 1
         server.join()
     assert received == request
 
 
-def test_a_request_to_a_server_that_has_gone_was_not_sent() -> None:
+def test_a_request_to_a_server_that_has_gone_was_not_sent(sockets: Sockets) -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     with pytest.raises(NotSent, match="Broken pipe"):
-        Connection(ours, 0.0).exchange(b"*1\r\n$4\r\nPING\r\n", 10.0)
+        Connection(sockets, ours, 0.0).exchange(b"*1\r\n$4\r\nPING\r\n", 10.0)
     assert ours.fileno() == -1, "nothing that comes later may be taken for a reply"
