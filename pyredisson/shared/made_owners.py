@@ -35,7 +35,7 @@ class HandleOwner(AnyOwner):
 
     def __init__(self, handle: object, thread: ThreadOwner | None = None, what: str = "the lock object") -> None:
         super().__init__(what)
-        self.name = f"{what} {self.number}"
+        self.name: str = f"{what} {self.number}"
         self._handle = weakref.ref(handle)
         self._thread = thread
         self._what = what

@@ -39,7 +39,7 @@ class Sockets:
         crowded: Whether there are very many.
     """
 
-    crowded = False
+    crowded: bool = False
 
     def __init__(self) -> None:
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()

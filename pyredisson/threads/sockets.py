@@ -60,7 +60,7 @@ class Connection:
     until: float
 
     def __init__(self, sockets: Sockets, sock: socket.socket, used: float, address: Address | None = None) -> None:
-        self.sockets = sockets
+        self.sockets: Sockets = sockets
         self.sock: socket.socket = sock
         self.used: float = used
         self.address: Address | None = address

@@ -192,7 +192,7 @@ class Walk:
         self._unchecked[name] = str(points)
         points.error = raised = None  # It refers to all that it passed through.
         if points.first and points.where in ENTRIES:
-            with suppress(LockNotOwnedError):
+            with suppress(LockNotOwnedError, redis.exceptions.LockError):  # Nothing was acquired yet, maybe.
                 give_back(handle, self._direct[0], case.count)
         self._use(case.later(name, client) if case.later is not None else handle)
         return points
