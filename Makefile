@@ -83,7 +83,7 @@ test-all: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --part rest $(PYTEST_ARGS)
 
 test-full: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --volume 1 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --full $(PYTEST_ARGS)
 
 test-python: $(OTHER_VENV)/.ready
 	$(OTHER_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS) $(OTHER_TESTS)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
-from tests.drawing import drawn, may_have_tests, quick
+from tests.parts import is_quick, may_have_tests
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
+from tests.volumes import Volume
 
 # An example takes as long as the machine lets it; Hypothesis's own default would be 0.2 s.
 settings.register_profile("any machine", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,9 +20,7 @@ settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--volume", type=float, default=0.008, help="share of the full volume that tests marked `volume` run (0.008)"
-    )
+    parser.addoption("--full", action="store_true", help="run as many seeds, steps and hand-overs as `make test-full`")
     parser.addoption(
         "--part",
         choices=["all", "quick", "rest"],
@@ -38,30 +37,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)  # After those of folders, which set limits of their own.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Below the full volume a test has Valkey and one more server; what grows with the volume may take the longer."""
-    kept = items
-    if config.getoption("--volume") < 1 and not any("[" in argument for argument in config.args):
-        kept = drawn(kept)
-    if config.getoption("--part") != "all":
-        is_quick = config.getoption("--part") == "quick"
-        chosen = quick(items)
-        kept = [item for item in kept if (item in chosen) is is_quick]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
-        items[:] = kept
-    more = 3600 * config.getoption("--volume")
+    """Keep the tests of this part; what grows with the volume may take an hour longer at the full one."""
+    part = config.getoption("--part")
+    if part != "all":
+        others = [item for item in items if is_quick(item) is not (part == "quick")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_quick(item) is (part == "quick")]
     for item in items:
         if item.get_closest_marker("volume"):
             limit = item.get_closest_marker("timeout")
             seconds = limit.args[0] if limit else float(config.getini("timeout"))
+            more = 3600 if config.getoption("--full") else 60
             item.add_marker(pytest.mark.timeout(seconds + more), append=False)
 
 
 @pytest.fixture
-def volume(request: pytest.FixtureRequest) -> Callable[[int], int]:
-    """``volume(full)``: how many of ``full`` repetitions to run, at least one."""
-    share: float = request.config.getoption("--volume")
-    return lambda full: max(1, round(full * share))
+def volume(request: pytest.FixtureRequest) -> Volume:
+    """``volume(usual, full=...)``: how many repetitions to run."""
+    is_full: bool = request.config.getoption("--full")
+    return lambda usual, *, full: full if is_full else usual
 
 
 @pytest.fixture

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.frameworks.common import START_WITHIN, Surroundings, require
+from tests.volumes import Volume
 from tests.waiting import until
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_cancellations_leave_nothing(surroundings: Surroundings, loop: str, volume: Callable[[int], int]) -> None:
+def test_cancellations_leave_nothing(surroundings: Surroundings, loop: str, volume: Volume) -> None:
     require("anyio", "uvloop")
-    count = max(450, volume(9000))
+    count = volume(450, full=9000)
     program = surroundings.program(
         *("-W", "always", "-m", "tests.frameworks.apps.cancellations", loop, str(count), "7")
     )

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 import pyredisson
 from tests.frameworks.common import ROOT, Program, Surroundings, require
 from tests.servers import VALKEY, Server, SharedServers
+from tests.volumes import Volume
 from tests.waiting import until
 
 #: Well under the lease of 20 s: it was released, and did not just run out.
@@ -121,10 +122,10 @@ def prefork(queue: Queue) -> Iterator[Program]:
 
 
 @pytest.mark.volume
-def test_tasks_exclude_each_other(queue: Queue, prefork: Program, volume: Callable[[int], int]) -> None:
+def test_tasks_exclude_each_other(queue: Queue, prefork: Program, volume: Volume) -> None:
     """Forked processes, and the threads of another worker."""
     threads = queue.worker("--pool", "threads", "--concurrency", "4", "-n", "threads@%h")
-    count = max(40, volume(600))
+    count = volume(40, full=600)
     for _ in range(count):
         queue.send("add")
     queue.noted("done", count)

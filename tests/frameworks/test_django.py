@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
 from tests.servers import VALKEY, SharedServers
+from tests.volumes import Volume
 from tests.waiting import until
 
 #: Each runs its calls in copies of the caller's context. A bare ``run_in_executor`` does not: there, jobs that share a
@@ -55,8 +56,8 @@ def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.volume
-def test_views_of_all_kinds_exclude_each_other(program: Program, volume: Callable[[int], int]) -> None:
-    paths = ["/view/sync", "/view/async", "/view/async-over-sync"] * max(8, volume(100))
+def test_views_of_all_kinds_exclude_each_other(program: Program, volume: Volume) -> None:
+    paths = ["/view/sync", "/view/async", "/view/async-over-sync"] * volume(8, full=100)
     replies = program.site.get_all(paths, at_once=8)
     assert [each for each in replies if each.status != 200] == []
     program.surroundings.check_exclusion()

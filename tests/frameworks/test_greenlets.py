@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from tests.frameworks.common import Surroundings, require
+from tests.volumes import Volume
 
 each_kind = pytest.mark.parametrize("kind", ["gevent", "eventlet"])
 
@@ -24,10 +24,10 @@ def test_each_greenlet_is_an_owner(surroundings: Surroundings, kind: str) -> Non
 
 @pytest.mark.volume
 @each_kind
-def test_kills_and_timeouts_leave_nothing(surroundings: Surroundings, kind: str, volume: Callable[[int], int]) -> None:
+def test_kills_and_timeouts_leave_nothing(surroundings: Surroundings, kind: str, volume: Volume) -> None:
     """Processes of many greenlets on three locks; a greenlet may be ended at any point at which it waits."""
     require(kind)
-    seconds = max(3, volume(60))
+    seconds = volume(3, full=60)
     programs = [
         surroundings.program(
             *("-W", "ignore", "-m", "tests.frameworks.apps.greenlet_stress"), *(kind, "30", str(seconds), str(seed))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.frameworks.common import Surroundings, require
 from tests.frameworks.streams import begin_to_read
+from tests.volumes import Volume
 from tests.waiting import until
 
 #: Well under the lease of 30 s: it was released, and did not just run out.
@@ -17,13 +16,13 @@ SOON = 10.0
 @pytest.mark.volume
 @pytest.mark.parametrize("worker", [["-k", "sync"], ["-k", "gthread", "--threads", "4"]], ids=["sync", "gthread"])
 def test_a_lock_of_a_response_given_up_is_released(
-    surroundings: Surroundings, worker: list[str], volume: Callable[[int], int]
+    surroundings: Surroundings, worker: list[str], volume: Volume
 ) -> None:
     require("gunicorn")
     site = surroundings.site(
         *("-m", "gunicorn", "-b", "{address}", "-w", "2", *worker, "tests.frameworks.apps.wsgi_streams:app")
     )
-    for number in range(max(4, volume(100))):
+    for number in range(volume(4, full=100)):
         form = "with" if number % 4 < 2 else "hold"
         begin_to_read(site, f"/stream/{form}").go_away(reset=number % 2 == 0)
     until(lambda: not surroundings.keys(), SOON, what="the lock is released")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
 from tests.frameworks.streams import begin_to_read
 from tests.servers import VALKEY, SharedServers
+from tests.volumes import Volume
 from tests.waiting import until
 
 PATHS = [
@@ -66,8 +67,8 @@ def program(
 
 
 @pytest.mark.volume
-def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume: Callable[[int], int]) -> None:
-    paths = PATHS * max(6, volume(60))
+def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume: Volume) -> None:
+    paths = PATHS * volume(6, full=60)
     replies = program.site.get_all_of_each(paths, 12, program.workers)
     wrong = [(path, reply) for path, reply in zip(itertools.cycle(paths), replies, strict=False) if reply.status != 200]
     assert wrong == []
@@ -127,8 +128,8 @@ def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_colle
 
 
 @pytest.mark.volume
-def test_readers_that_come_and_go_are_never_two_at_once(program: Program, volume: Callable[[int], int]) -> None:
-    for number in range(max(8, volume(200))):
+def test_readers_that_come_and_go_are_never_two_at_once(program: Program, volume: Volume) -> None:
+    for number in range(volume(8, full=200)):
         begin_to_read(program.site, "/stream/async/hold").go_away(reset=number % 2 == 0)
     until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
     program.surroundings.check_exclusion()

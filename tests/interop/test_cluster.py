@@ -15,10 +15,9 @@ from tests.interop.supported_kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS, V
 from tests.interop.waiters import Everywhere, until_it_waits
 from tests.interop.wake_up_checks import SOON, check_wake_ups
 from tests.servers import REDIS_6
+from tests.volumes import Volume
 from tests.waiting import until
 
-HAND_OVERS = 1_000  # in the full volume
-TURNS = 30
 LEASE = 2.5
 
 KINDS = ("lock", "fair_lock", "fenced_lock", "write_lock", "semaphore", "permit_expirable_semaphore")
@@ -47,10 +46,10 @@ def test_only_one_owner_holds_the_lock_at_a_time(
     version: str,
     kind: str,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     owners = crowd(open_there(version), sharded_subscription_mode=mode_with(version))
-    count_up(owners, cluster.url, kind, unique_name, volume(HAND_OVERS), about=f"Redisson {version}, in a cluster")
+    count_up(owners, cluster.url, kind, unique_name, volume(20, full=1000), about=f"Redisson {version}, in a cluster")
 
 
 @pytest.mark.volume
@@ -68,11 +67,11 @@ def test_a_message_ends_the_wait(
     version: str,
     kind: str,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     about = f"Redisson {version}, in a cluster"
     everywhere, mode = Everywhere(cluster), mode_with(version)
-    check_wake_ups(open_there(version), everywhere, kind, unique_name, volume(TURNS), about=about, mode=mode)
+    check_wake_ups(open_there(version), everywhere, kind, unique_name, volume(1, full=30), about=about, mode=mode)
 
 
 @pytest.mark.parametrize("version", [CURRENT, LAST_3])
@@ -149,11 +148,11 @@ def test_servers_that_have_no_shards_for_messages(
     shared_clusters: SharedClusters,
     version: str,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     """On Redis 6.2 all choose plain channels."""
     REDIS_6.require()
     cluster = shared_clusters.get(REDIS_6)
     sides, about = open_sides(version, cluster.url), f"Redisson {version}, in a cluster of Redis 6.2"
-    check_wake_ups(sides, Everywhere(cluster), "lock", unique_name, volume(TURNS), about=about)
-    count_up(crowd(sides), cluster.url, "lock", unique_name, volume(HAND_OVERS), about=about)
+    check_wake_ups(sides, Everywhere(cluster), "lock", unique_name, volume(1, full=30), about=about)
+    count_up(crowd(sides), cluster.url, "lock", unique_name, volume(20, full=1000), about=about)

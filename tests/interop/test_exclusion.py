@@ -13,8 +13,9 @@ from tests.interop.contention import check_exclusion, let_begin
 from tests.interop.counting import count_up, crowd
 from tests.interop.supported_kinds import CURRENT, EXCLUSIVE_CASES, VERSIONS
 from tests.servers import Server
+from tests.volumes import Volume
 
-#: In the full volume: with the newest version, and with the others.
+#: At full volume: with the newest version, and with the others.
 HAND_OVERS = 5_000
 OTHER_HAND_OVERS = 2_000
 
@@ -32,14 +33,14 @@ def test_only_one_owner_holds_the_lock_at_a_time(
     kind: str,
     unique_name: str,
     valkey: Server,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     count_up(
         crowd(open_sides(version)),
         valkey.url,
         kind,
         unique_name,
-        volume(hand_overs(version)),
+        volume(40, full=hand_overs(version)),
         about=f"Redisson {version}",
     )
 
@@ -52,7 +53,7 @@ def test_readers_and_writers(
     version: str,
     unique_name: str,
     direct: redis.Redis,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     sides = open_sides(version)
     writers, readers = (
@@ -60,7 +61,7 @@ def test_readers_and_writers(
         [sides.java().owner(), sides.python().owner(), sides.python("asyncio").owner()],
     )
     counter = f"counter-{unique_name}"
-    wanted = volume(hand_overs(version))
+    wanted = volume(40, full=hand_overs(version))
     writing = [each.contend("write_lock", unique_name, counter, wanted, 0.0001, 0.001) for each in writers]
     # They rest longer than they read: who writes has to wait for a moment when nobody reads.
     reading = [each.contend("read_lock", unique_name, counter, wanted, 0.0001, 0.003) for each in readers]

@@ -15,9 +15,9 @@ from tests.interop.counting import count_up, crowd
 from tests.interop.peer import WITHIN
 from tests.interop.same_calls import OF_ONE_SIDE
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import until
 
-HAND_OVERS = 1_000  # in the full volume
 LANGUAGES = ("java", "python")
 
 
@@ -79,10 +79,10 @@ def test_only_one_owner_holds_the_lock_at_a_time(
     members: str,
     names: str,
     valkey: Server,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     owners = crowd(open_sides(version))
-    count_up(owners, valkey.url, f"multi_lock/{members}", names, volume(HAND_OVERS), about=f"Redisson {version}")
+    count_up(owners, valkey.url, f"multi_lock/{members}", names, volume(20, full=1000), about=f"Redisson {version}")
     nothing_left(valkey)
 
 
@@ -168,13 +168,13 @@ def test_only_one_owner_holds_the_lock_at_a_time_on_three_servers(
     version: str,
     kind: str,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     """Ours needs the majority, whatever it is called; that of Java does if it is a red lock, and else all of them."""
     urls = [server.url for server in three]
     owners = crowd(open_sides(version, *urls), restart_guard=False)
     about = f"Redisson {version}, on three servers"
-    count_up(owners, urls[0], kind, unique_name, volume(HAND_OVERS), about=about)
+    count_up(owners, urls[0], kind, unique_name, volume(20, full=1000), about=about)
     nothing_left(*three)
 
 

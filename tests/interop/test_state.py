@@ -15,8 +15,9 @@ from tests.interop.same_calls import FAMILIES, Both, Server, Twin
 from tests.interop.supported_kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS
 from tests.servers import BUILDS, VALKEY, Build
 from tests.servers import Server as RedisServer
+from tests.volumes import Volume
 
-#: In the full volume, of each family: of the newest version on our usual server, and of the others.
+#: Of each family at full volume: of the newest version on our usual server, and of the others.
 SEQUENCES = 350
 OTHER_SEQUENCES = 50
 STEPS = 14
@@ -48,7 +49,7 @@ def test_what_is_left_in_redis(
     version: str,
     build: Build,
     family: str,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
     place = fresh_server(build)
     sides = open_sides(version, place.url)
@@ -57,7 +58,7 @@ def test_what_is_left_in_redis(
     with place.client() as client:
         server = Server(client)
         usual = version == CURRENT and build is VALKEY
-        for number in range(volume(SEQUENCES if usual else OTHER_SEQUENCES)):
+        for number in range(volume(6 if usual else 2, full=SEQUENCES if usual else OTHER_SEQUENCES)):
             seed = zlib.crc32(f"{version} {family} {number}".encode())
             random = Random(seed)
             one_lease = number % 3 != 2

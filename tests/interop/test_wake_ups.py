@@ -10,6 +10,7 @@ import redis
 from tests.interop.conftest import Sides
 from tests.interop.supported_kinds import LOCK_CASES, OTHERS
 from tests.interop.wake_up_checks import check_wake_ups
+from tests.volumes import Volume
 
 CASES = [
     *((version, kind) for version, kind in LOCK_CASES if kind not in ("spin_lock", "read_lock")),
@@ -26,6 +27,6 @@ def test_a_message_ends_the_wait(
     kind: str,
     unique_name: str,
     direct: redis.Redis,
-    volume: Callable[[int], int],
+    volume: Volume,
 ) -> None:
-    check_wake_ups(open_sides(version), direct, kind, unique_name, volume(100), about=f"Redisson {version}")
+    check_wake_ups(open_sides(version), direct, kind, unique_name, volume(2, full=100), about=f"Redisson {version}")

@@ -28,6 +28,7 @@ from tests.lua.random_steps import (
 )
 from tests.servers import Build, Server
 from tests.simulator.redis import Entry, ServerError, SimulatedRedis
+from tests.volumes import Volume
 
 STEPS_OF_A_HISTORY = 200
 
@@ -181,20 +182,20 @@ def test_every_script_is_tried() -> None:
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_scripts(real: RealServer, volume: Callable[[int], int]) -> None:
-    run_all(real, script_steps, "scripts", volume(120_000))  # 85 % of these are script calls
+def test_scripts(real: RealServer, volume: Volume) -> None:
+    run_all(real, script_steps, "scripts", volume(2_400, full=120_000))  # 85 % of these are script calls
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_plain_commands(real: RealServer, volume: Callable[[int], int]) -> None:
-    run_all(real, plain_steps, "plain", volume(200_000))
+def test_plain_commands(real: RealServer, volume: Volume) -> None:
+    run_all(real, plain_steps, "plain", volume(4_000, full=200_000))
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_random_programs(real: RealServer, volume: Callable[[int], int]) -> None:
-    run_all(real, program_steps, "programs", volume(50_000))
+def test_random_programs(real: RealServer, volume: Volume) -> None:
+    run_all(real, program_steps, "programs", volume(1_000, full=50_000))
 
 
 SNIPPETS = r"""

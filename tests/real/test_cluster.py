@@ -24,6 +24,7 @@ from tests.clusters import RunningCluster
 from tests.real.contenders import Contenders, FencedContenders, Late
 from tests.real.observation import busy, waiting
 from tests.servers import HOST, REDIS_6, Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -432,13 +433,13 @@ def test_only_one_owner_at_a_time_while_slots_move(
     cluster: RunningCluster,
     unique_name: str,
     to_and_fro: Callable[..., None],
-    volume: Callable[[int], int],
+    volume: Volume,
     kind: str,
 ) -> None:
     contenders = Contenders(cluster, both_worlds, unique_name, kind)
     try:
         contenders.progress()
-        for _ in range(volume(30)):
+        for _ in range(volume(1, full=30)):
             to_and_fro(between=contenders.progress)
             contenders.progress()
     finally:
@@ -451,13 +452,13 @@ def test_only_one_owner_at_a_time_while_slots_move(
 
 @pytest.mark.volume
 def test_only_one_owner_at_a_time_while_masters_change(
-    both_worlds: list[ClockWorld], cluster: RunningCluster, unique_name: str, volume: Callable[[int], int]
+    both_worlds: list[ClockWorld], cluster: RunningCluster, unique_name: str, volume: Volume
 ) -> None:
     """``CLUSTER FAILOVER`` loses nothing, so neither do we."""
     contenders = Contenders(cluster, both_worlds, unique_name)
     try:
         contenders.progress()
-        for _ in range(volume(20)):
+        for _ in range(volume(1, full=20)):
             cluster.fail_over(cluster.master_of(unique_name))
             contenders.progress()
             until(cluster.ready, 20, what="the former master follows")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 import redis
@@ -15,6 +14,7 @@ from pyredisson.events import HolderGone
 from tests.proxy import Proxy
 from tests.real.observation import ACQUIRE, await_waiter, calls, held, listeners, nothing_left, waiting
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -159,9 +159,9 @@ def test_close_in_the_middle_of_an_acquire(
 
 
 def test_close_while_others_come_and_go(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume
 ) -> None:
-    for index in range(volume(50)):
+    for index in range(volume(1, full=50)):
         client = world.from_url(valkey.url, lock_watchdog_timeout=1.0)
         lock = client.get_lock(f"{unique_name}-{index}")
         actors = [world.actor() for _ in range(4)]
@@ -174,7 +174,7 @@ def test_close_while_others_come_and_go(
         for actor in actors:
             actor.end()
         assert waiting(client, lock.name) == 0
-    for index in range(volume(50)):
+    for index in range(volume(1, full=50)):
         until(lambda index=index: not direct.exists(f"{unique_name}-{index}"), what="free within the lease")
 
 

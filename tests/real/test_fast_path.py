@@ -10,7 +10,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
 from tests.real.observation import load_scripts
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import soon, until
 
 CONFIG = Config(lock_watchdog_timeout=60.0, timeout=20.0)
@@ -302,7 +303,7 @@ def test_threads(
     valkey: Server,
     direct: redis.Redis,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
     noted: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -310,7 +311,7 @@ def test_threads(
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
     ):
-        for seed in range(volume(5000)):
+        for seed in range(volume(100, full=5000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_threads(twins.faults, monkeypatch):
                 for step, fault in plan(seed):
@@ -333,7 +334,7 @@ def test_tasks(
     valkey: Server,
     direct: redis.Redis,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
     noted: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -342,7 +343,7 @@ def test_tasks(
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
         ):
-            for seed in range(volume(5000)):
+            for seed in range(volume(100, full=5000)):
                 twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general))
                 with in_tasks(twins.faults, monkeypatch):
                     for step, fault in plan(seed):

@@ -25,6 +25,7 @@ from pyredisson.quorum.table import multi_locks_of
 from tests.real.observation import busy, load_scripts
 from tests.real.signal_points import Points
 from tests.servers import VALKEY, Server, SharedServers
+from tests.volumes import Volume
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="CPython 3.10 looks at other points")
 
@@ -260,7 +261,7 @@ def servers(shared_servers: SharedServers, valkey: Server) -> Iterator[list[redi
 def test_nothing_is_left(
     servers: list[redis.Redis],
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
     name: str,
     warm: bool,
     error: type[BaseException],
@@ -275,7 +276,7 @@ def test_nothing_is_left(
         direct[0].set(connecting, before) if before else None
         do(work.handle(connecting))
         walk = Walk(work, do, error, (before, after))
-        walk.run(direct, warm=warm, most=max(100, volume(10_000)))
+        walk.run(direct, warm=warm, most=volume(200, full=10_000))
     finally:
         work.close()
     assert walk.points > 40

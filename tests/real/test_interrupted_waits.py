@@ -34,6 +34,7 @@ from tests.real.test_interrupted_everywhere import (
     servers,
     several,
 )
+from tests.volumes import Volume
 from tests.waiting import until
 
 __all__ = ["_quiet", "servers"]  # Fixtures.
@@ -244,7 +245,7 @@ def subscribe(url: str, client: pyredisson.Redisson, name: str) -> None:
 @pytest.mark.parametrize("granted", [True, False], ids=["granted", "timed out"])
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_left_of_an_interrupted_wait(
-    servers: list[redis.Redis], unique_name: str, volume: Callable[[int], int], name: str, granted: bool
+    servers: list[redis.Redis], unique_name: str, volume: Volume, name: str, granted: bool
 ) -> None:
     case = CASES[name]
     direct = servers[1:] if name == "red" else servers[:1]
@@ -255,7 +256,7 @@ def test_nothing_is_left_of_an_interrupted_wait(
             subscribe(url, client, f"{unique_name}-before")
         error = KeyboardInterrupt if granted else SoftTimeLimitExceeded
         walk = Walk(case, work, holder, direct, error)
-        walk.run(granted=granted, first=1, most=max(100, volume(10_000)))
+        walk.run(granted=granted, first=1, most=volume(200, full=10_000))
     finally:
         holder.close()
         work.close()

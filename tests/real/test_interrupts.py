@@ -19,6 +19,7 @@ from tests.proxy import Proxy
 from tests.real import programs
 from tests.real.observation import ANY_SCRIPT, held, nothing_left
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.threads import ThreadsWorld
@@ -72,9 +73,9 @@ def hail(process: Any) -> None:
 @pytest.mark.parametrize("contended", [False, True], ids=["free", "contended"])
 @pytest.mark.parametrize("how", ["with", "hold", "nested", "lock", "try_lock", "unlock"])
 def test_interrupted_at_random(
-    valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int], how: str, contended: bool
+    valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume, how: str, contended: bool
 ) -> None:
-    rounds = max(100, volume(250))  # Fewer would tell nothing of how rare it is.
+    rounds = volume(100, full=250)  # Fewer would tell nothing of how rare it is.
     with contention(valkey.url, unique_name) if contended else nullcontext():
         stranded = hammered(valkey.url, unique_name, how, rounds)
     until(lambda: not direct.exists(unique_name), what="free")
@@ -86,11 +87,9 @@ def test_interrupted_at_random(
     assert len(before) <= 2 + expected + 3 * math.sqrt(expected)  # three standard deviations
 
 
-def test_interrupted_event_loops(
-    valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
-) -> None:
+def test_interrupted_event_loops(valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
     with contention(valkey.url, unique_name):
-        process = programs.start("interrupted_asyncio", valkey.url, unique_name, volume(200))
+        process = programs.start("interrupted_asyncio", valkey.url, unique_name, volume(4, full=200))
         assert process.stdout is not None
         for line in process.stdout:
             assert line == "interrupt me\n"
@@ -178,11 +177,11 @@ def test_cancelled_at_random(
     valkey: Server,
     direct: redis.Redis,
     unique_name: str,
-    volume: Callable[[int], int],
+    volume: Volume,
     at_once: int,
     contended: bool,
 ) -> None:
-    world, rounds = AsyncioWorld(), volume(2000)
+    world, rounds = AsyncioWorld(), volume(40, full=2000)
     with contention(valkey.url, unique_name) if contended else nullcontext():
         cancelled = Cancelled(world.from_url(valkey.url), unique_name)
         world.run(cancelled.many, rounds, at_once)
@@ -192,10 +191,8 @@ def test_cancelled_at_random(
     world.close()
 
 
-def test_cancelled_at_random_on_a_bad_link(
-    proxy: Proxy, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
-) -> None:
-    world, rounds = AsyncioWorld(), volume(800)
+def test_cancelled_at_random_on_a_bad_link(proxy: Proxy, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
+    world, rounds = AsyncioWorld(), volume(16, full=800)
     proxy.latency(0.001, 0.004, direction="both")
     lost = [proxy.drop_reply(ANY_SCRIPT, k, then="reset") for k in range(10, rounds, 10)]
     cancelled = Cancelled(world.from_url(proxy.url, timeout=2.0), unique_name)

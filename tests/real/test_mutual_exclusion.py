@@ -22,6 +22,7 @@ from tests.real import programs
 from tests.real.handles import handle
 from tests.real.observation import ANY_SCRIPT, channels, keys, load_scripts
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.by_runtime import WORLDS
 
@@ -193,12 +194,12 @@ CONTENTIONS = {
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", CONTENTIONS)
 def test_only_one_owner_at_a_time_whatever_goes_wrong(
-    fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int], kind: str
+    fresh_server: Callable[..., Server], unique_name: str, volume: Volume, kind: str
 ) -> None:
     server = fresh_server()
     load_scripts(server)
     processes, rounds = CONTENTIONS[kind]
-    workers, rounds = 3, volume(rounds)
+    workers, rounds = 3, volume(6, full=rounds)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     with Proxy(server.port) as proxy, server.client(decode_responses=True) as direct:

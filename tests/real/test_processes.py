@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 
 import pytest
 import redis
@@ -13,6 +12,7 @@ from tests.real import programs
 from tests.real.lock_process import Peer, PeerError
 from tests.real.observation import held, nothing_left
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -122,9 +122,9 @@ def test_a_child_holds_nothing_and_the_parent_loses_nothing(
 
 
 def test_forks_while_other_threads_hold_wait_and_work(
-    valkey: Server, direct: redis.Redis, unique_name: str, volume: Callable[[int], int]
+    valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume
 ) -> None:
-    programs.run("fork_among_threads", valkey.url, unique_name, max(8, volume(80)))
+    programs.run("fork_among_threads", valkey.url, unique_name, volume(8, full=80))
     assert not direct.exists(unique_name)
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.real import programs
 from tests.real.fleets import NODES, Fleet
 from tests.servers import VALKEY, Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.by_runtime import WORLDS
 
@@ -91,12 +92,12 @@ class Havoc:
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock"])
 def test_only_one_owner_at_a_time_while_nodes_come_and_go(
-    fleet: Fleet, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int], kind: str
+    fleet: Fleet, fresh_server: Callable[..., Server], unique_name: str, volume: Volume, kind: str
 ) -> None:
     counter = fresh_server(VALKEY)
     for index in range(NODES):
         fleet.proxy(index)
-    workers, rounds = 2, volume(200)
+    workers, rounds = 2, volume(4, full=200)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     havoc = Havoc(fleet, seed)

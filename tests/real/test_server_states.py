@@ -30,6 +30,7 @@ from tests.real.observation import (
     nothing_left,
 )
 from tests.servers import HOST, Build, Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -139,12 +140,12 @@ def test_out_of_memory_and_a_lost_reply_at_once(
 
 
 def test_the_server_forgets_its_scripts_under_load(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, volume: Callable[[int], int]
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, volume: Volume
 ) -> None:
     server = fresh_server()
     client = world.from_url(server.url)
     renewed_every(client, 0.1)
-    actors, rounds = [world.actor() for _ in range(6)], volume(1000)
+    actors, rounds = [world.actor() for _ in range(6)], volume(20, full=1000)
     shared, kept = client.get_lock(unique_name), client.get_lock(f"{unique_name}-kept")
     keeper = world.actor()
     keeper.do(kept.lock)

@@ -27,6 +27,7 @@ from pyredisson.shared.thread_owners import local
 from pyredisson.threads.runtime import ThreadsRuntime, ThreadTicket
 from tests.real.observation import busy
 from tests.servers import Server
+from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
@@ -257,9 +258,9 @@ def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique
 @pytest.mark.volume
 @pytest.mark.timeout(600)
 def test_that_waits_in_the_middle_of_one_that_waits(
-    time_only_in_waits: Callable[[], None], client: Redisson, unique_name: str, volume: Callable[[int], int]
+    time_only_in_waits: Callable[[], None], client: Redisson, unique_name: str, volume: Volume
 ) -> None:
-    stride = 3 - volume(2)  # Each step at the full volume, else each second one.
+    stride = volume(2, full=1)
     world = ThreadsWorld()
     names = [f"{unique_name}-{index}" for index in range(2)]
     for name in names:
@@ -278,9 +279,9 @@ def test_that_waits_in_the_middle_of_one_that_waits(
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])
 def test_that_closes_the_client(
-    valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Callable[[int], int]
+    valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Volume
 ) -> None:
-    stride = max(3, 40 - volume(37))  # Each third step at the full volume.
+    stride = volume(39, full=3)
     world = ThreadsWorld()
     held = world.from_url(valkey.url).get_lock(unique_name)
     if waits:

@@ -19,6 +19,7 @@ from pyredisson.tools.cli import COMMANDS, cli
 from tests.command_line import PYREDISSON, ROOT, Programs, programs
 from tests.servers import Server
 from tests.terminals import terminal
+from tests.volumes import Volume
 
 HOLDER = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
 
@@ -125,12 +126,10 @@ def test_in_a_pipe_nothing_is_styled(
 
 
 @pytest.mark.volume
-def test_a_reader_that_has_enough_gets_no_traceback(
-    server: Server, tmp_path: Path, volume: Callable[[int], int]
-) -> None:
+def test_a_reader_that_has_enough_gets_no_traceback(server: Server, tmp_path: Path, volume: Volume) -> None:
     commands = ["watch order:1", "ls", "top --json", "ls --json", "leaks", "top", "watch x --json"]
     environment = {**os.environ, "PYREDISSON_URL": server.url}
-    for command in commands[: max(2, volume(len(commands)))]:
+    for command in commands[: volume(2, full=7)]:
         run = " ".join([*PYREDISSON, command])
         script = f"{run} 2>{tmp_path}/err | head -n1; echo code ${{PIPESTATUS[0]}}"
         done = subprocess.run(["bash", "-c", script], env=environment, cwd=ROOT, stdout=subprocess.PIPE, timeout=60)

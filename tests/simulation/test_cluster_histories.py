@@ -35,6 +35,7 @@ from tests.simulator.replication import Lag
 from tests.simulator.routed import RoutedClient, cluster_client
 from tests.simulator.runtime import SimulatedOwner
 from tests.simulator.world import Task, World
+from tests.volumes import Volume
 
 CHUNKS = 8
 
@@ -59,17 +60,17 @@ CLOCKED = replace(FAILING, kinds=("fenced_lock",), isolate=False, config=replace
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule_while_slots_move(chunk: int, volume: Callable[[int], int]) -> None:
+def test_no_seed_breaks_a_rule_while_slots_move(chunk: int, volume: Volume) -> None:
     """Nothing is lost by moving slots, so nobody is ever in at once."""
-    seen = counted(partial(ClusterHistory, plan=TopologyPlan()), range(chunk, max(80, volume(600)), CHUNKS))
+    seen = counted(partial(ClusterHistory, plan=TopologyPlan()), range(chunk, volume(80, full=600), CHUNKS))
     assert overlaps_of(seen) == set()
     assert seen["migrate"] > 0, "no slot was moved, so nothing was tested"
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Callable[[int], int]) -> None:
-    seen = counted(partial(ClusterHistory, plan=FAILING), range(chunk, max(80, volume(600)), CHUNKS))
+def test_each_overlap_has_a_cause_where_masters_fail(chunk: int, volume: Volume) -> None:
+    seen = counted(partial(ClusterHistory, plan=FAILING), range(chunk, volume(80, full=600), CHUNKS))
     assert overlaps_of(seen) <= {"hold", "lease", "isolated"}
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
 
@@ -86,11 +87,9 @@ def test_seeds_that_found_a_bug_before(seed: int) -> None:
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_holds_that_replicas_acknowledged_survive_a_failover(
-    plan: TopologyPlan, chunk: int, volume: Callable[[int], int]
-) -> None:
+def test_holds_that_replicas_acknowledged_survive_a_failover(plan: TopologyPlan, chunk: int, volume: Volume) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
-    seen = counted(partial(ClusterHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
+    seen = counted(partial(ClusterHistory, plan=plan), range(chunk, volume(30, full=200), CHUNKS // 4))
     assert seen["promote"] > 0
     if plan.config.min_replicas:
         assert overlaps_of(seen) <= {"lease"}  # A renewal is never waited for.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -14,6 +13,7 @@ from pyredisson.core.waiting.wait_queue import QueuedGroup
 from tests.simulation.history import quiet
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.seeds import runs
+from tests.volumes import Volume
 
 CHUNKS = 8
 
@@ -23,8 +23,8 @@ SEEDED = ("lock", "spin_lock", "fair_lock")
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None:
-    seeds = range(chunk, volume(20_000), CHUNKS)
+def test_no_seed_breaks_a_rule(chunk: int, volume: Volume) -> None:
+    seeds = range(chunk, volume(400, full=20_000), CHUNKS)
     assert sum(result.grants for result in runs(LockHistory, seeds)) > 0
 
 
@@ -50,8 +50,8 @@ def test_seeds_that_found_a_bug_before(seed: int) -> None:
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule_of_the_fair_lock(chunk: int, volume: Callable[[int], int]) -> None:
-    seeds = range(chunk, volume(10_000), CHUNKS)
+def test_no_seed_breaks_a_rule_of_the_fair_lock(chunk: int, volume: Volume) -> None:
+    seeds = range(chunk, volume(200, full=10_000), CHUNKS)
     assert sum(result.grants for result in runs(partial(LockHistory, plan=LockPlan(kind="fair_lock")), seeds)) > 0
 
 
@@ -61,8 +61,8 @@ MIXED = LockPlan(processes=5, owners=1, outside_queue=0.5)
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule_where_only_some_clients_are_listed(chunk: int, volume: Callable[[int], int]) -> None:
-    seeds = range(chunk, volume(10_000), CHUNKS)
+def test_no_seed_breaks_a_rule_where_only_some_clients_are_listed(chunk: int, volume: Volume) -> None:
+    seeds = range(chunk, volume(200, full=10_000), CHUNKS)
     assert sum(result.grants for result in runs(partial(LockHistory, plan=MIXED), seeds)) > 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -12,6 +11,7 @@ from tests.simulation.test_permit_crowd import BUGS, EXPIRABLE, PLAIN, Crowd
 from tests.simulator.checkers import Violation
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Cancelled, Task
+from tests.volumes import Volume
 
 #: Seconds for which one may wait although there are permits: those who were told may be stopped, and then the observers
 #: as well that attempt in their place.
@@ -116,8 +116,8 @@ class RandomCrowd(Crowd):
 
 
 @pytest.mark.volume
-def test_nobody_waits_for_permits_that_are_available(volume: Callable[[int], int]) -> None:
-    for seed in range(volume(500)):
+def test_nobody_waits_for_permits_that_are_available(volume: Volume) -> None:
+    for seed in range(volume(10, full=500)):
         crowd = RandomCrowd(seed)
         try:
             crowd.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.simulation.lock_history import CONFIG, LockHistory, LockPlan
 from tests.simulation.seeds import runs
 from tests.simulator.runtime import SimulatedClient, SimulatedOwner
 from tests.simulator.world import Process, World
+from tests.volumes import Volume
 
 WATCHDOG = 3.0
 SETTINGS = Config(lock_watchdog_timeout=WATCHDOG, timeout=0.9, presence_after=0.3, warn_held_longer_than=0.4)
@@ -35,9 +35,11 @@ PLAN = LockPlan(config=replace(CONFIG, presence_after=0.05, warn_held_longer_tha
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock"])
-def test_no_seed_breaks_a_rule_while_clients_tell_of_themselves(kind: str, volume: Callable[[int], int]) -> None:
+def test_no_seed_breaks_a_rule_while_clients_tell_of_themselves(kind: str, volume: Volume) -> None:
     plan = replace(PLAN, kind=kind)
-    assert sum(result.grants for result in runs(lambda seed: TalkativeHistory(seed, plan), range(volume(300)))) > 0
+    assert (
+        sum(result.grants for result in runs(lambda seed: TalkativeHistory(seed, plan), range(volume(6, full=300)))) > 0
+    )
 
 
 def test_without_faults_nothing_is_lost_while_clients_tell_of_themselves() -> None:

@@ -26,6 +26,7 @@ from tests.simulation.seeds import finding, first_of
 from tests.simulator.checkers import QuorumRules, leftovers
 from tests.simulator.runtime import SimulatedClient, SimulatedOwner
 from tests.simulator.world import Cancelled, World
+from tests.volumes import Volume
 
 CHUNKS = 8
 
@@ -35,9 +36,9 @@ CHUNKS = 8
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule_of_the_quorum(chunk: int, volume: Callable[[int], int]) -> None:
+def test_no_seed_breaks_a_rule_of_the_quorum(chunk: int, volume: Volume) -> None:
     grants = restarts = 0
-    for seed in range(chunk, volume(5_000), CHUNKS):
+    for seed in range(chunk, volume(100, full=5_000), CHUNKS):
         try:
             result = QuorumHistory(seed).run()
         except BaseException as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,6 +15,7 @@ from tests.simulation.test_planted_bugs import Bug, in_script
 from tests.simulator.checkers import ReadWriteRules, Violation
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Process
+from tests.volumes import Volume
 
 CHUNKS = 4
 
@@ -87,8 +87,8 @@ class ReadWriteHistory(LockHistory):
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule(chunk: int, volume: Callable[[int], int]) -> None:
-    seeds = range(chunk, volume(8_000), CHUNKS)
+def test_no_seed_breaks_a_rule(chunk: int, volume: Volume) -> None:
+    seeds = range(chunk, volume(160, full=8_000), CHUNKS)
     assert sum(result.grants for result in runs(ReadWriteHistory, seeds)) > 0
 
 

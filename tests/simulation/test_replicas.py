@@ -26,6 +26,7 @@ from tests.simulation.permit_history import PermitHistory, PermitPlan
 from tests.simulator.faults import Faults
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import World
+from tests.volumes import Volume
 
 CHUNKS = 4
 LOCKS = LockPlan(replicas=1, faults=replace(history.NETWORK, unsynced=0.2))
@@ -36,9 +37,9 @@ PERMITS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("plan", [LOCKS, FAIR], ids=lambda plan: plan.kind)
-def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Callable[[int], int]) -> None:
+def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Volume) -> None:
     unsynced = 0
-    for seed in range(chunk, volume(4_000), CHUNKS):
+    for seed in range(chunk, volume(80, full=4_000), CHUNKS):
         try:
             unsynced += LockHistory(seed, plan).run().unsynced
         except BaseException as error:
@@ -48,9 +49,9 @@ def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Callable[[int
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_invents_or_loses_a_permit(chunk: int, volume: Callable[[int], int]) -> None:
+def test_no_seed_invents_or_loses_a_permit(chunk: int, volume: Volume) -> None:
     unsynced = 0
-    for seed in range(chunk, volume(4_000), CHUNKS):
+    for seed in range(chunk, volume(80, full=4_000), CHUNKS):
         try:
             unsynced += PermitHistory(seed, PERMITS).run().unsynced
         except BaseException as error:

@@ -23,6 +23,7 @@ from tests.simulator.network import Network
 from tests.simulator.routed import RoutedClient, sentinel_client
 from tests.simulator.sentinel import SimulatedSentinels
 from tests.simulator.world import World
+from tests.volumes import Volume
 
 CHUNKS = 8
 
@@ -41,8 +42,8 @@ CLOCKED = replace(PLAN, kinds=("fenced_lock",), isolate=False, config=replace(CO
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> None:
-    seen = counted(partial(SentinelHistory, plan=PLAN), range(chunk, max(80, volume(600)), CHUNKS))
+def test_each_overlap_has_a_cause(chunk: int, volume: Volume) -> None:
+    seen = counted(partial(SentinelHistory, plan=PLAN), range(chunk, volume(80, full=600), CHUNKS))
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
     assert overlaps_of(seen) <= {"hold", "lease", "isolated"}
 
@@ -50,11 +51,9 @@ def test_each_overlap_has_a_cause(chunk: int, volume: Callable[[int], int]) -> N
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS // 4))
 @pytest.mark.parametrize("plan", [SYNCED, CHECKED, CLOCKED], ids=["min_replicas", "checked", "tokens from the clock"])
-def test_holds_that_replicas_acknowledged_survive_a_failover(
-    plan: TopologyPlan, chunk: int, volume: Callable[[int], int]
-) -> None:
+def test_holds_that_replicas_acknowledged_survive_a_failover(plan: TopologyPlan, chunk: int, volume: Volume) -> None:
     """A hold that the promoted replica has acknowledged is known there; tokens that follow the clock never go back."""
-    seen = counted(partial(SentinelHistory, plan=plan), range(chunk, max(30, volume(200)), CHUNKS // 4))
+    seen = counted(partial(SentinelHistory, plan=plan), range(chunk, volume(30, full=200), CHUNKS // 4))
     assert seen["promote"] > 0, "no master was replaced, so nothing was tested"
     if plan.config.min_replicas:
         assert overlaps_of(seen) <= {"lease"}  # A renewal is never waited for.

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
 from tests.servers import VALKEY, SharedServers
+from tests.volumes import Volume
 from tests.worlds.base import World
 from tests.worlds.environments import Environment
 from tests.worlds.simulated import SimulatedWorld
@@ -42,19 +43,19 @@ class Machine(RuleBasedStateMachine):
         self.world.close()
 
 
-def run_simulated(machine: type[Machine], volume: Callable[[int], int]) -> None:
-    """2,000 examples of 60 steps in the full volume."""
-    _run(machine, SimulatedWorld, True, volume(2000), 60)
+def run_simulated(machine: type[Machine], volume: Volume) -> None:
+    """Examples of 60 steps each."""
+    _run(machine, SimulatedWorld, True, volume(40, full=2000), 60)
 
 
 def run_on_server(
     machine: type[Machine],
-    volume: Callable[[int], int],
+    volume: Volume,
     servers: SharedServers,
     runtime: Literal["threads", "asyncio"] = "threads",
 ) -> None:
-    """100 examples of 40 steps in the full volume."""
-    _run(machine, partial(Environment(runtime, VALKEY).make, servers), False, volume(100), 40)
+    """Examples of 40 steps each."""
+    _run(machine, partial(Environment(runtime, VALKEY).make, servers), False, volume(2, full=100), 40)
 
 
 def _run(machine: type[Machine], open_world: Callable[[], World], simulated: bool, examples: int, steps: int) -> None:

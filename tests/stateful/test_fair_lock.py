@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
@@ -11,6 +9,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from pyredisson import LockLostError, LockNotOwnedError
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.volumes import Volume
 from tests.worlds.base import Pending
 from tests.worlds.simulated import SimulatedPending
 
@@ -175,11 +174,11 @@ class FairLockMachine(Machine):
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_simulated(volume: Callable[[int], int]) -> None:
+def test_simulated(volume: Volume) -> None:
     run_simulated(FairLockMachine, volume)
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
+def test_on_a_server(volume: Volume, shared_servers: SharedServers) -> None:
     run_on_server(FairLockMachine, volume, shared_servers)

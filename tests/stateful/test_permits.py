@@ -5,7 +5,6 @@ On the simulator time can pass, so permits expire there; on a real server they l
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from pyredisson import LockNotOwnedError
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.volumes import Volume
 from tests.worlds.base import Remote
 from tests.worlds.environments import RUNTIMES
 
@@ -302,7 +302,7 @@ MACHINES: list[type[HandlesMachine]] = [SemaphoreMachine, PermitMachine, LatchMa
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_simulated(machine: type[HandlesMachine], volume: Callable[[int], int]) -> None:
+def test_simulated(machine: type[HandlesMachine], volume: Volume) -> None:
     run_simulated(machine, volume)
 
 
@@ -311,6 +311,6 @@ def test_simulated(machine: type[HandlesMachine], volume: Callable[[int], int]) 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_on_a_server(
-    machine: type[HandlesMachine], runtime: Any, volume: Callable[[int], int], shared_servers: SharedServers
+    machine: type[HandlesMachine], runtime: Any, volume: Volume, shared_servers: SharedServers
 ) -> None:
     run_on_server(machine, volume, shared_servers, runtime)

@@ -12,6 +12,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.volumes import Volume
 from tests.worlds.base import Remote
 
 LEASE = 5.0  # of a read that simply ends
@@ -151,11 +152,11 @@ class ReadWriteMachine(Machine):
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_simulated(volume: Callable[[int], int]) -> None:
+def test_simulated(volume: Volume) -> None:
     run_simulated(ReadWriteMachine, volume)
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
+def test_on_a_server(volume: Volume, shared_servers: SharedServers) -> None:
     run_on_server(ReadWriteMachine, volume, shared_servers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +13,7 @@ from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.core.deadline import certain_for
 from tests.servers import SharedServers
 from tests.stateful.running import Machine, run_on_server, run_simulated
+from tests.volumes import Volume
 from tests.worlds.base import Actor, Remote
 
 OWNERS = 3
@@ -188,11 +188,11 @@ class TokenLocks(Machine):
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_simulated(volume: Callable[[int], int]) -> None:
+def test_simulated(volume: Volume) -> None:
     run_simulated(TokenLocks, volume)
 
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_on_a_server(volume: Callable[[int], int], shared_servers: SharedServers) -> None:
+def test_on_a_server(volume: Volume, shared_servers: SharedServers) -> None:
     run_on_server(TokenLocks, volume, shared_servers)

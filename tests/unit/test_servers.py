@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -211,13 +210,6 @@ def test_the_right_one_of_several_on_the_path_is_found(monkeypatch: pytest.Monke
     again = Build(REDIS_7.id, lambda: REDIS_7.candidates(), "")
     assert again.candidates()[0] == str(impostor)
     assert again.path() == right
-
-
-@pytest.mark.volume
-def test_volume_is_a_share_of_the_full(volume: Callable[[int], int], request: pytest.FixtureRequest) -> None:
-    share: Any = request.config.getoption("--volume")
-    assert volume(1000) == round(1000 * share)
-    assert volume(1) >= 1
 
 
 def test_until_waits_and_says_what_it_waited_for() -> None:
