@@ -311,7 +311,7 @@ def test_threads(
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
     ):
-        for seed in range(volume(100, full=5000)):
+        for seed in range(volume(40, full=5000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_threads(twins.faults, monkeypatch):
                 for step, fault in plan(seed):
@@ -343,7 +343,7 @@ def test_tasks(
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
         ):
-            for seed in range(volume(100, full=5000)):
+            for seed in range(volume(40, full=5000)):
                 twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general))
                 with in_tasks(twins.faults, monkeypatch):
                     for step, fault in plan(seed):
