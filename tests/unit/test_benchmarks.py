@@ -13,7 +13,7 @@ import pytest
 from benchmarks import __main__ as command_line
 from benchmarks import charts, plots, profile_hot_path
 from benchmarks.cross_hand_over import WAITED_NS, HandOvers, Pass, hand_overs
-from benchmarks.report import Claim, Figure, read, write, write_summary
+from benchmarks.report import Claim, Figure, read, write
 from benchmarks.rounds import CALM_CORES, FOREIGN
 from benchmarks.throughput import Counted, Spent, proven
 
@@ -76,19 +76,6 @@ def figure(name: str = "one_thread", *, measured: float = 2.0) -> Figure:
 
 
 ABOUT = {"server": "Valkey 9", "python": "CPython 3", "redis-py": "8", "system": "Linux", "cores": 2}
-
-
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    write(figure(), ABOUT, tmp_path)
-    ((again, about),) = read(tmp_path, ["readers", "one_thread"])
-    assert about == ABOUT
-    assert again.claims == figure().claims
-    assert again.samples == figure().samples
-    write(figure("readers", measured=0.5), ABOUT, tmp_path)
-    write_summary(tmp_path, ["readers", "one_thread"])
-    summary = (tmp_path / "latest.md").read_text()
-    assert summary.startswith("# Benchmarks\n\n1 of 2 bounds are kept.")
-    assert summary.index("`readers`") < summary.index("`one_thread`")
 
 
 def test_a_figure_that_others_disturbed_is_not_shown(tmp_path: Path) -> None:

@@ -113,14 +113,6 @@ def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue: 
     assert has_to_attempt(fourth, world.now())
 
 
-def test_no_notification_is_passed_on(queue: InQueue, world: FakeRuntime) -> None:
-    """Whose turn it is, is for the server to say."""
-    first, second = joined(queue, "a", "b")
-    queue._client.subscriptions.received(channel("a"), b"0")
-    leave(first)
-    assert not has_to_attempt(second, world.now())
-
-
 # ---- heartbeats ------------------------------------------------------------------------------------------------------
 
 

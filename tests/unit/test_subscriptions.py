@@ -14,7 +14,7 @@ from pyredisson.core.waiting.subscriptions import (
 )
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, new_waiter, settle
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle
 
 
 @pytest.fixture
@@ -48,21 +48,6 @@ def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
         join(subscriptions)
     assert subscriptions.waiting(CHANNEL) == 0
     assert world.subscriptions == []
-
-
-def test_a_waiter_that_was_interrupted_before_it_subscribed_leaves_that_to_the_next_one(
-    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(self: FakeRuntime, channel: str) -> None:
-        raise KeyboardInterrupt
-
-    first = new_waiter(subscriptions)
-    with monkeypatch.context() as patched:
-        patched.setattr(FakeRuntime, "subscribe", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            first.group.join(first, seen=None, retry_in=math.inf)
-    join(subscriptions)
-    assert world.subscriptions == [CHANNEL]
 
 
 # ---- idle channels ---------------------------------------------------------------------------------------------------

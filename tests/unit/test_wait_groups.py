@@ -62,16 +62,6 @@ def test_no_waiter_sleeps_past_its_deadline(subscriptions: Subscriptions) -> Non
     assert second.group.sleep_until(second, 1001.0, 1000.0) == 1001.0
 
 
-def test_without_an_answer_the_next_check_is_soon(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    waiter = join(subscriptions)
-    error = ConnectionError("down")
-    waiter.group.failed(waiter, error, 0.05)
-    assert waiter.group.trouble is error
-    assert waiter.group.sleep_until(waiter, math.inf, world.now()) == pytest.approx(world.now() + 0.05)
-    waiter.group.answered(waiter, 1.0)
-    assert waiter.group.trouble is None
-
-
 # ---- rule 2: one attempts for all ------------------------------------------------------------------------------------
 
 
@@ -124,13 +114,6 @@ def test_a_waiter_may_pass_on_a_notification_that_it_has_taken(subscriptions: Su
     assert has_to_attempt(second)
 
 
-def test_a_waiter_that_leaves_without_a_notification_wakes_none_in_vain(subscriptions: Subscriptions) -> None:
-    first, second, third = (join(subscriptions) for _ in range(3))
-    settle(subscriptions, first, second, third)
-    leave(second)
-    assert (woken(first), woken(third)) == (0, 0)
-
-
 def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:
     first, second = join(subscriptions, retry_in=2.0), join(subscriptions, retry_in=2.0)
     settle(subscriptions, first, second)
@@ -147,23 +130,6 @@ def test_a_waiter_that_has_acquired_knows_when_the_next_one_can(
     settle(subscriptions, first, second)
     leave(first, retry_in=5.0)
     assert second.group.sleep_until(second, math.inf, world.now()) == pytest.approx(world.now() + 5.0)
-
-
-def test_only_the_first_changes_the_next_check_as_it_leaves(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    first, second = join(subscriptions, retry_in=1.0), join(subscriptions, retry_in=1.0)
-    settle(subscriptions, first, second)
-    leave(second, retry_in=5.0)
-    assert first.group.sleep_until(first, math.inf, world.now()) == pytest.approx(world.now() + 1.0)
-
-
-def test_a_waiter_that_was_interrupted_as_it_left_leaves_again(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    leave(first)
-    before = woken(second)
-    leave(first)
-    assert woken(second) == before
-    leave(first, pass_on=True)
-    assert woken(second) == before + 1, "what the first time may have omitted is done now"
 
 
 # ---- rule 4: confirmations -------------------------------------------------------------------------------------------
@@ -220,16 +186,6 @@ def test_a_release_between_the_attempt_and_joining_is_not_missed(subscriptions: 
 def test_nor_is_one_before_messages_arrived(subscriptions: Subscriptions) -> None:
     idle_and_confirmed(subscriptions)
     assert has_to_attempt(join(subscriptions, seen=None))
-
-
-def test_with_other_waiters_a_release_has_notified_one(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    settle(subscriptions, first)
-    seen = subscriptions.messages_of(CHANNEL)
-    subscriptions.received(CHANNEL, b"0")
-    second = join(subscriptions, seen=seen)
-    assert not has_to_attempt(second)
-    assert has_to_attempt(first)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -77,13 +77,6 @@ def down() -> NotSent:
     return NotSent(ConnectionError("no server"))
 
 
-def test_no_time_means_no_waiting() -> None:
-    call = Call(wait=0)
-    assert not call.run()
-    assert call.attempts.at == []
-    assert call.world.subscriptions == []
-
-
 def test_then_it_sleeps_until_it_is_notified() -> None:
     call = Call(WITHOUT_END, ACQUIRED)
     call.notify(3.0)
