@@ -33,11 +33,6 @@ class FakeOwnership:
 
 
 @pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
 def queue(world: FakeRuntime) -> InQueue:
     return InQueue(ClientCore(world, Config()), NAMES, int(3000 * EVERY))
 

@@ -26,11 +26,6 @@ BLOCK = Hold(5_000, watchdog=False, block=True)
 
 
 @pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
 def ownership(world: FakeRuntime) -> Ownership:
     return Ownership(("orders", "client:1"), FakeOwner(), world)
 

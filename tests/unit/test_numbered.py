@@ -87,34 +87,24 @@ def joined(subscriptions: Subscriptions, label: str, count: int) -> list[Waiter]
     return [join(subscriptions, label, channel="channel", notifies=lambda payload: 0) for _ in range(count)]
 
 
-@pytest.fixture
-def runtime() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(runtime: FakeRuntime) -> Subscriptions:
-    return Subscriptions(runtime, 10.0)
-
-
 def alarm(waiter: Waiter, now: float) -> float:
     return waiter.group.sleep_until(waiter, math.inf, now)
 
 
 @pytest.mark.parametrize(("how_many", "notified"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (ALL, [1, 1, 1])])
 def test_a_hint_for_now_notifies_the_first_of_that_label(
-    runtime: FakeRuntime, subscriptions: Subscriptions, how_many: int, notified: list[int]
+    world: FakeRuntime, subscriptions: Subscriptions, how_many: int, notified: list[int]
 ) -> None:
     ours, theirs = joined(subscriptions, "ours", 3), joined(subscriptions, "theirs", 1)
     subscriptions.hint("channel", "ours", 0, how_many)
     assert [*map(woken, ours)] == notified
     assert [*map(woken, theirs)] == [0]
-    assert alarm(ours[0], runtime.now()) == -math.inf
+    assert alarm(ours[0], world.now()) == -math.inf
 
 
-def test_a_hint_for_later_sets_the_alarm_of_the_first(runtime: FakeRuntime, subscriptions: Subscriptions) -> None:
+def test_a_hint_for_later_sets_the_alarm_of_the_first(world: FakeRuntime, subscriptions: Subscriptions) -> None:
     waiters = joined(subscriptions, "ours", 2)
-    now = runtime.now()
+    now = world.now()
     assert alarm(waiters[0], now) == now + 10
     subscriptions.hint("channel", "ours", 3.0)
     assert [*map(woken, waiters)] == [1, 0]

@@ -14,18 +14,7 @@ from pyredisson.core.waiting.subscriptions import (
 )
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle
-
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(world: FakeRuntime) -> Subscriptions:
-    return Subscriptions(world, MAX_WAIT)
-
+from tests.unit.waiters import CHANNEL, has_to_attempt, join, leave, settle
 
 # ---- what is subscribed to -------------------------------------------------------------------------------------------
 

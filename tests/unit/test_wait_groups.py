@@ -12,17 +12,6 @@ from pyredisson.core.waiting.wait_groups import ALL
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle, woken
 
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(world: FakeRuntime) -> Subscriptions:
-    return Subscriptions(world, MAX_WAIT)
-
-
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 

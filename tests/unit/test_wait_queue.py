@@ -16,21 +16,11 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Notifies, Waiter
 from pyredisson.core.waiting.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import MAX_WAIT, has_to_attempt, leave, woken
+from tests.unit.waiters import has_to_attempt, leave, woken
 
 NAMES = LockNames("orders")
 CHANNEL, OBSERVERS = NAMES.channel, NAMES.waiting
 OWN = NAMES.own_channel("me")
-
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(world: FakeRuntime) -> Subscriptions:
-    return Subscriptions(world, MAX_WAIT)
 
 
 def join(
