@@ -11,7 +11,7 @@ import pytest
 from pyredisson.core.background import backlog
 from pyredisson.core.background.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.core.driver import run
-from pyredisson.core.failures import NotSent, Rejected, Unanswered, Unusable
+from pyredisson.core.failures import Rejected, Unanswered, Unusable
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.events import BackgroundFailed, Event, GivenBack
@@ -128,31 +128,6 @@ def test_a_server_that_is_away_is_asked_once_a_round() -> None:
     assert len(set(asked)) == 100, "those that failed least often come first"
     # One that is new is tried by itself; the others wait for the pause.
     assert client.runtime.now() - began < 100 * (1.0 + RETRY.maximum)
-
-
-def test_what_is_new_does_not_wait_for_a_server_that_was_away() -> None:
-    client = FakeClient()
-    client.trouble["old"] = lambda: NotSent(AWAY)
-    client.open("old")
-    for _ in range(6):
-        client.round()
-    assert client.backlog.due() - client.runtime.now() > RETRY.maximum / 2
-    client.open("new")
-    assert client.round() == ["new"]
-
-
-def test_when_the_server_is_back_all_are_settled() -> None:
-    client = FakeClient()
-    for number in range(100):
-        client.trouble[f"lock {number}"] = lambda: Unanswered(AWAY)
-        client.open(f"lock {number}")
-    for _ in range(150):
-        client.round()
-    client.trouble.clear()
-    began = client.runtime.now()
-    while client.backlog.ownerships:
-        client.round()
-    assert client.runtime.now() - began < 2 * RETRY.maximum
 
 
 def test_on_a_cluster_those_of_other_nodes_come_first() -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import statistics
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import charts, coordinators, plots, profile_hot_path
+from benchmarks import charts, plots, profile_hot_path
 from benchmarks.cross_hand_over import WAITED_NS, HandOvers, Pass, hand_overs
-from benchmarks.report import Claim, Figure, read, write, write_summary
+from benchmarks.report import Claim, Figure, read, write
 from benchmarks.rounds import CALM_CORES, FOREIGN
-from benchmarks.server import Server
 from benchmarks.throughput import Counted, Spent, proven
 
 MS = 1_000_000
@@ -65,15 +63,6 @@ def test_only_work_that_the_server_confirms_counts(done: int, left: int, message
         proven("etcd", counted, done, left, proof="changes", times=2)
 
 
-def test_a_contestant_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(coordinators, "find_spec", lambda name: None)
-    with Server() as server, coordinators.participants(server) as found:
-        assert list(found.contestants) == ["pyredisson", coordinators.DURABLE]
-        assert [note for note in found.notes if "apt-get install etcd-server" in note]
-        assert [note for note in found.notes if "apt-get install zookeeper" in note]
-
-
 # ---- results and pictures --------------------------------------------------------------------------------------------
 
 PAGE = plots.PIECES.parents[1] / "explanation" / "benchmarks.md"
@@ -89,32 +78,6 @@ def figure(name: str = "one_thread", *, measured: float = 2.0) -> Figure:
 ABOUT = {"server": "Valkey 9", "python": "CPython 3", "redis-py": "8", "system": "Linux", "cores": 2}
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    write(figure(), ABOUT, tmp_path)
-    ((again, about),) = read(tmp_path, ["readers", "one_thread"])
-    assert about == ABOUT
-    assert again.claims == figure().claims
-    assert again.samples == figure().samples
-    write(figure("readers", measured=0.5), ABOUT, tmp_path)
-    write_summary(tmp_path, ["readers", "one_thread"])
-    summary = (tmp_path / "latest.md").read_text()
-    assert summary.startswith("# Benchmarks\n\n1 of 2 bounds are kept.")
-    assert summary.index("`readers`") < summary.index("`one_thread`")
-
-
-def test_a_figure_is_drawn_and_described(tmp_path: Path) -> None:
-    write(figure(measured=0.5), ABOUT, tmp_path)
-    measured = plots.shown(tmp_path)
-    page = plots.figures(measured)
-    assert page.startswith("## One server\n\n### A & B\n\n<figure")
-    assert '<span class="who">&lt;others&gt;</span>' in page
-    assert '<div class="row ours"><span class="who">pyredisson</span>' in page
-    assert '<span class="value">2,000</span>' in page
-    assert "It was done. Mind this.\n" in page
-    assert "wanted" not in page
-    assert "## Redlock" not in page, "it was not measured"
-
-
 def test_a_figure_that_others_disturbed_is_not_shown(tmp_path: Path) -> None:
     disturbed = {who: [{**each, FOREIGN: CALM_CORES} for each in samples] for who, samples in figure().samples.items()}
     write(replace(figure(), samples=disturbed), ABOUT, tmp_path)
@@ -122,36 +85,10 @@ def test_a_figure_that_others_disturbed_is_not_shown(tmp_path: Path) -> None:
     assert (plots.figures({}), plots.readme_table({})[:8]) == ("\n", "| median")
 
 
-def test_a_figure_of_this_library_alone_is_all_in_its_color() -> None:
-    rows = charts.Bars("n", "n").html(Figure("x", "x", "x", (), (), (), samples={"a": [{"n": 1}], "b": [{"n": 2}]}))
-    assert rows.count('class="row ours"') == 2
-
-
-def test_a_chart_of_html_is_one_block_of_markdown() -> None:
-    assert "\n\n" not in charts.Bars("pairs/s", "pairs").html(figure())
-    assert "\n\n" not in charts.html_groups("pairs", [charts.Group("one", [charts.Bar("pyredisson", 1.0)])])
-
-
-def test_the_picture_of_the_readme_is_described() -> None:
-    bars = [charts.Bar("<others>", 1000.0), charts.Bar("pyredisson", 2000.0)]
-    picture = ElementTree.fromstring(charts.svg_groups("A & B", [charts.Group("One", bars)], "on two cores"))
-    texts = [each.text for each in picture.iter() if each.text]
-    assert {"A & B", "One", "<others>", "pyredisson", "2,000", "on two cores"} <= set(texts)
-    assert "One: <others> 1,000, pyredisson 2,000" in texts
-
-
 def test_a_ratio_is_the_median_of_those_within_the_rounds() -> None:
     rates = {"ours": [{"n": 3.0}, {"n": 8.0}, {"n": 5.0}], "other": [{"n": 1.0}, {"n": 2.0}, {"n": 5.0}]}
     comparison = plots.Comparison("n", "x", "ours", "other", "n", "other")
     assert plots.ratio(replace(figure(), samples=rates), comparison) == 3.0
-
-
-@pytest.mark.parametrize(
-    ("smallest", "largest", "ticks"),
-    [(0.18, 498, [0.1, 1, 10, 100, 1000]), (1, 1, [1, 10]), (0.5, 0.7, [0.1, 1])],
-)
-def test_powers_of_ten_stand_around_the_waits(smallest: float, largest: float, ticks: list[float]) -> None:
-    assert charts.decades(smallest, largest) == pytest.approx(ticks)
 
 
 def test_each_figure_is_drawn() -> None:
@@ -169,20 +106,6 @@ def test_the_figures_that_need_other_servers_run_only_if_they_are_named() -> Non
     assert named == [[name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]]
     for quick in (True, False):
         assert not {*command_line._by_default(quick=quick)} & {*named[0]}
-
-
-def test_etcd_and_zookeeper_are_drawn_with_their_ratios(tmp_path: Path) -> None:
-    samples = {
-        "pyredisson": [{"pairs/s": 2000.0}, {"pairs/s": 4000.0}],
-        "etcd": [{"pairs/s": 500.0}, {"pairs/s": 3000.0}],
-    }
-    compared = replace(figure("coordinators_one_thread"), title="One thread, compared with etcd", samples=samples)
-    assert plots.coordinators({}) == "\n"
-    write(compared, ABOUT, tmp_path)
-    page = plots.coordinators(plots.shown(tmp_path))
-    assert page.startswith("| median | pairs/s, one thread |\n")
-    assert "| pyredisson | 3,000 |\n| etcd | 1,750 (0.5 ×) |\n" in page
-    assert "### One thread\n\n<figure" in page
 
 
 def test_each_figure_has_its_section() -> None:
@@ -203,14 +126,6 @@ def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_pat
     assert readme.read_text() == plots.README.read_text()
     written = {path.name: path.read_text() for path in pieces.iterdir()}
     assert {path.name: path.read_text() for path in plots.PIECES.iterdir()} == written
-
-
-def test_the_readme_keeps_its_markers() -> None:
-    assert plots.with_table(f"a\n{plots.BEGIN}\nold\n{plots.END}\nb", "new").split() == [
-        "a", *plots.BEGIN.split(), "new", *plots.END.split(), "b",
-    ]  # fmt: skip
-    with pytest.raises(ValueError, match="no table between"):
-        plots.with_table(plots.BEGIN, "new")
 
 
 def test_what_the_readme_says_of_better_peers_was_measured() -> None:

@@ -22,18 +22,6 @@ def callbacks() -> Callbacks:
     return Callbacks()
 
 
-def test_thousands_are_called_once_each_by_few_threads_which_end(callbacks: Callbacks) -> None:
-    called: list[int] = []
-    most = 0
-    for number in range(3000):
-        callbacks.add(called.append, number)
-        most = max(most, workers())
-    until(lambda: len(called) == 3000)
-    assert sorted(called) == list(range(3000))
-    assert most <= MOST
-    until(lambda: workers() == 0)
-
-
 def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks: Callbacks) -> None:
     go_on, begun, called = threading.Event(), [], threading.Event()
 

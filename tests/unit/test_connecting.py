@@ -34,11 +34,6 @@ def test_several_settings_are_named_together(api: ModuleType) -> None:
         api.Redisson.from_url("redis://h", timeout=1, lock_watchdog_timeout=5)
 
 
-@both
-def test_settings_of_the_connection_are_not(api: ModuleType) -> None:
-    assert api.Redisson.from_url("redis://h", socket_keepalive=True, db=3).url == "redis://h:6379/3"
-
-
 PLACES = ["redis://h", "valkeys://h/1", "unix:///run/s", "redis+cluster://h", "redis+sentinel://h/service"]
 
 
@@ -68,19 +63,6 @@ def test_a_client_of_the_other_form_is_led_there() -> None:
     for wrong in ("redis://h", 5, object()):
         with pytest.raises(TypeError, match="from_url"):
             pyredisson.Redisson(wrong)  # type: ignore[arg-type]
-
-
-@both
-@pytest.mark.parametrize(
-    ("url", "leads_to"),
-    [
-        ("valkey://h", "redis://h:6379/0"),
-        ("valkey://user:secret@h:7/2", "redis://user:***@h:7/2"),
-        ("valkeys://h:7", "rediss://h:7/0"),
-    ],
-)
-def test_valkey_is_another_name(api: ModuleType, url: str, leads_to: str) -> None:
-    assert api.Redisson.from_url(url).url == leads_to
 
 
 @both
@@ -157,15 +139,17 @@ def test_a_database_is_one_decimal_number(
 @pytest.mark.parametrize(
     ("url", "leads_to"),
     [
-        ("redis://h", "redis://h:6379/0"),
+        ("valkey://h", "redis://h:6379/0"),
+        ("valkey://user:secret@h:7/2", "redis://user:***@h:7/2"),
         ("redis://h/", "redis://h:6379/0"),
+        ("redis://h?socket_keepalive=yes&db=3", "redis://h:6379/3"),
         ("valkeys://h/15?socket_timeout=1", "rediss://h:6379/15"),
         ("redis+sentinel://h/service/7", "redis+sentinel://h:26379/service/7"),
         ("redis+sentinel://h/service", "redis+sentinel://h:26379/service/0"),
         ("unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
     ],
 )
-def test_a_database_that_is_one_is_used(api: ModuleType, url: str, leads_to: str) -> None:
+def test_where_a_url_leads(api: ModuleType, url: str, leads_to: str) -> None:
     assert api.Redisson.from_url(url).url == leads_to
 
 

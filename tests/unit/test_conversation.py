@@ -9,17 +9,11 @@ from pyredisson.core.failures import Rejected
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Waiter
 from pyredisson.net.conversation import Conversation
-from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join
 
 OWN, CHANNEL, OTHER = "pyredisson_waiting:{orders}:me", "redisson_lock__channel:{orders}", "redisson_lock__channel:{b}"
 REFUSAL = rx.NoPermissionError("NOPERM No permissions to access a channel")
 MOVED = rx.ResponseError("MOVED 1 127.0.0.1:1")
-
-
-@pytest.fixture
-def subscriptions() -> Subscriptions:
-    return Subscriptions(FakeRuntime(), 10.0)
 
 
 def conversation(subscriptions: Subscriptions, *, sharded: bool = False) -> Conversation:

@@ -93,19 +93,6 @@ def test_an_example_that_is_wrong_fails(text: str, reason: str, tmp_path: Path) 
     assert reason in done.stderr
 
 
-def test_blocks_share_their_names_and_a_saved_file_is_run_by_a_later_one(tmp_path: Path) -> None:
-    page = page_with(
-        tmp_path,
-        "```python\n# double.py\nimport sys\nprint(2 * int(sys.argv[1]))\n```\n\n"
-        "```python\nnumber = 21\n```\n\n"
-        "```python\nimport subprocess, sys\n"
-        "print(subprocess.check_output([sys.executable, 'double.py', str(number)], text=True))\n```\n\n"
-        "```output\n4…\n```\n",
-    )
-    done = run_in(tmp_path, page)
-    assert done.returncode == 0, done.stderr
-
-
 def test_an_ellipsis_stands_for_any_part_of_one_line() -> None:
     assert matches("a … c", "a b c\n")
     assert not matches("a … c", "a\nb c")

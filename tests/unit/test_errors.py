@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 import re
 from pathlib import Path
@@ -82,14 +81,6 @@ def test_an_error_survives_pickling(kind: type[RedissonError], protocol: int) ->
     if isinstance(again, QuorumUnreachableError):
         assert again.nodes["a:1"] == "refused"
         assert repr(again.nodes["b:2"]) == repr(ValueError("b"))
-
-
-@pytest.mark.parametrize("kind", BASES)
-def test_an_error_can_be_copied(kind: type[RedissonError]) -> None:
-    error = kind("it went wrong", name="orders")
-    for again in (copy.copy(error), copy.deepcopy(error)):
-        assert type(again) is kind
-        assert (str(again), again.name) == ("it went wrong", "orders")
 
 
 def test_what_the_nodes_said() -> None:

@@ -7,15 +7,7 @@ import redis.exceptions as rx
 
 import pyredisson
 from pyredisson import events
-from pyredisson import events as core_events
 from pyredisson.core.failures import REASONS, reason_of
-
-
-def test_everything_that_happens_has_a_public_name() -> None:
-    assert set(core_events.__all__) == set(events.__all__)
-    for name in events.__all__:
-        assert getattr(events, name) is getattr(core_events, name)
-    assert pyredisson.events is events
 
 
 def test_an_event_shows_its_fields() -> None:

@@ -33,11 +33,6 @@ class FakeOwnership:
 
 
 @pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
 def queue(world: FakeRuntime) -> InQueue:
     return InQueue(ClientCore(world, Config()), NAMES, int(3000 * EVERY))
 
@@ -103,18 +98,6 @@ def test_a_message_notifies_the_waiter_whose_channel_it_is(queue: InQueue, world
     assert subscriptions.waiting(NAMES.channel) == 3
 
 
-def test_a_waiter_that_was_notified_attempts(queue: InQueue, world: FakeRuntime) -> None:
-    _, second = joined(queue, "a", "b")
-    queue._client.subscriptions.received(channel("b"), b"0")
-    assert has_to_attempt(second, world.now())
-
-    async def attempt() -> Answer:
-        return Refused(7)
-
-    assert run(second.group.check(second, attempt)) == Refused(7)
-    assert world.asked == []
-
-
 def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue: InQueue, world: FakeRuntime) -> None:
     first, second, third, fourth = joined(queue, "a", "b", "c", "d")
     world.pass_time(EVERY)
@@ -123,14 +106,6 @@ def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue: 
     assert [woken(waiter) for waiter in (first, second, third, fourth)] == [0, 1, 0, 1]
     assert has_to_attempt(second, world.now())
     assert has_to_attempt(fourth, world.now())
-
-
-def test_no_notification_is_passed_on(queue: InQueue, world: FakeRuntime) -> None:
-    """Whose turn it is, is for the server to say."""
-    first, second = joined(queue, "a", "b")
-    queue._client.subscriptions.received(channel("a"), b"0")
-    leave(first)
-    assert not has_to_attempt(second, world.now())
 
 
 # ---- heartbeats ------------------------------------------------------------------------------------------------------
@@ -229,19 +204,6 @@ def test_an_attempt_without_an_answer_is_repeated_by_the_waiter_that_made_it(
     assert has_to_attempt(second, world.now())
     assert second.was_notified
     assert not has_to_attempt(first, world.now())
-
-
-def test_a_notification_before_that_repeats_it(queue: InQueue, world: FakeRuntime) -> None:
-    _, second = joined(queue, "a", "b")
-    subscriptions = queue._client.subscriptions
-    subscriptions.received(channel("b"), b"0")
-    assert has_to_attempt(second, world.now())
-    second.group.failed(second, ConnectionError("down"), 0.5)
-    subscriptions.received(channel("b"), b"0")
-    assert has_to_attempt(second, world.now())
-    second.group.answered(second, math.inf)
-    world.pass_time(0.5)
-    assert not has_to_attempt(second, world.now())
 
 
 # ---- leaving ---------------------------------------------------------------------------------------------------------

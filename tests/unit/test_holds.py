@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -15,21 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.liveness import GONE
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending, Unlock
 from pyredisson.core.ownership.table import OwnershipTable
-from pyredisson.errors import LockLostError, LockNotOwnedError
 from tests.unit.fake import FakeOwner, FakeRuntime
+from tests.unit.test_multi_lock import MANY, lines_of
 
 PLAIN = Hold(30_000, watchdog=True, block=False)
 FIXED = Hold(10_000, watchdog=False, block=False)
 BLOCK = Hold(5_000, watchdog=False, block=True)
-
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
 
 
 @pytest.fixture
@@ -40,19 +33,6 @@ def ownership(world: FakeRuntime) -> Ownership:
 def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
     for level in levels:
         assert ownership.granted(ownership.begin_acquire(level).request_id, level, now + level.certain)
-
-
-# ---- levels ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("watchdog", "block", "watched"),
-    [(True, False, True), (True, True, True), (False, True, True), (False, False, False)],
-)
-def test_whose_loss_is_reported(watchdog: bool, block: bool, watched: bool) -> None:
-    level = Hold(1000, watchdog=watchdog, block=block)
-    assert level.watched is watched
-    assert level.certain == certain_for(1000)
 
 
 # ---- acquiring -------------------------------------------------------------------------------------------------------
@@ -67,55 +47,17 @@ def test_a_new_ownership_holds_nothing(ownership: Ownership) -> None:
     assert not ownership.lose("gone")
 
 
-def test_an_acquire_is_noted_before_it_is_sent(ownership: Ownership) -> None:
-    assert ownership.begin_acquire(PLAIN) == (1, 0, 0, False)
-    assert ownership.pending is Pending.ACQUIRE
-    assert ownership.in_flight.lease_ms == PLAIN.lease_ms
-    assert not ownership.idle()
-
-
-def test_what_was_granted_is_held(ownership: Ownership) -> None:
-    take(ownership, PLAIN)
-    assert ownership.holds == [PLAIN]
-    assert ownership.pending is None
-    assert ownership.deadline == 1000 + certain_for(30_000)
-    assert ownership.remaining(1000) == pytest.approx(certain_for(30_000))
-    assert ownership.remaining(ownership.deadline) == 0.0
-    assert ownership.renewable()
-    assert ownership.watched()
-
-
-def test_the_next_acquire_counts_what_is_held(ownership: Ownership) -> None:
-    take(ownership, PLAIN, FIXED)
-    request_id, _, holds, repeat = ownership.begin_acquire(FIXED)
-    assert (holds, repeat) == (2, False)
-    assert request_id == ownership.request_id
-
-
-def test_reentry_never_brings_the_deadline_forward(ownership: Ownership) -> None:
+def test_no_request_brings_the_deadline_forward_unless_nothing_is_held(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     deadline = ownership.deadline
     take(ownership, BLOCK)
     assert ownership.deadline == deadline
-
-
-def test_a_first_hold_starts_a_deadline_of_its_own(ownership: Ownership) -> None:
-    take(ownership, PLAIN)
+    ownership.released(ownership.begin_release().request_id, 1000.5)
+    assert ownership.deadline == deadline
     ownership.released(ownership.begin_release().request_id, 0.0)
+    assert ownership.idle()
     take(ownership, BLOCK)
     assert ownership.deadline == 1000 + certain_for(5_000)
-
-
-def test_what_was_refused_leaves_nothing(ownership: Ownership) -> None:
-    request_id = ownership.begin_acquire(PLAIN).request_id
-    ownership.refused(request_id)
-    assert ownership.idle()
-
-
-def test_an_acquire_that_was_surely_not_executed_is_no_repeat(ownership: Ownership) -> None:
-    ownership.begin_acquire(PLAIN)
-    assert ownership.begin_acquire(PLAIN).repeat is False
-    assert ownership.epoch == 0
 
 
 def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(ownership: Ownership) -> None:
@@ -156,30 +98,7 @@ def test_an_epoch_is_remembered(ownership: Ownership) -> None:
     assert not ownership.idle()
 
 
-def test_doubt_ends_with_the_request(ownership: Ownership) -> None:
-    request_id = ownership.begin_acquire(PLAIN).request_id
-    ownership.doubt(request_id)
-    ownership.refused(request_id)
-    assert ownership.begin_acquire(PLAIN).repeat is False
-
-
 # ---- releasing -------------------------------------------------------------------------------------------------------
-
-
-def test_releasing_what_is_not_held(ownership: Ownership) -> None:
-    assert ownership.begin_release().todo is Unlock.NOT_OWNED
-    assert ownership.pending is None
-
-
-def test_releasing_the_only_hold(ownership: Ownership) -> None:
-    take(ownership, FIXED)
-    request_id, _, holds, lease, todo = ownership.begin_release()
-    assert (holds, lease, todo) == (1, 10_000, Unlock.RELEASE)
-    assert ownership.pending is Pending.RELEASE
-    assert not ownership.renewable(), "whoever unlocks wants no more of it"
-    assert ownership.released(request_id, 0.0)
-    assert ownership.idle()
-    assert ownership.remaining(1000) == 0.0
 
 
 def test_releasing_one_of_several_leaves_the_longest_lease(ownership: Ownership) -> None:
@@ -190,30 +109,6 @@ def test_releasing_one_of_several_leaves_the_longest_lease(ownership: Ownership)
     assert ownership.holds == [FIXED, PLAIN]
     assert ownership.deadline == 1234567.0
     assert ownership.renewable()
-
-
-def test_a_partial_release_never_brings_the_deadline_forward(ownership: Ownership) -> None:
-    take(ownership, PLAIN, FIXED)
-    deadline = ownership.deadline
-    ownership.released(ownership.begin_release().request_id, 1000.5)
-    assert ownership.deadline == deadline
-
-
-def test_renewal_lasts_while_a_watchdog_hold_is_among_them(ownership: Ownership) -> None:
-    take(ownership, FIXED, PLAIN)
-    assert ownership.renewable()
-    ownership.released(ownership.begin_release().request_id, 0.0)
-    assert not ownership.renewable()
-    assert not ownership.watched()
-
-
-def test_a_release_whose_turn_is_over_changes_nothing(ownership: Ownership) -> None:
-    take(ownership, FIXED)
-    request_id = ownership.begin_release().request_id
-    ownership.take_over()
-    assert not ownership.released(request_id, 0.0)
-    assert ownership.holds == [FIXED]
-    assert ownership.pending is Pending.RELEASE
 
 
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:
@@ -277,34 +172,6 @@ def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Owne
     assert ownership.pending is None
 
 
-def test_taking_over_a_first_acquire(ownership: Ownership) -> None:
-    ownership.begin_acquire(FIXED)
-    request_id, _, pending, count, lease, repeat = ownership.take_over()
-    assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 1, 10_000, True)
-    assert ownership.given_back(request_id)
-    assert ownership.holds == []
-
-
-def test_taking_over_a_release(ownership: Ownership) -> None:
-    take(ownership, FIXED, BLOCK)
-    request_id = ownership.begin_release().request_id
-    assert ownership.take_over()[2:] == (Pending.RELEASE, 2, 10_000, False), "it was surely not executed"
-    assert ownership.epoch == 0
-    ownership.doubt(request_id)
-    assert ownership.epoch == 0, "its turn is over"
-    ownership.doubt(ownership.request_id)
-    assert ownership.take_over()[2:] == (Pending.RELEASE, 2, 10_000, True)
-    assert ownership.epoch == 2
-
-
-def test_the_first_to_take_over_wins(ownership: Ownership) -> None:
-    ownership.begin_acquire(FIXED)
-    first = ownership.take_over().request_id
-    second = ownership.take_over().request_id
-    assert not ownership.given_back(first)
-    assert ownership.given_back(second)
-
-
 def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
     since = ownership.begin_acquire(FIXED).request_id
     ownership.begin_acquire(FIXED)
@@ -363,13 +230,6 @@ def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
     assert ownership.pending is None
 
 
-def test_nothing_is_abandoned_out_of_turn(ownership: Ownership) -> None:
-    request_id = ownership.begin_acquire(FIXED).request_id
-    ownership.begin_acquire(FIXED)
-    ownership.abandon(request_id)
-    assert ownership.pending is Pending.ACQUIRE
-
-
 # ---- ending ----------------------------------------------------------------------------------------------------------
 
 
@@ -394,16 +254,6 @@ def test_expiry(ownership: Ownership, levels: list[Hold], told: bool, lost: bool
     assert ownership.remaining(0.0) == 0.0
 
 
-def test_a_plain_hold_that_ran_out_is_over(ownership: Ownership) -> None:
-    take(ownership, FIXED, FIXED)
-    ownership.expire(ownership.deadline)
-    assert ownership.begin_acquire(FIXED).hold_count == 0, "the next acquire starts at one"
-    ownership.refused(ownership.request_id)
-    for _ in range(2):
-        assert ownership.begin_release()[2:] == (0, 0, Unlock.LOST)
-    assert ownership.begin_release().todo is Unlock.NOT_OWNED
-
-
 def test_the_expiry_of_what_is_being_released_is_not_reported(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     request_id = ownership.begin_release().request_id
@@ -419,16 +269,6 @@ def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
     assert ownership.expire(ownership.deadline)
     assert ownership.holds == [PLAIN]
     assert ownership.expired == 1
-
-
-def test_a_loss_is_reported_once(ownership: Ownership) -> None:
-    take(ownership, PLAIN)
-    assert ownership.lose("forced")
-    assert not ownership.lose("again")
-    assert ownership.loss == "forced"
-    assert not ownership.renewable()
-    assert not ownership.watched()
-    assert not ownership.expire(math.inf)
 
 
 def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
@@ -450,26 +290,6 @@ def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) 
     assert ownership.lose_one(request_id, GONE, 0.0)
 
 
-def test_each_hold_of_a_lost_ownership_is_unlocked_with_an_error(ownership: Ownership) -> None:
-    take(ownership, PLAIN, PLAIN)
-    ownership.lose("forced")
-    assert ownership.begin_release()[2:] == (0, 30_000, Unlock.LOST)
-    assert ownership.loss == "forced", "there is one level left"
-    assert ownership.begin_release()[2:] == (0, 30_000, Unlock.LOST)
-    assert ownership.loss is None
-    assert ownership.begin_release().todo is Unlock.NOT_OWNED
-    assert ownership.begin_acquire(PLAIN).hold_count == 0
-
-
-def test_an_unlock_that_finds_the_hold_gone(ownership: Ownership) -> None:
-    take(ownership, PLAIN, PLAIN)
-    request_id = ownership.begin_release().request_id
-    assert ownership.lose_one(request_id, GONE, 1000.0)
-    assert ownership.holds == [PLAIN]
-    assert ownership.loss == GONE
-    assert ownership.pending is None
-
-
 @pytest.mark.parametrize(
     ("level", "late", "told"), [(FIXED, False, True), (FIXED, True, False), (BLOCK, True, True), (PLAIN, True, True)]
 )
@@ -488,15 +308,6 @@ def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership
     ownership.begin_release()
     ownership.lose_one(ownership.take_over().request_id, GONE, 1000.0, behind=True)
     assert ownership.begin_release().todo is Unlock.LOST
-
-
-def test_what_the_owner_ended_itself_is_not_lost(ownership: Ownership) -> None:
-    take(ownership, PLAIN, FIXED)
-    request_id, _ = ownership.begin_force()
-    ownership.clear()
-    assert ownership.request_id > request_id
-    assert ownership.idle()
-    assert ownership.begin_release().todo is Unlock.NOT_OWNED
 
 
 def test_a_renewal_counts_from_when_it_was_sent(ownership: Ownership) -> None:
@@ -527,24 +338,35 @@ def test_it_shows_its_state(ownership: Ownership) -> None:
     assert "lost (forced)" in repr(ownership)
 
 
-def test_the_error_of_a_loss(ownership: Ownership) -> None:
-    error = lost_error(ownership, "it was forced open")
-    assert isinstance(error, LockLostError)
-    assert isinstance(error, LockNotOwnedError)
-    assert error.name == "orders"
-    for said in ("orders", "client:1", "it was forced open", "fencing token"):
-        assert said in str(error)
-
-
 # ---- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ownerships(world: FakeRuntime) -> OwnershipTable:
+    return OwnershipTable(world)
 
 
 def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
     return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
-def test_one_ownership_for_each_lock_and_owner(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
+def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Hold) -> Ownership:
+    """Enter an ownership, and let it acquire its lock."""
+    ownership = ownerships.enter(ownership_of(world, name))
+    take(ownership, level)
+    return ownership
+
+
+_numbers = itertools.count()
+
+
+def crowd(ownerships: OwnershipTable, world: FakeRuntime, times: int) -> None:
+    """Enter a multiple of the idle ownerships that the table remembers."""
+    for _ in range(times * OwnershipTable.REMEMBERED):
+        ownerships.enter(ownership_of(world, f"crowd {next(_numbers)}"))
+
+
+def test_one_ownership_for_each_lock_and_owner(ownerships: OwnershipTable, world: FakeRuntime) -> None:
     first = ownerships.enter(ownership_of(world, "orders"))
     assert ownerships.enter(ownership_of(world, "orders")) is first
     assert ownerships.find(("orders", "client:1")) is first
@@ -557,11 +379,13 @@ def test_one_ownership_for_each_lock_and_owner(world: FakeRuntime) -> None:
     assert first.table is not None
 
 
-def test_the_ownerships_of_one_lock_are_those_in_the_table(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
+def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships: OwnershipTable, world: FakeRuntime) -> None:
     first, second = (ownerships.enter(ownership_of(world, "orders", number)) for number in (1, 2))
-    ownerships.drop(first)
-    assert ownerships.of("orders") == [second]
+    for _ in range(2):
+        ownerships.drop(first)
+        assert first.table is None
+        assert ownerships.of("orders") == [second]
+        assert len(ownerships) == 1
     ownerships.enter(first)
     assert ownerships.of("orders") == [second, first]
     for ownership in (first, second):
@@ -570,38 +394,16 @@ def test_the_ownerships_of_one_lock_are_those_in_the_table(world: FakeRuntime) -
     assert not ownerships._by_lock, "names of ownerships that are gone pile up"
 
 
-def test_the_ownerships_of_one_lock_are_found_without_a_look_at_the_others(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    for number in range(40_000):
-        take(ownerships.enter(ownership_of(world, f"lock {number}")), PLAIN)
-    looked_at = 0
-
-    def look(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
-        nonlocal looked_at
-        looked_at += event == "line"
-        return look
-
-    tracing = sys.gettrace()
-    sys.settrace(look)
-    try:
-        found = ownerships.of("lock 5")
-    finally:
-        sys.settrace(tracing)
-    assert [ownership.name for ownership in found] == ["lock 5"]
-    assert looked_at < 50
+def test_the_ownerships_of_one_lock_are_found_without_a_look_at_the_others(
+    ownerships: OwnershipTable, world: FakeRuntime
+) -> None:
+    for number in range(MANY):
+        taken(ownerships, world, f"lock {number}", PLAIN)
+    assert [ownership.name for ownership in ownerships.of("lock 5")] == ["lock 5"]
+    assert lines_of(partial(ownerships.of, "lock 5")) < 50
 
 
-def test_what_is_dropped_is_no_longer_listed(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    ownership = ownerships.enter(ownership_of(world, "orders"))
-    ownerships.drop(ownership)
-    assert len(ownerships) == 0
-    assert ownership.table is None
-    ownerships.drop(ownership)
-
-
-def test_the_ownerships_that_hold_something_or_may(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
+def test_the_ownerships_that_hold_something_or_may(ownerships: OwnershipTable, world: FakeRuntime) -> None:
     idle, held, asking = (ownerships.enter(ownership_of(world, name)) for name in ("a", "b", "c"))
     take(held, PLAIN)
     asking.begin_acquire(PLAIN)
@@ -609,75 +411,52 @@ def test_the_ownerships_that_hold_something_or_may(world: FakeRuntime) -> None:
     assert idle in list(ownerships)
 
 
-def test_idle_ownerships_do_not_pile_up(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    held = ownerships.enter(ownership_of(world, "held"))
-    take(held, PLAIN)
+def test_idle_ownerships_do_not_pile_up(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+    held = taken(ownerships, world, "held", PLAIN)
     for number in range(10 * OwnershipTable.REMEMBERED):
         ownerships.enter(ownership_of(world, f"lock {number}"))
         assert len(ownerships) <= 2 * OwnershipTable.REMEMBERED + 1
     assert ownerships.find(held.key) is held
 
 
-def test_the_oldest_of_many_that_ran_out_are_forgotten(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    made = []
-    for number in range(2 * OwnershipTable.REMEMBERED):
-        ownership = ownerships.enter(ownership_of(world, f"lock {number}"))
-        take(ownership, FIXED)
-        made.append(ownership)
+def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+    made = [taken(ownerships, world, f"lock {number}", FIXED) for number in range(2 * OwnershipTable.REMEMBERED)]
     world.pass_time(60)
     ownerships.enter(ownership_of(world, "one more"))
-    assert [ownership.table is not None for ownership in made] == [False] * OwnershipTable.REMEMBERED + [
-        True
-    ] * OwnershipTable.REMEMBERED
+    forgotten = [ownership for ownership in made if ownership.table is None]
+    assert forgotten == made[: OwnershipTable.REMEMBERED]
     assert made[-1].begin_release().todo is Unlock.LOST
 
 
-def test_what_is_held_is_never_forgotten(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    held = []
-    for number in range(5 * OwnershipTable.REMEMBERED):
-        ownership = ownerships.enter(ownership_of(world, f"held {number}"))
-        take(ownership, PLAIN)
-        held.append(ownership)
-    for number in range(12 * OwnershipTable.REMEMBERED):
-        ownerships.enter(ownership_of(world, f"lock {number}"))
+def test_what_is_held_is_never_forgotten(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+    held = [taken(ownerships, world, f"held {number}", PLAIN) for number in range(5 * OwnershipTable.REMEMBERED)]
+    crowd(ownerships, world, 12)
     assert all(ownership.table is not None for ownership in held)
 
 
-def test_the_sweep_forgets_what_owners_who_are_gone_had(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    ownership = ownerships.enter(ownership_of(world, "orders"))
-    take(ownership, FIXED)
+def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+    ownership = taken(ownerships, world, "orders", FIXED)
     world.pass_time(60)
     ownership.who.lives = False  # type: ignore[attr-defined]
-    for number in range(2 * OwnershipTable.REMEMBERED):
-        ownerships.enter(ownership_of(world, f"lock {number}"))
+    crowd(ownerships, world, 2)
     assert ownerships.find(ownership.key) is None
 
 
-def test_the_sweep_leaves_losses_to_those_who_tell_of_them(world: FakeRuntime) -> None:
-    ownerships = OwnershipTable(world)
-    ownership = ownerships.enter(ownership_of(world, "orders"))
-    take(ownership, PLAIN)
+def test_the_sweep_leaves_losses_to_those_who_tell_of_them(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+    ownership = taken(ownerships, world, "orders", PLAIN)
     world.pass_time(60)
-    for number in range(2 * OwnershipTable.REMEMBERED):
-        ownerships.enter(ownership_of(world, f"lock {number}"))
+    crowd(ownerships, world, 2)
     assert ownership.expire(world.now()), "the watchdog still has it to tell"
 
 
-def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(world: FakeRuntime) -> None:
+def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships: OwnershipTable, world: FakeRuntime) -> None:
     """The owner has found it, and another thread fills the table before the request is noted."""
-    ownerships = OwnershipTable(world)
     found = ownerships.enter(ownership_of(world, "orders"))
-    for number in range(2 * OwnershipTable.REMEMBERED):
-        ownerships.enter(ownership_of(world, f"lock {number}"))
+    crowd(ownerships, world, 2)
     found.begin_acquire(PLAIN)
     assert found.table is None
     assert ownerships.enter(found) is found
-    for number in range(4 * OwnershipTable.REMEMBERED):
-        ownerships.enter(ownership_of(world, f"another {number}"))
+    crowd(ownerships, world, 4)
     assert found.table is not None
     assert ownerships.find(found.key) is found
 

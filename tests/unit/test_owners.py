@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from pyredisson import asyncio as pyredisson_asyncio
 from pyredisson.shared import task_owners
 from pyredisson.shared.owners import current_thread_id
@@ -49,22 +47,6 @@ def test_no_number_is_used_again_by_200_threads_one_after_another() -> None:
     assert len(set(numbers)) == 200
     assert numbers == sorted(numbers)
     assert len(set(idents)) < 200, "or else this test shows nothing"
-
-
-def test_no_number_is_used_again_by_200_threads_at_once() -> None:
-    barrier = threading.Barrier(200)
-    numbers: list[int] = []
-
-    def work() -> None:
-        barrier.wait(30)
-        numbers.append(current_thread_id())
-
-    threads = [threading.Thread(target=work) for _ in range(200)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(numbers)) == 200
 
 
 def test_a_thread_is_alive_until_it_ends() -> None:
@@ -142,22 +124,6 @@ def test_a_task_is_an_owner_apart_from_its_thread_its_parent_and_its_children() 
     asyncio.run(main())
 
 
-def test_no_number_is_used_again_by_200_tasks() -> None:
-    """``id(task)`` is."""
-
-    async def work() -> tuple[int, int]:
-        return current_task_id(), id(asyncio.current_task())
-
-    async def main() -> None:
-        one_by_one = [await asyncio.create_task(work()) for _ in range(200)]
-        at_once = await asyncio.gather(*(work() for _ in range(200)))
-        numbers = [number for number, _ in one_by_one + at_once]
-        assert len(set(numbers)) == 400
-        assert len({address for _, address in one_by_one}) < 200, "or else this test shows nothing"
-
-    asyncio.run(main())
-
-
 def test_threads_and_tasks_share_one_sequence() -> None:
     async def main() -> int:
         return current_task_id()
@@ -185,25 +151,6 @@ def test_a_task_is_alive_until_it_is_done() -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_task_is_gone() -> None:
-    async def main() -> None:
-        found: list[TaskOwner] = []
-
-        async def work() -> None:
-            found.append(current_task_owner())
-            await asyncio.Event().wait()
-
-        task = asyncio.create_task(work())
-        await asyncio.sleep(0)
-        assert found[0].alive()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not found[0].alive()
-
-    asyncio.run(main())
-
-
 def test_an_owner_keeps_no_task_and_is_not_kept() -> None:
     async def work() -> TaskOwner:
         return current_task_owner()
@@ -221,25 +168,3 @@ def test_an_owner_keeps_no_task_and_is_not_kept() -> None:
         assert owner not in task_owners._tasks.values()
 
     asyncio.run(main())
-
-
-def test_outside_of_a_task_there_is_no_owner() -> None:
-    async def nothing() -> None: ...
-
-    async def main() -> None:
-        failures: list[BaseException] = []
-
-        def plain() -> None:
-            try:
-                current_task_owner()
-            except RuntimeError as error:
-                failures.append(error)
-
-        asyncio.get_running_loop().call_soon(plain)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert "must be used in a task" in str(failures[0])
-
-    asyncio.run(main())
-    with pytest.raises(RuntimeError):
-        current_task_owner()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,6 @@ import redis
 import redis.asyncio
 import redis.asyncio.cluster
 import redis.cluster
-
-import pyredisson
-
-SOURCES = sorted(Path(pyredisson.__file__).parent.rglob("*.py"))
 
 TAKEN_OVER = "the socket or stream of a connection is taken over"
 MADE_ALIKE = "connections are made with the class and the settings of the client"
@@ -97,18 +92,3 @@ def test_a_pool_gives_a_connection_without_the_name_of_a_command(pool: type[Any]
     parameters = list(inspect.signature(pool.get_connection).parameters.values())[1:]
     optional = all(each.default is not each.empty or each.kind is each.VAR_POSITIONAL for each in parameters[:1])
     assert optional, lacking(f"{pool.__module__}.ConnectionPool.get_connection() without arguments")
-
-
-def test_no_other_private_attribute_of_a_connection_is_used() -> None:
-    connections = (redis.Connection, redis.asyncio.Connection)
-    named = {name for kind, name in ATTRIBUTES if kind in connections and name.startswith("_")}
-    used = {
-        name
-        for path in SOURCES
-        for name in re.findall(
-            r"""\bconnection(?:\.|,\s*["'])(_[a-z]\w*)""",
-            path.read_text(encoding="utf-8").replace("self._connection", ""),
-        )
-    }
-    assert used - named == set(), "name it in ATTRIBUTES"
-    assert named - used == set(), "no longer used: remove it from ATTRIBUTES"

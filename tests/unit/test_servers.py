@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import servers
-from tests.servers import HOST, REDIS_7, VALKEY, Build, Server, SharedServers, free_port
+from tests.servers import HOST, REDIS_7, VALKEY, Build, Server
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -43,40 +42,6 @@ def test_nothing_is_persisted_or_evicted(server: Server) -> None:
         assert client.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
 
 
-def test_the_url_reaches_it(server: Server, unique_name: str) -> None:
-    with redis.Redis.from_url(server.url) as client, server.client() as other:
-        client.set(unique_name, "here", px=60_000)
-        assert other.get(unique_name) == b"here"
-
-
-def test_the_shared_server_is_started_once_and_replaced_when_dead() -> None:
-    shared = SharedServers()
-    try:
-        first = shared.get(VALKEY)
-        assert shared.get(VALKEY) is first
-        first.kill()
-        assert shared.get(VALKEY) is not first
-        assert shared.get(VALKEY).answers()
-    finally:
-        shared.stop()
-
-
-def test_arguments_are_passed_on(build: Build, fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server(build, "--requirepass", "secret", "--maxmemory", "3mb")
-    with server.client() as client:
-        assert client.config_get("maxmemory")["maxmemory"] == str(3 << 20)
-    with redis.Redis.from_url(server.url) as client:
-        assert client.ping()
-    with server.client(password=None) as client, pytest.raises(redis.exceptions.AuthenticationError):
-        client.ping()
-
-
-def test_config_set(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    server.config_set("maxmemory", "4mb")
-    assert server.info("memory")["maxmemory"] == 4 << 20
-
-
 def test_kill_and_restart(build: Build, fresh_server: Callable[..., Server]) -> None:
     server = fresh_server(build)
     port, pid = server.port, server.pid
@@ -93,15 +58,6 @@ def test_kill_and_restart(build: Build, fresh_server: Callable[..., Server]) -> 
     assert server.port == port
     assert server.pid != pid
     assert client.get("key") is None
-
-
-def test_restart_of_a_running_server_empties_it(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with server.client() as client:
-        client.set("key", "value")
-    server.restart()
-    with server.client() as client:
-        assert client.get("key") is None
 
 
 def test_pause_and_resume(build: Build, fresh_server: Callable[..., Server]) -> None:
@@ -121,45 +77,6 @@ def test_pause_and_resume(build: Build, fresh_server: Callable[..., Server]) -> 
         pass  # the kernel still accepts
     server.resume()
     until(server.answers)
-
-
-def test_a_paused_server_can_be_killed(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    server.pause()
-    server.kill()
-    assert not exists(server.pid)
-
-
-def test_stop_leaves_nothing_and_may_be_repeated() -> None:
-    server = Server.start(VALKEY)
-    directory = server._process.directory
-    assert os.path.isdir(directory)
-    server.stop()
-    server.stop()
-    assert not exists(server.pid)
-    assert not os.path.exists(directory)
-
-
-def test_a_port_in_use_meanwhile_is_not_tried_again(
-    monkeypatch: pytest.MonkeyPatch, fresh_server: Callable[..., Server], valkey: Server, build: Build
-) -> None:
-    free = free_port()
-    ports = [valkey.port, valkey.port, free]
-    monkeypatch.setattr(servers, "free_port", lambda: ports.pop(0))
-    server = fresh_server(build)
-    assert server.port == free
-    assert server.pid != valkey.pid
-    assert server.answers()
-
-
-def test_free_port_is_never_one_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        free = free_port()
-        monkeypatch.setattr(servers, "PORTS", [port, port, port, free])
-        assert {free_port() for _ in range(20)} == {free}
 
 
 def test_it_ends_when_the_test_process_is_killed() -> None:
@@ -210,10 +127,3 @@ def test_the_right_one_of_several_on_the_path_is_found(monkeypatch: pytest.Monke
     again = Build(REDIS_7.id, lambda: REDIS_7.candidates(), "")
     assert again.candidates()[0] == str(impostor)
     assert again.path() == right
-
-
-def test_until_waits_and_says_what_it_waited_for() -> None:
-    calls = iter([0, "", None, "now"])
-    assert until(lambda: next(calls)) == "now"
-    with pytest.raises(AssertionError, match="the end of time"):
-        until(lambda: False, within=0.01, what="the end of time")

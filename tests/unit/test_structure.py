@@ -8,7 +8,7 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -133,26 +133,27 @@ def import_statements(tree: ast.Module) -> Iterator[tuple[ast.Import | ast.Impor
 
 
 def imports_of(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
-    """Every module that is imported, anywhere, with whether that is for type checkers alone, and the line."""
+    """All that is imported, anywhere, by its dotted name, whether that is for type checkers alone, and the line."""
     for node, typing_only in import_statements(tree):
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        else:
+        if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            assert node.module is not None
-            modules = [node.module]
-            if node.module == "pyredisson":
-                modules = [f"pyredisson.{alias.name}" for alias in node.names]
-        for module in modules:
-            yield module, typing_only, node.lineno
+        within = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            yield within + alias.name, typing_only, node.lineno
+
+
+def longest_known(name: str, known: Collection[str]) -> str | None:
+    """The part of a dotted name that is known, from its beginning on."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name or None
 
 
 def forbidden_imports(tree: ast.Module) -> list[str]:
     found = []
     for module, typing_only, line in imports_of(tree):
         allowed = CORE_MAY_IMPORT | (CORE_MAY_IMPORT_FOR_TYPING if typing_only else set())
-        parts = module.split(".")
-        if not any(".".join(parts[:length]) in allowed for length in range(1, len(parts) + 1)):
+        if longest_known(module, allowed) is None:
             found.append(f"line {line}: {module}")
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -398,17 +399,6 @@ def test_a_client_makes_each_kind_in_two_statements(path: Path) -> None:
 # ---- files and docstrings --------------------------------------------------------------------------------------------
 
 
-def test_no_file_is_empty_without_need() -> None:
-    for path in PACKAGE.rglob("*"):
-        if path.is_dir() or "__pycache__" in path.parts or path.name == "py.typed":
-            continue
-        if path.name == "__init__.py":
-            others = [beside for beside in path.parent.iterdir() if beside != path and beside.name != "__pycache__"]
-            assert path.read_text().strip() or others, f"{by_path(path)}: a package of nothing"
-        else:
-            assert path.read_text(encoding="utf-8").strip(), by_path(path)
-
-
 @every([path for path in SOURCES if path.read_text().strip()])
 def test_a_module_opens_with_what_it_is(path: Path) -> None:
     assert ast.get_docstring(tree_of(path))
@@ -517,26 +507,16 @@ def test_an_ownership_holds_what_all_kinds_need_and_no_more() -> None:
 LARGEST_CIRCLE = 5
 
 
-def imports_between(modules: dict[str, Path], *, for_typing: bool) -> dict[str, set[str]]:
+def imports_between(trees: dict[str, ast.Module], *, for_typing: bool) -> dict[str, set[str]]:
     """What each module imports of the others when the program runs; or for type checkers, too."""
-    wanted: dict[str, set[str]] = {}
-    for module, path in modules.items():
-        really, typing_only = split_imports(tree_of(path), modules)
-        wanted[module] = (really | typing_only if for_typing else really) - {module}
-    return wanted
-
-
-def split_imports(tree: ast.Module, modules: dict[str, Path]) -> tuple[set[str], set[str]]:
-    """The modules of ours that are imported when the program runs, and those for type checkers."""
-    really: set[str] = set()
-    for_typing: set[str] = set()
-    for node, typing_only in import_statements(tree):
-        if isinstance(node, ast.ImportFrom) and node.module in modules:
-            submodules = {f"{node.module}.{alias.name}" for alias in node.names} & set(modules)
-            (for_typing if typing_only else really).update(submodules or {node.module})
-        elif isinstance(node, ast.Import):
-            (for_typing if typing_only else really).update({alias.name for alias in node.names} & set(modules))
-    return really, for_typing
+    return {
+        module: {
+            other
+            for name, typing_only, _ in imports_of(tree)
+            if (for_typing or not typing_only) and (other := longest_known(name, trees)) and other != module
+        }
+        for module, tree in trees.items()
+    }
 
 
 def reached_from(module: str, wanted: dict[str, set[str]]) -> set[str]:
@@ -544,7 +524,7 @@ def reached_from(module: str, wanted: dict[str, set[str]]) -> set[str]:
     found: set[str] = set()
     ahead = [module]
     while ahead:
-        new = wanted.get(ahead.pop(), set()) - found
+        new = wanted[ahead.pop()] - found
         found |= new
         ahead += new
     return found
@@ -561,28 +541,31 @@ def circles_in(wanted: dict[str, set[str]]) -> list[list[str]]:
     return sorted(map(list, circles), key=len, reverse=True)
 
 
+TREES = {module_of(path): tree_of(path) for path in SOURCES}
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Not when the program runs."""
-    modules = {module_of(path): path for path in SOURCES}
-    assert circles_in(imports_between(modules, for_typing=False)) == []
+    assert circles_in(imports_between(TREES, for_typing=False)) == []
 
 
 def test_few_files_need_each_other_for_type_checkers() -> None:
     """What is in a circle cannot be read, or changed, one by one."""
-    modules = {module_of(path): path for path in SOURCES}
-    circles = circles_in(imports_between(modules, for_typing=True))
+    circles = circles_in(imports_between(TREES, for_typing=True))
     assert [circle for circle in circles if len(circle) > LARGEST_CIRCLE] == []
     assert len(circles) <= 2, circles
 
 
 def test_a_circle_for_type_checkers_is_seen() -> None:
-    modules = {"pyredisson.a": PACKAGE, "pyredisson.b": PACKAGE}
-    one = split_imports(ast.parse("if TYPE_CHECKING:\n    from pyredisson.b import B"), modules)
-    other = split_imports(ast.parse("def f():\n    from pyredisson import a"), {**modules, "pyredisson": PACKAGE})
-    assert one == (set(), {"pyredisson.b"})
-    assert other == ({"pyredisson.a"}, set())
-    wanted = {"pyredisson.a": one[1], "pyredisson.b": other[0], "pyredisson.c": {"pyredisson.a"}}
-    assert circles_in(wanted) == [["pyredisson.a", "pyredisson.b"]]
+    sources = {
+        "pyredisson": "",
+        "pyredisson.a": "if TYPE_CHECKING:\n    from pyredisson.b import B",
+        "pyredisson.b": "def f():\n    from pyredisson import a",
+        "pyredisson.c": "import pyredisson.a",
+    }
+    trees = {module: ast.parse(source) for module, source in sources.items()}
+    assert circles_in(imports_between(trees, for_typing=True)) == [["pyredisson.a", "pyredisson.b"]]
+    assert circles_in(imports_between(trees, for_typing=False)) == []
 
 
 # ---- kinds -----------------------------------------------------------------------------------------------------------

@@ -14,32 +14,9 @@ from pyredisson.core.waiting.subscriptions import (
 )
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, new_waiter, settle, woken
-
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(world: FakeRuntime) -> Subscriptions:
-    return Subscriptions(world, MAX_WAIT)
-
+from tests.unit.waiters import CHANNEL, has_to_attempt, join, leave, settle
 
 # ---- what is subscribed to -------------------------------------------------------------------------------------------
-
-
-def test_a_confirmation_of_an_unwanted_channel_does_no_harm(subscriptions: Subscriptions) -> None:
-    subscriptions.confirmed("another channel")
-    assert subscriptions.wanted() == []
-
-
-def test_a_channel_is_subscribed_to_once(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    for _ in range(3):
-        join(subscriptions)
-    assert world.subscriptions == [CHANNEL]
-    assert subscriptions.wanted() == [CHANNEL]
 
 
 def test_messages_are_counted_from_the_confirmation_on(subscriptions: Subscriptions) -> None:
@@ -60,21 +37,6 @@ def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
         join(subscriptions)
     assert subscriptions.waiting(CHANNEL) == 0
     assert world.subscriptions == []
-
-
-def test_a_waiter_that_was_interrupted_before_it_subscribed_leaves_that_to_the_next_one(
-    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(self: FakeRuntime, channel: str) -> None:
-        raise KeyboardInterrupt
-
-    first = new_waiter(subscriptions)
-    with monkeypatch.context() as patched:
-        patched.setattr(FakeRuntime, "subscribe", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            first.group.join(first, seen=None, retry_in=math.inf)
-    join(subscriptions)
-    assert world.subscriptions == [CHANNEL]
 
 
 # ---- idle channels ---------------------------------------------------------------------------------------------------
@@ -148,16 +110,6 @@ def test_an_unconfirmed_channel_stays(subscriptions: Subscriptions) -> None:
     assert subscriptions.take_idle(2000.0) == [CHANNEL]
 
 
-def test_a_channel_stays_while_another_group_waits(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    writer, reader = join(subscriptions, "write"), join(subscriptions, "read")
-    subscriptions.confirmed(CHANNEL)
-    leave(writer)
-    assert world.unsubscriptions == []
-    assert subscriptions.take_idle(2000.0) == []
-    leave(reader)
-    assert world.unsubscriptions == [CHANNEL]
-
-
 def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscriptions) -> None:
     assert not subscriptions.lingers(CHANNEL, "lock")
     waiter = join(subscriptions)
@@ -174,25 +126,7 @@ def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscrip
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_end_wakes_all_waiters_for_good(subscriptions: Subscriptions) -> None:
-    waiters = [join(subscriptions), join(subscriptions, "read")]
-    error = RuntimeError("closed")
-    subscriptions.close(error)
-    assert subscriptions.closed is error
-    assert [woken(waiter) for waiter in waiters] == [1, 1]
-
-
 # ---- how many wait ---------------------------------------------------------------------------------------------------
-
-
-def test_how_many_wait(subscriptions: Subscriptions) -> None:
-    assert subscriptions.waiting(CHANNEL) == 0
-    first, _, _ = join(subscriptions), join(subscriptions), join(subscriptions, "read")
-    assert subscriptions.waiting(CHANNEL) == 3
-    assert subscriptions.waiting(CHANNEL, "lock") == 2
-    leave(first)
-    assert subscriptions.waiting(CHANNEL) == 2
-    assert subscriptions.waiting("another channel") == 0
 
 
 def test_whether_a_label_has_waiters(subscriptions: Subscriptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
 import pty
@@ -160,39 +159,6 @@ def test_the_blocks_can_be_pasted_into_an_interpreter_on_a_terminal(
         assert "Traceback" not in printed
         for line in output.text.splitlines() if output else []:
             assert re.search(re.escape(line).replace("…", ".*"), printed), printed
-
-
-COMPOUND = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.For, ast.While)
-
-
-def unpastable(text: str) -> list[str]:
-    """What breaks when the text is pasted into the interpreters up to 3.12, which run it line by line."""
-    found = ["a tab completes a name"] if "\t" in text else []
-    lines = text.splitlines()
-    tree = compile(text, "pasted", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    assert isinstance(tree, ast.Module)
-    for statement in tree.body:
-        inside = lines[statement.lineno - 1 : statement.end_lineno]
-        after = lines[statement.end_lineno :]
-        if not all(inside):
-            found.append(f"an empty line is inside of: {inside[0]}")
-        if isinstance(statement, COMPOUND) and after and after[0]:
-            found.append(f"no empty line is after: {inside[0]}")
-    return found
-
-
-@pytest.mark.parametrize("tab", TABS)
-def test_no_block_needs_more_than_pasting(tab: str) -> None:
-    for block, _ in examples_of(TUTORIAL, tab):
-        if block.info == "python" and not block.saved_as:
-            assert unpastable(block.text) == []
-
-
-@pytest.mark.parametrize(
-    "text", ["with lock:\n    work()\nrest()", "def f():\n    a = 1\n\n    return a", "if lock:\n\twork()"]
-)
-def test_a_block_that_breaks_when_pasted_is_found(text: str) -> None:
-    assert unpastable(text) != []
 
 
 @pytest.mark.parametrize("tab", TABS)

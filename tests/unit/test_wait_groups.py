@@ -12,17 +12,6 @@ from pyredisson.core.waiting.wait_groups import ALL
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle, woken
 
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(world: FakeRuntime) -> Subscriptions:
-    return Subscriptions(world, MAX_WAIT)
-
-
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
@@ -62,31 +51,7 @@ def test_no_waiter_sleeps_past_its_deadline(subscriptions: Subscriptions) -> Non
     assert second.group.sleep_until(second, 1001.0, 1000.0) == 1001.0
 
 
-def test_an_answer_sets_the_next_check(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    waiter = join(subscriptions, retry_in=1.0)
-    world.pass_time(1.0)
-    assert has_to_attempt(waiter, world.now())
-    waiter.group.answered(waiter, 2.0)
-    assert waiter.group.sleep_until(waiter, math.inf, world.now()) == world.now() + 2.0
-
-
-def test_without_an_answer_the_next_check_is_soon(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    waiter = join(subscriptions)
-    error = ConnectionError("down")
-    waiter.group.failed(waiter, error, 0.05)
-    assert waiter.group.trouble is error
-    assert waiter.group.sleep_until(waiter, math.inf, world.now()) == pytest.approx(world.now() + 0.05)
-    waiter.group.answered(waiter, 1.0)
-    assert waiter.group.trouble is None
-
-
 # ---- rule 2: one attempts for all ------------------------------------------------------------------------------------
-
-
-def test_waiters_of_one_label_share_a_group(subscriptions: Subscriptions) -> None:
-    first, second, other = join(subscriptions), join(subscriptions), join(subscriptions, "read")
-    assert first.group is second.group
-    assert other.group is not first.group
 
 
 def test_only_the_first_has_to_attempt(subscriptions: Subscriptions, world: FakeRuntime) -> None:
@@ -111,35 +76,11 @@ def test_a_message_notifies_the_first(subscriptions: Subscriptions) -> None:
     assert not has_to_attempt(second)
 
 
-def test_a_message_for_all_notifies_all(subscriptions: Subscriptions) -> None:
-    waiters = [join(subscriptions) for _ in range(4)]
-    settle(subscriptions, *waiters)
-    subscriptions.received(CHANNEL, b"1")
-    assert [woken(waiter) for waiter in waiters] == [1, 1, 1, 1]
-    assert all(has_to_attempt(waiter) for waiter in waiters)
-
-
 def test_a_message_for_some_notifies_the_first_ones(subscriptions: Subscriptions) -> None:
     waiters = [join(subscriptions, notifies=int) for _ in range(3)]
     settle(subscriptions, *waiters)
     subscriptions.received(CHANNEL, b"2")
     assert [woken(waiter) for waiter in waiters] == [1, 1, 0]
-
-
-def test_messages_that_say_nothing_notify_no_waiter(subscriptions: Subscriptions) -> None:
-    waiter = join(subscriptions)
-    settle(subscriptions, waiter)
-    subscriptions.received(CHANNEL, b"?")
-    subscriptions.received("another channel", b"0")
-    assert woken(waiter) == 0
-
-
-def test_a_message_notifies_the_first_of_each_group(subscriptions: Subscriptions) -> None:
-    writers = [join(subscriptions, "write") for _ in range(2)]
-    readers = [join(subscriptions, "read") for _ in range(2)]
-    settle(subscriptions, *writers, *readers)
-    subscriptions.received(CHANNEL, b"0")
-    assert [woken(waiter) for waiter in writers + readers] == [1, 0, 1, 0]
 
 
 # ---- rule 3: what a waiter passes on that leaves ---------------------------------------------------------------------
@@ -162,13 +103,6 @@ def test_a_waiter_may_pass_on_a_notification_that_it_has_taken(subscriptions: Su
     assert has_to_attempt(second)
 
 
-def test_a_waiter_that_leaves_without_a_notification_wakes_none_in_vain(subscriptions: Subscriptions) -> None:
-    first, second, third = (join(subscriptions) for _ in range(3))
-    settle(subscriptions, first, second, third)
-    leave(second)
-    assert (woken(first), woken(third)) == (0, 0)
-
-
 def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:
     first, second = join(subscriptions, retry_in=2.0), join(subscriptions, retry_in=2.0)
     settle(subscriptions, first, second)
@@ -178,14 +112,6 @@ def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -
     assert second.group.sleep_until(second, math.inf, 1000.0) == 1002.0
 
 
-def test_a_waiter_that_wakes_in_time_is_not_woken(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    settle(subscriptions, first, second)
-    second.group.sleep_until(second, 1001.0, 1000.0)
-    leave(first)
-    assert woken(second) == 0
-
-
 def test_a_waiter_that_has_acquired_knows_when_the_next_one_can(
     subscriptions: Subscriptions, world: FakeRuntime
 ) -> None:
@@ -193,39 +119,6 @@ def test_a_waiter_that_has_acquired_knows_when_the_next_one_can(
     settle(subscriptions, first, second)
     leave(first, retry_in=5.0)
     assert second.group.sleep_until(second, math.inf, world.now()) == pytest.approx(world.now() + 5.0)
-
-
-def test_only_the_first_changes_the_next_check_as_it_leaves(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    first, second = join(subscriptions, retry_in=1.0), join(subscriptions, retry_in=1.0)
-    settle(subscriptions, first, second)
-    leave(second, retry_in=5.0)
-    assert first.group.sleep_until(first, math.inf, world.now()) == pytest.approx(world.now() + 1.0)
-
-
-def test_waiters_are_notified_in_the_order_of_their_arrival(subscriptions: Subscriptions) -> None:
-    waiters = [join(subscriptions) for _ in range(5)]
-    settle(subscriptions, *waiters)
-    arrived, served = list(waiters), []
-    while waiters:
-        subscriptions.received(CHANNEL, b"0")
-        (notified,) = (waiter for waiter in waiters if woken(waiter))
-        served.append(notified)
-        notified.group.sleep_until(notified, math.inf, 1000.0)
-        leave(notified)
-        waiters.remove(notified)
-        for waiter in waiters:
-            waiter.ticket.rings = 0  # type: ignore[attr-defined]
-    assert served == arrived
-
-
-def test_a_waiter_that_was_interrupted_as_it_left_leaves_again(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    leave(first)
-    before = woken(second)
-    leave(first)
-    assert woken(second) == before
-    leave(first, pass_on=True)
-    assert woken(second) == before + 1, "what the first time may have omitted is done now"
 
 
 # ---- rule 4: confirmations -------------------------------------------------------------------------------------------
@@ -282,16 +175,6 @@ def test_a_release_between_the_attempt_and_joining_is_not_missed(subscriptions: 
 def test_nor_is_one_before_messages_arrived(subscriptions: Subscriptions) -> None:
     idle_and_confirmed(subscriptions)
     assert has_to_attempt(join(subscriptions, seen=None))
-
-
-def test_with_other_waiters_a_release_has_notified_one(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    settle(subscriptions, first)
-    seen = subscriptions.messages_of(CHANNEL)
-    subscriptions.received(CHANNEL, b"0")
-    second = join(subscriptions, seen=seen)
-    assert not has_to_attempt(second)
-    assert has_to_attempt(first)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.driver import run
-from pyredisson.core.failures import NotSent, Rejected, Unanswered
+from pyredisson.core.failures import NotSent, Rejected
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
@@ -77,21 +77,6 @@ def down() -> NotSent:
     return NotSent(ConnectionError("no server"))
 
 
-def test_no_time_means_no_waiting() -> None:
-    call = Call(wait=0)
-    assert not call.run()
-    assert call.attempts.at == []
-    assert call.world.subscriptions == []
-
-
-def test_it_attempts_again_when_the_subscription_stands() -> None:
-    """A release between the first attempt and then has notified no waiter."""
-    call = Call(ACQUIRED)
-    assert call.run()
-    assert call.attempts.at == pytest.approx([0.001])
-    assert call.world.subscriptions == [CHANNEL]
-
-
 def test_then_it_sleeps_until_it_is_notified() -> None:
     call = Call(WITHOUT_END, ACQUIRED)
     call.notify(3.0)
@@ -111,36 +96,12 @@ def test_or_until_the_longest_time_without_a_check() -> None:
     assert call.attempts.at == pytest.approx([0.001, 10.001, 20.001, 30.001])
 
 
-def test_it_does_not_poll() -> None:
-    """An hour on a lock that is held costs one attempt in each such time; messages that say nothing cost nothing."""
-    call = Call(*[WITHOUT_END] * 1000, wait=3600)
-    for second in range(1, 3600):
-        call.notify(second + 0.5, b"?")
-    assert not call.run()
-    assert len(call.attempts.at) <= 3600 / MAX_WAIT + 1
-    assert call.passed == pytest.approx(3600)
-
-
-def test_a_notification_in_vain_is_one_attempt() -> None:
-    call = Call(WITHOUT_END, Refused(5000), ACQUIRED)
-    call.notify(1.0)
-    assert call.run()
-    assert call.attempts.at == pytest.approx([0.001, 1.0, 1.0 + 5.001])
-
-
 def test_notifications_while_it_attempts_are_not_lost() -> None:
     call = Call(WITHOUT_END, ACQUIRED)
     call.notify(0.0)
     call.confirm_after = 0.0
     assert call.run()
     assert call.attempts.at == pytest.approx([0.0, 0.0])
-
-
-def test_out_of_time() -> None:
-    call = Call(WITHOUT_END, wait=4)
-    assert not call.run()
-    assert call.passed == pytest.approx(4)
-    assert call.attempts.at == pytest.approx([0.001])
 
 
 def test_it_never_outlives_its_wait() -> None:
@@ -159,12 +120,6 @@ def test_without_a_subscription_it_attempts_by_itself() -> None:
 
 
 # ---- the server goes away --------------------------------------------------------------------------------------------
-
-
-def test_a_waiter_lives_through_an_outage() -> None:
-    call = Call(down(), Unanswered(TimeoutError()), down(), ACQUIRED)
-    assert call.run()
-    assert call.attempts.at == pytest.approx([0.001, 0.051, 0.151, 0.351])
 
 
 def test_pauses_grow_up_to_a_second() -> None:
@@ -201,13 +156,6 @@ def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt() -> None:
     call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
     assert call.run()
     assert call.attempts.at == pytest.approx([0.001, 5.0])
-
-
-@pytest.mark.parametrize("answer", [-1, 1000])
-def test_which_may_be_in_vain(answer: int) -> None:
-    call = Call(WITHOUT_END, answer, wait=5)
-    call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
-    assert not call.run()
 
 
 def test_or_get_no_answer() -> None:
@@ -303,13 +251,6 @@ def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had(leaving: Ca
     assert woken(followers[0]) == 1
 
 
-def test_one_attempt_serves_all_who_wait() -> None:
-    call = Call(Refused(4000), wait=1)
-    _, follower = run_before(follower_of(call), call)
-    assert len(call.attempts.at) == 1
-    assert follower.group.next_check == pytest.approx(1000.001 + 4.001)
-
-
 @pytest.mark.parametrize("outcome", [ACQUIRED, Rejected(PermissionError("NOPERM"))], ids=["acquired", "refused"])
 @pytest.mark.parametrize("where", [_Wait.leave, WaitGroup.leave], ids=["call", "group"])
 def test_an_interruption_as_it_begins_to_leave_keeps_it_from_nothing(
@@ -399,13 +340,6 @@ def test_those_that_all_refuse_end_it() -> None:
     with pytest.raises(Rejected, match="NOPERM"):
         call.run()
     assert call.passed == pytest.approx(2.0)
-
-
-def test_the_end_of_any_client_ends_it() -> None:
-    call = CallOnSeveral(WITHOUT_END)
-    call.world.at(1.0, lambda: call.several[1].close(RuntimeError("closed")))
-    with pytest.raises(RuntimeError, match="closed"):
-        call.run()
 
 
 @pytest.mark.parametrize("lost", [1, 2])

@@ -16,21 +16,11 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Notifies, Waiter
 from pyredisson.core.waiting.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import MAX_WAIT, has_to_attempt, leave, woken
+from tests.unit.waiters import has_to_attempt, leave, woken
 
 NAMES = LockNames("orders")
 CHANNEL, OBSERVERS = NAMES.channel, NAMES.waiting
 OWN = NAMES.own_channel("me")
-
-
-@pytest.fixture
-def world() -> FakeRuntime:
-    return FakeRuntime()
-
-
-@pytest.fixture
-def subscriptions(world: FakeRuntime) -> Subscriptions:
-    return Subscriptions(world, MAX_WAIT)
 
 
 def join(
@@ -180,14 +170,6 @@ def test_an_earlier_attempt_does_not_say_that_the_client_has_left(subscriptions:
     assert first.leaves_queue == "me:1"
 
 
-def test_one_of_several_takes_its_client_out_of_no_queue(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    begin_update(first)
-    join(subscriptions)
-    leave(first)
-    assert first.leaves_queue is None
-
-
 def test_one_that_never_attempted_is_in_no_queue(subscriptions: Subscriptions) -> None:
     first = join(subscriptions)
     leave(first)
@@ -201,14 +183,6 @@ def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(subscrip
     assert has_to_attempt(first, 1010.0)
     assert first.without_message
     first.group.answered(first, math.inf)
-    assert not first.without_message
-
-
-def test_one_after_a_hint_is_not(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    confirmed(subscriptions, first)
-    subscriptions.hint(OWN, "lock", 5.0)
-    assert has_to_attempt(first, 1005.0)
     assert not first.without_message
 
 
@@ -265,12 +239,6 @@ def as_observer(subscriptions: Subscriptions, *, notifies: Notifies = lock_messa
     subscriptions.confirmed(CHANNEL)
     assert has_to_attempt(first)
     return first
-
-
-def test_an_observer_attempts_when_one_releases_that_does_not_know_the_queue(subscriptions: Subscriptions) -> None:
-    first = as_observer(subscriptions)
-    send(subscriptions, CHANNEL, "0")
-    assert has_to_attempt(first)
 
 
 def test_an_observer_leaves_a_release_to_the_client_that_was_notified(subscriptions: Subscriptions) -> None:

@@ -51,16 +51,11 @@ def run(program: str, *args: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", [path.stem for path in (ROOT / "pyredisson" / "tools").glob("[a-z]*.py")])
-def test_a_tool_is_imported(name: str) -> None:
-    run(f"import pyredisson.tools.{name}\n")
-
-
-def test_the_library_is_imported() -> None:
-    run(
-        "import pyredisson, pyredisson.asyncio, pyredisson.embedded, pyredisson.testing, pyredisson.fencing.redis\n"
-        "import pyredisson.compat.redis_py, pyredisson.compat.redis_py.asyncio, pyredisson.__main__\n"
-    )
+def test_the_library_and_its_tools_are_imported() -> None:
+    tools = [f"pyredisson.tools.{path.stem}" for path in (ROOT / "pyredisson" / "tools").glob("[a-z]*.py")]
+    library = "pyredisson pyredisson.asyncio pyredisson.embedded pyredisson.testing pyredisson.fencing.redis"
+    compat = "pyredisson.compat.redis_py pyredisson.compat.redis_py.asyncio pyredisson.__main__"
+    run(f"import {', '.join([*library.split(), *compat.split(), *tools])}")
 
 
 def test_threads_lock_and_wait(valkey: Server) -> None:

@@ -1,0 +1,21 @@
+"""Fixtures of the parts of the core that are tested by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson.core.waiting.subscriptions import Subscriptions
+from tests.unit.fake import FakeRuntime
+from tests.unit.waiters import MAX_WAIT
+
+
+@pytest.fixture
+def world() -> FakeRuntime:
+    """A world in virtual time."""
+    return FakeRuntime()
+
+
+@pytest.fixture
+def subscriptions(world: FakeRuntime) -> Subscriptions:
+    """The subscriptions of a client in that world."""
+    return Subscriptions(world, MAX_WAIT)
