@@ -373,7 +373,7 @@ INCRBY s integer; DECRBY s integer; DEL key; DEL key key; EXISTS key; EXISTS key
 PEXPIRE key milliseconds; HSET h field value; HSET h field integer field value; HGET h field; HMGET h field field;
 HRANDFIELD none; HDEL h field field; HEXISTS h field; HINCRBY h field integer; HKEYS h; HLEN h; HGETALL h;
 LINDEX l integer; LPOP l; LPUSH l member member; RPUSH l member member; LRANGE l integer integer; LREM l integer member;
-ZADD z score member; ZADD z score member score member; ZADD z XX score member; ZCARD z; ZCOUNT z limit limit;
+ZADD z score member; ZADD z score member score member; ZADD z XX score member; ZCOUNT z limit limit;
 ZINCRBY z score member; ZRANGE z integer integer; ZRANGE z integer integer WITHSCORES; ZRANGEBYSCORE z limit limit;
 ZRANGEBYSCORE z limit limit WITHSCORES LIMIT integer integer; ZREM z member member; ZSCORE z member;
 PUBLISH channel value; TIME; FLUSHALL; DBSIZE; KEYS *; PING; WAIT 0 0; NOSUCH field; GET; HSET h field
