@@ -73,8 +73,9 @@ def fair_release(
     )
 
 
-def fair_force_unlock(*, epoch: int = 0, publish: str = "PUBLISH") -> Call:
-    return Call("fair_force_unlock", (LOCK, EPOCH, QUEUE, TIMEOUTS, ALIVE, CHANNEL), (ME, epoch, 0, publish, "0"))
+def fair_force_unlock(*, epoch: int = 0, repeat: bool = False, publish: str = "PUBLISH") -> Call:
+    keys = (LOCK, EPOCH, QUEUE, TIMEOUTS, ALIVE, CHANNEL)
+    return Call("fair_force_unlock", keys, (ME, epoch, int(repeat), publish, "0"))
 
 
 def fair_look(*living: tuple[bytes, int], least: int = 300_000, lives: int = 100_000) -> Call:

@@ -1,7 +1,7 @@
 """What each script in ``pyredisson/lua`` does, case by case: on the simulated server, and on every real one.
 
 A case says what is stored before, the call, the reply, what is stored after, and which messages were published. This
-module runs them; the cases are in ``test_*_scripts.py``, one file for each family of scripts.
+module runs them; the cases are in ``*_cases.py``, a file for each family of scripts.
 """
 
 from __future__ import annotations
@@ -182,8 +182,3 @@ def check(server: ComparedServer, case: Case) -> None:
     check_reply(server, reply, case.reply)
     check_state(server, case.before if case.after is None else case.after)
     assert server.messages() == list(case.messages)
-
-
-def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
-    """Make a test of each case."""
-    return pytest.mark.parametrize("case", cases, ids=lambda case: f"{case.call.script}: {case.name}")

@@ -7,11 +7,11 @@ from typing import Final
 
 from tests.lua.compared_servers import Message
 from tests.lua.harness import LOCK, ME, PERMITS, Call, In, State
+from tests.lua.wait_queue import WAIT_QUEUE
 from tests.simulator.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME
 TAKEN: Final = b"{orders}:timeout"
-WAIT_QUEUE: Final = b"pyredisson_waiting:{orders}"
 GATE: Final = b"redisson_countdownlatch__channel__{orders}"
 PERMIT: Final = bytes(range(16))
 PERMIT_2: Final = b"\xff" * 16
@@ -26,7 +26,7 @@ def permits(count: int | str, ttl_ms: int | None = None) -> State:
     return {LOCK: Entry("string", str(count).encode(), ttl_ms)}
 
 
-def taken(*members: tuple[bytes, float], ttl_ms: int | None = None) -> State:
+def taken(*members: tuple[bytes, float | In], ttl_ms: int | None = None) -> State:
     """The permits taken of an expirable one, and when they expire."""
     return {TAKEN: Entry("zset", dict(members), ttl_ms)}
 
@@ -116,15 +116,6 @@ def waits(
     scores |= {f"observer:{client}".encode(): In(OBSERVER_SINCE) for client in observers}
     scores |= {f"notified:{member}".encode(): In(NOTIFIED_AT) for member in notified}
     return {WAIT_QUEUE: Entry("zset", dict(scores), KEPT_MS)}
-
-
-def says(client: str, payload: str) -> Message:
-    """What a client in the queue hears on its own channel."""
-    return Message(WAIT_QUEUE + b":" + client.encode(), payload.encode(), sharded=False)
-
-
-def observers_hear(payload: str) -> Message:
-    return Message(WAIT_QUEUE, payload.encode(), sharded=False)
 
 
 def wait_for_permits(

@@ -79,6 +79,6 @@ def end_write(
     )
 
 
-def force(side: str, *, epoch: int = 0, publish: str = "PUBLISH") -> Call:
-    message = "1" if side == "write" else "0"
-    return Call("read_write_lock_force_unlock", (LOCK, EPOCH, RW_CHANNEL), (ME, epoch, 0, publish, message, side))
+def force(side: str, *, epoch: int = 0, repeat: bool = False, publish: str = "PUBLISH") -> Call:
+    args = (ME, epoch, int(repeat), publish, "1" if side == "write" else "0", side)
+    return Call("read_write_lock_force_unlock", (LOCK, EPOCH, RW_CHANNEL), args)

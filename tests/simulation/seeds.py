@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["finding", "first_of", "runs"]
+__all__ = ["first_of", "runs"]
 
 FAULTS = ("lose_reply", "straggle", "reset", "lose_request", "duplicate")
 
@@ -13,15 +13,6 @@ FAULTS = ("lose_reply", "straggle", "reset", "lose_request", "duplicate")
 def first_of(seed: int | None, seeds: int) -> Iterable[int]:
     """So many seeds, beginning with the given one, if any."""
     return dict.fromkeys((*(() if seed is None else (seed,)), *range(seeds)))
-
-
-def finding(error: BaseException) -> str:
-    """What found a planted bug; raises the error again if the test was only stopped, or the bug is planted wrongly."""
-    if isinstance(error, (KeyboardInterrupt, SystemExit)) or "from pytest-timeout" in str(error):
-        raise error
-    if isinstance(error, (TypeError, AttributeError, NameError)):
-        raise AssertionError(f"what is planted does not fit the code: {error!r}") from error
-    return type(error).__name__
 
 
 def runs(history: Callable[[int], Any], seeds: Iterable[int]) -> Iterator[Any]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -22,11 +18,11 @@ from pyredisson.net import cluster, resp
 from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.conversation import Conversation
 from pyredisson.net.node_subscribers import NodeSubscribers
-from pyredisson.net.resp import script
 from pyredisson.net.slots import AskRedirect, Moved, read_redirection, slot_of
 from tests.simulation.cluster_history import ClusterHistory
 from tests.simulation.history import quiet
-from tests.simulation.seeds import finding, first_of
+from tests.simulation.planted import finding, in_script
+from tests.simulation.seeds import first_of
 from tests.simulation.topology_history import CONFIG, TopologyPlan, counted, overlaps_of
 from tests.simulator.cluster import SimulatedCluster
 from tests.simulator.faults import Faults
@@ -117,30 +113,6 @@ def test_without_faults_nothing_is_lost_or_unknown() -> None:
     for seed in range(10):
         result = ClusterHistory(seed, quiet(TopologyPlan())).run()
         assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
-
-
-def test_a_seed_is_a_history_of_the_cluster() -> None:
-    assert ClusterHistory(7, FAILING).run().world.trace == ClusterHistory(7, FAILING).run().world.trace
-    assert ClusterHistory(7, FAILING).run().world.trace != ClusterHistory(8, FAILING).run().world.trace
-
-
-def test_a_seed_is_the_same_history_in_another_process() -> None:
-    code = (
-        "from tests.simulation.cluster_history import ClusterHistory\n"
-        "from tests.simulation.sentinel_history import SentinelHistory\n"
-        "from tests.simulation.test_cluster_histories import FAILING\n"
-        "from tests.simulation.test_sentinel_histories import CHECKED\n"
-        "print([ClusterHistory(seed, FAILING).run().world.trace for seed in range(3)])\n"
-        "print([SentinelHistory(seed, CHECKED).run().world.trace for seed in range(3)])"
-    )
-
-    def run(hash_seed: str) -> str:
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert run("1") == run("2")
 
 
 # ---- scenes ----------------------------------------------------------------------------------------------------------
@@ -256,17 +228,6 @@ def _nothing(*_: object) -> None:
     return None
 
 
-def changed_script(patch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
-    """A bug in a script: some text becomes another."""
-    target = script(name)
-    text = target.text.decode()
-    assert old in text, f"{name} says no longer {old!r}"
-    changed = text.replace(old, new).encode()
-    sha = hashlib.sha1(changed).hexdigest()
-    patch.setattr(target, "text", changed)
-    patch.setattr(target, "sha", sha)
-
-
 def _channels_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Conversation, "_displaced", _nothing)
     patch.setattr(NodeSubscribers, "_relocate", _nothing)
@@ -290,7 +251,7 @@ def dropped_without_a_word(self: Watchdog) -> None:
     self._find_earliest()
 
 
-BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+BUGS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "a redirected request is repeated at the old node": lambda patch: patch.setattr(
         ClusterMap, "follow", _repeated_at_the_old
     ),
@@ -298,9 +259,9 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a channel is not heard where its slot went": _channels_stay,
     "a failover keeps the old address": _old_address,
     "a request about a slot on its way is refused": _not_asked_again,
-    "tokens go back": lambda patch: changed_script(
-        patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
-    ),
+    "tokens go back": in_script(
+        "fenced_acquire", ("redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7")
+    ).plant,
     "a loss is not told": lambda patch: patch.setattr(Watchdog, "_report_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}

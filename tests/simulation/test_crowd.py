@@ -4,220 +4,71 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from pyredisson.config import Config
 from pyredisson.core.waiting import fairness, wait_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.net.resp import script
-from tests.simulation.test_planted_bugs import Bug, finding, in_code, in_script
-from tests.simulator.checkers import leftovers
+from tests.simulation.crowd import EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
+from tests.simulation.planted import Bug, first_finding, in_code, in_script
 from tests.simulator.runtime import SimulatedClient
-from tests.simulator.world import Cancelled, Node, Promise, World
+from tests.simulator.world import Promise
 
-WAIT_QUEUE = b"pyredisson_waiting:{orders}"
 CHANNEL = b"redisson_lock__channel:{orders}"
-#: A few round trips.
-SOON = 0.02
-#: What a client costs the others that was notified that it is its turn, and does not answer.
-TURN = 0.25
+LOCKS = ["lock", "fenced_lock", "non_reentrant_lock"]
+#: Of any kind: what holds for the waiters of locks and of permits alike.
+ANY = pytest.mark.parametrize("kind", ["lock", PLAIN, EXPIRABLE])
+
+make = crowds(lambda kind="lock": crowd_of(kind))
 
 
-class Crowd:
-    """A lock that somebody holds, and clients that wait for it."""
-
-    def __init__(self, kind: str = "lock") -> None:
-        self.world = World(1)
-        self.kind = kind
-        self.scripts: Counter[str] = Counter()
-        self.clients: list[SimulatedClient] = []
-        self.plans: dict[str, Callable[[], object]] = {}
-        self.served: list[int] = []
-        self.times: list[float] = []
-        self.tasks: list[Any] = []
-        self.inside = False  # Whether the world runs already.
-        self.world.watchers.append(self._watch)
-        self.holder = self.client()
-        self.do(self.lock(self.holder).lock())
-
-    def _watch(self, node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
-        self.scripts[script] += 1
-        if script in self.plans:
-            self.plans.pop(script)()
-
-    def when(self, script: str, call: Callable[[], object]) -> None:
-        """Call something as soon as a script has run, before its answer or its messages arrive."""
-        self.plans[script] = call
-
-    def client(self, *, queued: bool = True) -> SimulatedClient:
-        client = SimulatedClient(self.world.process(f"p{len(self.clients)}"), config=Config(lock_watchdog_timeout=60))
-        if not queued:
-            client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
-        self.clients.append(client)
-        return client
-
-    def lock(self, client: SimulatedClient) -> Any:
-        return getattr(client, f"get_{self.kind}")("orders")
-
-    def do(self, work: Any, client: SimulatedClient | None = None) -> Any:
-        task = (client or self.holder).runtime.process.start(work, "work")
-        assert self.world.run(until=task.done, seconds=60)
-        return task.outcome.result()
-
-    def release(self) -> float:
-        """Let the holder release the lock. Returns when."""
-        lock = self.lock(self.holder)
-
-        async def work() -> None:
-            await lock.force_unlock()
-
-        self.scripts.clear()
-        self.do(work())
-        return self.world.now
-
-    def wait(
-        self,
-        client: SimulatedClient | None = None,
-        *,
-        queued: bool = True,
-        seconds: float | None = None,
-        keeps: float = 0.0,
-    ) -> SimulatedClient:
-        """Let a client wait, take the lock once, and give it back after a time."""
-        client = client or self.client(queued=queued)
-        number = self.clients.index(client)
-
-        async def work() -> None:
-            lock = self.lock(client)
-            if await lock.try_lock(seconds):
-                self.served.append(number)
-                self.times.append(self.world.now)
-                if keeps:
-                    await self.world.pause_of(client.runtime.process, keeps)
-                await lock.unlock()
-
-        self.tasks.append(client.runtime.process.start(work(), "waiter"))
-        if not self.inside:
-            self.world.run(seconds=SOON)
-        return client
-
-    def finish(self, seconds: float = 5) -> None:
-        """Let all who wait be served."""
-        live = [task for task in self.tasks if not task.process.crashed]
-        assert self.world.run(until=lambda: all(task.done() for task in live), seconds=seconds), self.served
-        for task in live:
-            if not isinstance(task.outcome.error, Cancelled):
-                task.outcome.result()
-
-    def last_resorts(self) -> int:
-        return sum(client.core.subscriptions.last_resorts for client in self.clients)
-
-    def close(self) -> None:
-        """Nothing is left of it."""
-        self.world.run(seconds=70)
-        self.world.node.redis.command("DEL", "redisson_lock_token:{orders}")
-        assert leftovers(self.world, [each for each in self.clients if not each.runtime.process.crashed]) == []
-
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., Crowd]]:
-    """Makes crowds, and ends their worlds."""
-    made: list[Crowd] = []
-
-    def crowd(kind: str = "lock") -> Crowd:
-        made.append(Crowd(kind))
-        return made[-1]
-
-    yield crowd
-    for each in made:
-        each.world.end()
-
-
-@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "non_reentrant_lock"])
-def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Callable[..., Crowd], kind: str) -> None:
+@pytest.mark.parametrize("kind", [*LOCKS, PLAIN, EXPIRABLE])
+def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Make, kind: str) -> None:
     crowd = make(kind)
     for _ in range(30):
         crowd.wait()
-    released = crowd.release()
+    freed = crowd.free()
     crowd.finish()
     assert crowd.served == sorted(crowd.served)
-    assert crowd.times[-1] - released < 30 * SOON
-    assert sum(crowd.scripts.values()) <= 2.4 * 30, crowd.scripts
+    assert crowd.times[-1] - freed < 30 * SOON
+    assert sum(crowd.scripts.values()) <= (2.4 if kind in LOCKS else 2.2) * 30, crowd.scripts
     assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Callable[..., Crowd]) -> None:
-    crowd = make()
-    one, two = crowd.wait(), crowd.wait()
-    for client in (one, one, two):
-        crowd.wait(client)
-    assert len([member for member in crowd.world.node.redis.dump()[WAIT_QUEUE].value if b"observer" not in member]) == 2
-    crowd.release()
-    crowd.finish()
-    assert crowd.served == [1, 2, 1, 1, 2]
-    assert crowd.last_resorts() == 0
-    crowd.close()
-
-
-def test_two_of_many_clients_listen_to_the_channel_of_the_lock(make: Callable[..., Crowd]) -> None:
-    crowd = make()
-    waiting = [crowd.wait() for _ in range(10)]
-    listeners = [client for client in waiting if CHANNEL.decode() in client.runtime.subscribed()]
-    assert len(listeners) == 2
-    crowd.release()
-    crowd.finish()
-    crowd.close()
-
-
-@pytest.mark.parametrize("fate", ["pause", "crash"])
-@pytest.mark.parametrize("victims", [1, 2])
-def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
-    make: Callable[..., Crowd], fate: str, victims: int
-) -> None:
-    crowd = make()
-    waiting = [crowd.wait() for _ in range(6)]
-    for client in waiting[:victims]:
-        getattr(client.runtime.process, fate)()
-    released = crowd.release()
-    crowd.world.run(until=lambda: len(crowd.served) == 6 - victims, seconds=5)
-    cost = TURN if fate == "pause" else 0  # The server knows that it is gone.
-    assert crowd.times[0] - released <= cost + SOON
-    assert crowd.times[-1] - released <= victims * cost + 6 * SOON
-    assert crowd.last_resorts() == 0
-
-
-def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Callable[..., Crowd]) -> None:
-    crowd = make()
+@ANY
+def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, kind: str) -> None:
+    crowd = make(kind)
     for _ in range(6):
         crowd.wait()
-    crowd.when("lock_force_unlock", crowd.tasks[0].cancel)
-    released = crowd.release()
+    for script_name in ("lock_force_unlock", "semaphore_add", "permit_add"):
+        crowd.when(script_name, crowd.tasks[0].cancel)
+    freed = crowd.free()
     crowd.finish()
     assert crowd.served == [2, 3, 4, 5, 6]
-    assert crowd.times[0] - released <= 2 * SOON
+    assert crowd.times[0] - freed <= 2 * SOON
     assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Callable[..., Crowd]) -> None:
-    crowd = make()
+@ANY
+def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make, kind: str) -> None:
+    crowd = make(kind)
     crowd.wait(seconds=0.1)
     crowd.wait()
     crowd.world.run(seconds=1)
-    assert len([member for member in crowd.world.node.redis.dump()[WAIT_QUEUE].value if b"observer" not in member]) == 1
-    crowd.release()
+    assert len(crowd.queued()) == 1
+    crowd.free()
     crowd.finish()
     assert crowd.served == [2]
     crowd.close()
 
 
+@ANY
 @pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Callable[..., Crowd], order: str) -> None:
-    crowd = make()
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make, kind: str, order: str) -> None:
+    crowd = make(kind)
     queued = {
         "old first": [False] * 4 + [True] * 4,
         "new first": [True] * 4 + [False] * 4,
@@ -225,21 +76,76 @@ def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Call
     }
     for each in queued[order]:
         crowd.wait(queued=each)
-    released = crowd.release()
+    freed = crowd.free()
     crowd.finish()
     assert sorted(crowd.served) == list(range(1, 9))
-    assert crowd.times[-1] - released < 8 * 2 * SOON
+    assert crowd.times[-1] - freed < 8 * 2 * SOON
     assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Callable[..., Crowd]) -> None:
+@ANY
+def test_the_queue_does_not_outlive_those_in_it(make: Make, kind: str) -> None:
+    crowd = make(kind)
+    for client in [crowd.wait() for _ in range(3)]:
+        client.runtime.process.crash()
+    crowd.world.run(seconds=40 if kind in LOCKS else 100)
+    assert crowd.queue not in crowd.world.node.redis.dump()
+
+
+#: What finds bugs of crowds of each kind.
+SHARED = {name: test for name, test in list(globals().items()) if name.startswith("test_")}
+
+
+# ---- locks alone -----------------------------------------------------------------------------------------------------
+
+
+def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) -> None:
+    crowd = make()
+    one, two = crowd.wait(), crowd.wait()
+    for client in (one, one, two):
+        crowd.wait(client)
+    assert len(crowd.queued()) == 2
+    crowd.free()
+    crowd.finish()
+    assert crowd.served == [1, 2, 1, 1, 2]
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_two_of_many_clients_listen_to_the_channel_of_the_lock(make: Make) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(10)]
+    listeners = [client for client in waiting if CHANNEL.decode() in client.runtime.subscribed()]
+    assert len(listeners) == 2
+    crowd.free()
+    crowd.finish()
+    crowd.close()
+
+
+@pytest.mark.parametrize("fate", ["pause", "crash"])
+@pytest.mark.parametrize("victims", [1, 2])
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
+    make: Make, fate: str, victims: int
+) -> None:
+    crowd = make()
+    waiting = [crowd.wait() for _ in range(6)]
+    for client in waiting[:victims]:
+        getattr(client.runtime.process, fate)()
+    released = crowd.free()
+    crowd.world.run(until=lambda: len(crowd.served) == 6 - victims, seconds=5)
+    cost = TURN if fate == "pause" else 0  # The server knows that it is gone.
+    assert crowd.times[0] - released <= cost + SOON
+    assert crowd.times[-1] - released <= victims * cost + 6 * SOON
+    assert crowd.last_resorts() == 0
+
+
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Make) -> None:
     crowd = make()
     for _ in range(6):
         crowd.wait()
-    redis = crowd.world.node.redis
-    redis.command("DEL", "orders")
-    redis.command("PUBLISH", CHANNEL, "0")
+    crowd.redis("DEL", "orders")
+    crowd.redis("PUBLISH", CHANNEL, "0")
     released = crowd.world.now
     crowd.finish()
     assert crowd.times[0] - released < SOON
@@ -248,7 +154,7 @@ def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Callable[.
     crowd.close()
 
 
-def test_observers_that_die_are_replaced(make: Callable[..., Crowd]) -> None:
+def test_observers_that_die_are_replaced(make: Make) -> None:
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting:
@@ -259,48 +165,48 @@ def test_observers_that_die_are_replaced(make: Callable[..., Crowd]) -> None:
     crowd.world.run(seconds=SOON)
     live = [each for each in [*waiting, late] if not each.runtime.process.crashed]
     assert len([each for each in live if CHANNEL.decode() in each.runtime.subscribed()]) == 2
-    crowd.release()
+    crowd.free()
     crowd.finish()
     assert len(crowd.served) == 5
     assert crowd.last_resorts() == 0
 
 
-def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(make: Callable[..., Crowd]) -> None:
+def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(make: Make) -> None:
     crowd = make()
     for _ in range(10):
         crowd.wait(keeps=0.5)
-    crowd.release()
+    crowd.free()
     crowd.finish(seconds=10)
     assert crowd.served == sorted(crowd.served)
     assert sum(crowd.scripts.values()) <= 2.4 * 10, crowd.scripts
 
 
-def listeners(crowd: Crowd) -> list[SimulatedClient]:
+def listeners(crowd: LockCrowd) -> list[SimulatedClient]:
     return [client for client in crowd.clients if CHANNEL.decode() in client.runtime.subscribed()]
 
 
-def release_in_vain(crowd: Crowd, times: int) -> None:
+def release_in_vain(crowd: LockCrowd, times: int) -> None:
     """Let the holder release the lock, and acquire it again before any other client can, so many times."""
 
     def acquire() -> None:
-        crowd.world.node.redis.command("HSET", "orders", "faster:1", "1")
-        crowd.world.node.redis.command("PEXPIRE", "orders", "60000")
+        crowd.redis("HSET", "orders", "faster:1", "1")
+        crowd.redis("PEXPIRE", "orders", "60000")
 
     for _ in range(times):
         crowd.when("lock_force_unlock", acquire)
-        crowd.release()
+        crowd.free()
         crowd.world.run(seconds=SOON)
     assert crowd.served == []
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Callable[..., Crowd], times: int) -> None:
+def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Make, times: int) -> None:
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
     before = listeners(crowd)
     release_in_vain(crowd, times)
     assert listeners(crowd) == [*before, waiting[5]]
-    crowd.release()
+    crowd.free()
     crowd.finish()
     assert crowd.served == [1, 2, 3, 4, 5, 6]
     assert crowd.last_resorts() == 0
@@ -311,7 +217,7 @@ def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Callable[..., C
 @pytest.mark.parametrize("which", ["notified", "observer"])
 @pytest.mark.parametrize("by", ["us", "Redisson"])
 def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
-    make: Callable[..., Crowd], by: str, which: str, fate: str
+    make: Make, by: str, which: str, fate: str
 ) -> None:
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
@@ -319,10 +225,10 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     victim = next(each for each in listeners(crowd) if (each is waiting[0]) == (which == "notified"))
     getattr(victim.runtime.process, fate)()
     if by == "us":
-        crowd.release()
+        crowd.free()
     else:
-        crowd.world.node.redis.command("DEL", "orders")
-        crowd.world.node.redis.command("PUBLISH", CHANNEL, "0")
+        crowd.redis("DEL", "orders")
+        crowd.redis("PUBLISH", CHANNEL, "0")
     released = crowd.world.now
     assert crowd.world.run(until=lambda: len(crowd.served) == 5, seconds=5)
     assert crowd.times[0] - released <= TURN + SOON
@@ -330,12 +236,12 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     assert crowd.last_resorts() == 0
 
 
-def test_one_that_has_acquired_among_others_leaves_the_channel_of_the_lock(make: Callable[..., Crowd]) -> None:
+def test_one_that_has_acquired_among_others_leaves_the_channel_of_the_lock(make: Make) -> None:
     """It would hear each of its own releases."""
     crowd = make()
     waiting = [crowd.wait(keeps=0.05) for _ in range(6)]
     assert waiting[0] in listeners(crowd)
-    crowd.release()
+    crowd.free()
     assert crowd.world.run(until=lambda: len(crowd.served) == 2, seconds=1)
     crowd.world.run(seconds=SOON)
     assert waiting[0] not in listeners(crowd)
@@ -343,7 +249,7 @@ def test_one_that_has_acquired_among_others_leaves_the_channel_of_the_lock(make:
     crowd.close()
 
 
-def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Callable[..., Crowd]) -> None:
+def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Make) -> None:
     """The one that leaves listens still, so the release finds that somebody hears it."""
     crowd = make()
     owner = crowd.client()
@@ -357,15 +263,15 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: 
         await lock.unlock()
 
     owner.runtime.process.start(hold(), "owner")
-    crowd.release()
+    crowd.free()
     crowd.world.run(seconds=1)
     crowd.wait()
 
     def leave_and_release() -> None:
         redis = crowd.world.node.redis
-        members = redis.dump()[WAIT_QUEUE].value
+        members = redis.dump()[crowd.queue].value
         redis.eval(
-            script("lock_stop_waiting").text, [b"orders", WAIT_QUEUE], [min(members, key=members.get), b"PUBLISH"]
+            script("lock_stop_waiting").text, [b"orders", crowd.queue], [min(members, key=members.get), b"PUBLISH"]
         )
         crowd.tasks[0].cancel()
         done[0].settle(True)
@@ -380,12 +286,12 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: 
     crowd.close()
 
 
-def test_one_that_joins_learns_of_a_release_before_it_listens(make: Callable[..., Crowd]) -> None:
+def test_one_that_joins_learns_of_a_release_before_it_listens(make: Make) -> None:
     crowd = make()
 
     def release_as_redisson_does() -> None:
-        crowd.world.node.redis.command("DEL", "orders")
-        crowd.world.node.redis.command("PUBLISH", CHANNEL, "0")
+        crowd.redis("DEL", "orders")
+        crowd.redis("PUBLISH", CHANNEL, "0")
 
     crowd.when("lock_acquire_waiting", release_as_redisson_does)
     joined = crowd.world.now
@@ -396,7 +302,7 @@ def test_one_that_joins_learns_of_a_release_before_it_listens(make: Callable[...
     crowd.close()
 
 
-def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Callable[..., Crowd]) -> None:
+def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Make) -> None:
     crowd = make()
     client = crowd.wait(keeps=0.5)
     crowd.wait(keeps=0.5)
@@ -407,7 +313,7 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
         crowd.wait(client)
 
     crowd.when("lock_acquire_waiting", lambda: crowd.world.soon(client.runtime.process, come))
-    crowd.release()
+    crowd.free()
     assert crowd.world.run(until=lambda: len(crowd.served) == 4, seconds=5)
     crowd.finish()
     assert crowd.served == [1, 2, 3, 1]
@@ -417,9 +323,7 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
 
 
 @pytest.mark.parametrize(("clients", "owners"), [(2, 1), (8, 1), (1, 2), (1, 4), (2, 2)])
-def test_owners_that_acquire_again_and_again_let_the_others_in(
-    make: Callable[..., Crowd], clients: int, owners: int
-) -> None:
+def test_owners_that_acquire_again_and_again_let_the_others_in(make: Make, clients: int, owners: int) -> None:
     crowd = make()
     turns: list[int] = []
     ends = crowd.world.now + 2.0
@@ -437,7 +341,7 @@ def test_owners_that_acquire_again_and_again_let_the_others_in(
             crowd.tasks.append(client.runtime.process.start(work(len(crowd.tasks), client), "owner"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fairness, "SLICE", 0.0)  # From one release on.
-        crowd.release()
+        crowd.free()
         crowd.finish()
     shares = Counter(turns)
     assert max(shares.values()) <= 1.5 * min(shares.values()), shares
@@ -448,23 +352,7 @@ def test_owners_that_acquire_again_and_again_let_the_others_in(
     crowd.close()
 
 
-def test_the_queue_does_not_outlive_those_in_it(make: Callable[..., Crowd]) -> None:
-    crowd = make()
-    for client in [crowd.wait() for _ in range(3)]:
-        client.runtime.process.crash()
-    crowd.world.run(seconds=40)
-    assert WAIT_QUEUE not in crowd.world.node.redis.dump()
-
-
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
-
-
-def _all_of(*bugs: Bug) -> Bug:
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        for bug in bugs:
-            bug.plant(patch)
-
-    return Bug(plant)
 
 
 def _in_waiting(*changes: tuple[str, str]) -> Bug:
@@ -511,54 +399,9 @@ BUGS = {
 }
 
 
-def cases_of(test: Callable[..., None]) -> list[dict[str, Any]]:
-    """The values with which a test is called, by its marks."""
-    cases: list[dict[str, Any]] = [{}]
-    for mark in getattr(test, "pytestmark", []):
-        if mark.name != "parametrize":
-            continue
-        names, values = mark.args
-        rows = (
-            [{names: value} for value in values]
-            if isinstance(names, str)
-            else [dict(zip(names, row, strict=True)) for row in values]
-        )
-        cases = [{**case, **row} for case in cases for row in rows]
-    return cases
-
-
-def _checks(tests: dict[str, Any]) -> list[tuple[str, Callable[..., None], dict[str, Any]]]:
-    """The tests of a module that make crowds, with each of their parameters."""
-    return [
-        (name, test, case)
-        for name, test in list(tests.items())
-        if name.startswith("test_") and "make" in getattr(test, "__annotations__", ())
-        for case in cases_of(test)
-    ]
-
-
-def first_finding(tests: dict[str, Any], new: Callable[..., Crowd]) -> str | None:
-    """What the tests of a module find, if they find anything."""
-    for name, test, case in _checks(tests):
-        made: list[Crowd] = []
-
-        def make(*args: Any, made: list[Crowd] = made) -> Crowd:
-            made.append(new(*args))
-            return made[-1]
-
-        try:
-            test(make=make, **case)
-        except (Exception, Cancelled) as error:
-            return f"{name}, {case}: {finding(error)}"
-        finally:
-            for each in made:
-                each.world.end()
-    return None
-
-
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name].plant(monkeypatch)
-    found = first_finding(globals(), Crowd)
+    found = first_finding(globals(), lambda kind="lock": crowd_of(kind))
     print(f"{name}: {found}")
     assert found is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -13,8 +12,8 @@ from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import YieldToWriters
-from tests.simulation.test_crowd import SOON, TURN, WAIT_QUEUE, Crowd, first_finding
-from tests.simulation.test_planted_bugs import Bug, in_code, in_script
+from tests.simulation.crowd import SOON, TURN, LockCrowd, Make, crowds
+from tests.simulation.planted import Bug, all_of, first_finding, in_code, in_script
 from tests.simulator.runtime import SimulatedClient
 
 CHANNEL = b"redisson_rwlock:{orders}"
@@ -22,7 +21,7 @@ CHANNEL = b"redisson_rwlock:{orders}"
 Side: TypeAlias = Literal["read", "write"]
 
 
-class Sides(Crowd):
+class Sides(LockCrowd):
     """A read-write lock of which somebody holds a side, and clients that wait for either."""
 
     def __init__(self, held: Side = "write") -> None:
@@ -59,31 +58,23 @@ class Sides(Crowd):
         """The sides of those who were served, in order."""
         return "".join(self.sides[self.clients[number]][0] for number in self.served)
 
-    def queued(self) -> list[bytes]:
-        """Those in the queue, without the observers: the readers, and behind them the writers."""
-        entry = self.world.node.redis.dump().get(WAIT_QUEUE)
-        scores = {} if entry is None else entry.value
-        return sorted((member for member in scores if not member.startswith(b"observer:")), key=scores.__getitem__)
-
     def foreign(self, mode: Side) -> None:
         """Let one of Redisson's have a side, whoever waits for it."""
         field = "java:1" if mode == "read" else "java:1:write"
-        redis = self.world.node.redis
-        redis.command("HSET", "orders", "mode", mode, field, 1)
-        redis.command("SET", "{orders}:java:1:rwlock_timeout:1", 1, "PX", 60_000)
-        redis.command("PEXPIRE", "orders", 60_000)
+        self.redis("HSET", "orders", "mode", mode, field, 1)
+        self.redis("SET", "{orders}:java:1:rwlock_timeout:1", 1, "PX", 60_000)
+        self.redis("PEXPIRE", "orders", 60_000)
 
     def foreign_release(self) -> float:
         """Let it release that, as Redisson does. Returns when."""
-        redis = self.world.node.redis
-        mode = redis.dump()[b"orders"].value[b"mode"]
-        redis.command("DEL", "orders", "{orders}:java:1:rwlock_timeout:1")
-        redis.command("PUBLISH", CHANNEL, "0" if mode == b"read" else "1")
+        mode = self.redis("HGET", "orders", "mode")
+        self.redis("DEL", "orders", "{orders}:java:1:rwlock_timeout:1")
+        self.redis("PUBLISH", CHANNEL, "0" if mode == b"read" else "1")
         return self.world.now
 
     def write_then_read(self) -> None:
         """Let the holder write for a second, and then read for another one."""
-        self.release()
+        self.free()
         both = self.holder.get_read_write_lock("orders")
 
         async def work() -> None:
@@ -101,25 +92,11 @@ class Sides(Crowd):
     def close(self) -> None:
         """Nothing is left of it; of the queue not even for a while."""
         self.world.run(seconds=1)
-        assert WAIT_QUEUE not in self.world.node.redis.dump()
+        assert self.queue not in self.world.node.redis.dump()
         super().close()
 
 
-Make: TypeAlias = Callable[..., Sides]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    """Makes crowds, and ends their worlds."""
-    made: list[Sides] = []
-
-    def crowd(held: Side = "write") -> Sides:
-        made.append(Sides(held))
-        return made[-1]
-
-    yield crowd
-    for each in made:
-        each.world.end()
+make = crowds(Sides)
 
 
 @pytest.mark.parametrize("held", ["read", "write"])
@@ -138,12 +115,12 @@ def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
     if held == "read":
         waiting = waiting.replace("r", "")
         served = "w" * len(waiting)
-        crowd.release()
+        crowd.free()
         crowd.held = "read"
         crowd.do(crowd.lock(crowd.holder).lock())
     crowd.come(waiting)
     crowd.world.run(seconds=1)  # Until those that listen to the channel of the lock have looked.
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert crowd.order() == served
     writers = [number for number in crowd.served if crowd.sides[crowd.clients[number]] == "write"]
@@ -158,7 +135,7 @@ def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
 def test_readers_that_are_woken_read_together(make: Make) -> None:
     crowd = make()
     crowd.come("rrrrr", keeps=0.5)
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert crowd.times[-1] - released < SOON
     crowd.close()
@@ -172,7 +149,7 @@ def test_the_readers_of_one_client_are_woken_together(make: Make) -> None:
         crowd.reader(client, keeps=0.5)
     assert len(crowd.queued()) == 3
     crowd.come("ww")
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert crowd.order() == "r" * 7 + "ww"
     assert crowd.times[6] - released < SOON
@@ -185,7 +162,7 @@ def test_readers_are_not_in_the_queue_while_others_read(make: Make) -> None:
     crowd.come("rrr")
     assert crowd.served == [1, 2, 3]
     assert crowd.queued() == []
-    crowd.release()
+    crowd.free()
     crowd.close()
 
 
@@ -210,7 +187,7 @@ def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make: Make,
     crowd.come(waiting)
     before = crowd.queued()
     crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("write"))
-    crowd.release()
+    crowd.free()
     crowd.world.run(seconds=0.1)
     assert crowd.served == []
     assert crowd.queued() == before
@@ -224,7 +201,7 @@ def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make
     crowd = make()
     crowd.come("wrwr")
     crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("read"))
-    released = crowd.release()
+    released = crowd.free()
     crowd.world.run(seconds=0.5)
     assert crowd.order() == "rr"
     assert crowd.times[-1] - released < 3 * SOON
@@ -240,7 +217,7 @@ def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make
 @pytest.mark.parametrize("waiting", ["rrwwrr", "wwrrww", "rrrr"])
 def test_a_release_of_redisson_is_heard(make: Make, held: Side, waiting: str) -> None:
     crowd = make()
-    crowd.release()
+    crowd.free()
     crowd.foreign(held)
     if held == "read":
         waiting = waiting.replace("r", "w")
@@ -261,7 +238,7 @@ def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make
     new = {"old first": [False, True], "new first": [True, False], "in turn": [True, False] * 2}[order]
     for queued in new:
         crowd.come(sides if order != "in turn" else sides[:2], queued=queued)
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert sorted(crowd.served) == list(range(1, 9))
     assert crowd.times[-1] - released < 8 * 2 * SOON
@@ -277,7 +254,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     crowd = make()
     crowd.come(waiting)
     getattr(crowd.clients[1].runtime.process, fate)()
-    released = crowd.release()
+    released = crowd.free()
     crowd.world.run(until=lambda: len(crowd.served) == len(waiting) - 1, seconds=5)
     cost = TURN if fate == "pause" and waiting.startswith("w") else 0  # Of readers, all were notified.
     assert crowd.times[0] - released <= cost + SOON
@@ -285,7 +262,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     assert crowd.last_resorts() == 0
     if fate == "crash":
         crowd.world.run(seconds=1)
-        assert WAIT_QUEUE not in crowd.world.node.redis.dump()
+        assert crowd.queue not in crowd.world.node.redis.dump()
 
 
 @pytest.mark.parametrize("waiting", ["wrwr", "rwrw", "wwww"])
@@ -293,7 +270,7 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, wai
     crowd = make()
     crowd.come(waiting)
     crowd.when("read_write_lock_force_unlock", crowd.tasks[0].cancel)
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert sorted(crowd.served) == [2, 3, 4]
     assert crowd.times[-1] - released <= 6 * SOON
@@ -307,7 +284,7 @@ def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make) -> None:
     crowd.come("rw")
     crowd.world.run(seconds=1)
     assert len(crowd.queued()) == 2
-    crowd.release()
+    crowd.free()
     crowd.finish()
     assert crowd.served == [3, 4]
     crowd.close()
@@ -319,7 +296,7 @@ def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make: Make) -
     crowd.writer(client)
     crowd.reader()
     assert len(crowd.queued()) == 3
-    crowd.release()
+    crowd.free()
     crowd.finish()
     assert sorted(crowd.served) == [1, 1, 2]
     assert crowd.last_resorts() == 0
@@ -335,7 +312,7 @@ def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_
     crowd.finish()
     assert crowd.served == [1]
     assert crowd.times[0] - came < 0.2 + SOON
-    crowd.release()
+    crowd.free()
     crowd.close()
 
 
@@ -343,7 +320,7 @@ def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make: Mak
     crowd = make("read")
     client = crowd.writer(keeps=0.1)
     crowd.reader(client)
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert crowd.order() in ("wr", "rr")  # Both are of one client, which waits for the last one.
     assert crowd.times[0] - released < SOON
@@ -357,7 +334,7 @@ def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make: Make) -
     crowd.writer(client)
     crowd.reader(client)  # It yields, and is not in the queue.
     crowd.writer()
-    released = crowd.release()
+    released = crowd.free()
     crowd.finish()
     assert len(crowd.served) == 4
     assert crowd.times[-1] - released < 6 * SOON
@@ -371,7 +348,7 @@ def test_the_queue_does_not_outlive_those_in_it(make: Make) -> None:
     for client in crowd.clients[1:]:
         client.runtime.process.crash()
     crowd.world.run(seconds=40)
-    assert WAIT_QUEUE not in crowd.world.node.redis.dump()
+    assert crowd.queue not in crowd.world.node.redis.dump()
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
@@ -379,20 +356,12 @@ def test_the_queue_does_not_outlive_those_in_it(make: Make) -> None:
 FREED = "read_write_lock_force_unlock"
 
 
-def _all_of(*bugs: Bug) -> Bug:
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        for bug in bugs:
-            bug.plant(patch)
-
-    return Bug(plant)
-
-
 def _in_releases(*changes: tuple[str, str]) -> Bug:
-    return _all_of(*(in_script(each, *changes) for each in ("read_lock_release", "write_lock_release", FREED)))
+    return all_of(*(in_script(each, *changes) for each in ("read_lock_release", "write_lock_release", FREED)))
 
 
 def _in_attempts(*changes: tuple[str, str]) -> Bug:
-    return _all_of(*(in_script(f"{side}_lock_acquire_waiting", *changes) for side in ("read", "write")))
+    return all_of(*(in_script(f"{side}_lock_acquire_waiting", *changes) for side in ("read", "write")))
 
 
 async def _polite_although_notified(

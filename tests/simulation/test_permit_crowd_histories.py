@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.simulation.test_permit_crowd import BUGS, EXPIRABLE, PLAIN, Crowd
+from tests.simulation.crowd import EXPIRABLE, PLAIN, PermitCrowd
+from tests.simulation.test_permit_crowd import BUGS
 from tests.simulator.checkers import Violation
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Cancelled, Task
@@ -31,7 +32,7 @@ class Waiter:
     short: float
 
 
-class RandomCrowd(Crowd):
+class RandomCrowd(PermitCrowd):
     """One history: clients that come, give up and stand still, and permits that come, expire and are given back."""
 
     def __init__(self, seed: int) -> None:
@@ -128,7 +129,7 @@ def test_nobody_waits_for_permits_that_are_available(volume: Volume) -> None:
 
 
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS["one that comes too late is not put back"][1].plant(monkeypatch)
+    BUGS["one that comes too late is not put back"].plant(monkeypatch)
     for seed in range(20):
         crowd = RandomCrowd(seed)
         try:

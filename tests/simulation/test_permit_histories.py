@@ -35,8 +35,3 @@ def test_without_faults_nothing_is_ever_unknown() -> None:
         assert (result.unknown, result.cancelled) == (0, 0), f"seed {seed}"
         assert result.grants > 0
         assert not any(client.core.subscriptions.last_resorts for client in history.clients), f"seed {seed}"
-
-
-def test_a_seed_is_a_history() -> None:
-    assert PermitHistory(7).run().world.trace == PermitHistory(7).run().world.trace
-    assert PermitHistory(7).run().world.trace != PermitHistory(8).run().world.trace

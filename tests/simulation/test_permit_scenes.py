@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import redis.exceptions
@@ -11,9 +10,9 @@ import redis.exceptions
 from pyredisson import events
 from pyredisson.config import Config
 from pyredisson.errors import OutcomeUnknownError
+from tests.simulation import stage as stages
 from tests.simulator.faults import Faults
-from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import World
+from tests.simulator.runtime import SimulatedOwner
 
 CONFIG = Config(timeout=1.2, max_wait_without_check=2.0)
 
@@ -21,39 +20,20 @@ CONFIG = Config(timeout=1.2, max_wait_without_check=2.0)
 SILENT = Faults(lose_reply=1.0, lose_message=1.0)
 
 
-class Stage:
-    """A client with an owner who is told what to do, and another one."""
+class Stage(stages.Stage):
+    """A stage with semaphores and a latch."""
 
     def __init__(self) -> None:
-        self.world = World(1)
-        self.client = SimulatedClient(self.world.process("one"), config=CONFIG)
-        self.other = SimulatedClient(self.world.process("two"), config=CONFIG)
-        self.owner = SimulatedOwner(self.world)
+        super().__init__(CONFIG)
         self.heard: list[events.Event] = []
         self.client.core.listen(self.heard.append, lambda: False)
         self.semaphore = self.client.get_semaphore("seats")
         self.permits = self.client.get_permit_expirable_semaphore("seats")
         self.latch = self.client.get_count_down_latch("seats")
 
-    def redis(self, *words: str | int) -> Any:
-        return self.world.node.redis.command(*words)
-
     @property
     def count(self) -> int:
         return int(self.redis("GET", "seats") or 0)
-
-    def start(self, work: Coroutine[Any, Any, Any], owner: SimulatedOwner | None = None) -> Callable[[], Any]:
-        """Begin something; what is returned waits for its end, and for its result."""
-        task = self.client.runtime.process.start(work, "step", owner or self.owner)
-
-        def finish() -> Any:
-            self.world.run(until=task.done, seconds=300)
-            return task.outcome.result()
-
-        return finish
-
-    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.start(work)()
 
     def outage(self, seconds: float) -> None:
         """Nothing is answered for so long."""
@@ -64,9 +44,8 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    made = Stage()
-    yield made
-    made.world.end()
+    with Stage() as made:
+        yield made
 
 
 def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage: Stage) -> None:

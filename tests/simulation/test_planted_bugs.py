@@ -6,13 +6,11 @@ find it within so many seeds. The table that is printed with ``-rP`` says which 
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import math
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -35,13 +33,11 @@ from pyredisson.kinds import fair_lock
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
 from pyredisson.kinds.permit_block import BlockOwnership
-from pyredisson.lua import script_names
-from pyredisson.net.resp import script
 from tests import contract
 from tests.simulation.interruptions import INTERRUPTIONS, walk
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.permit_history import PermitHistory
-from tests.simulation.seeds import finding
+from tests.simulation.planted import Bug, finding, in_code, in_script
 from tests.simulation.test_dead_waiters import random_scene
 from tests.simulation.test_interruptions import CASES, LockScene
 from tests.simulation.test_scenes import SCENES, play
@@ -51,36 +47,6 @@ from tests.worlds.simulated import SimulatedWorld
 
 FIRST = 12
 SEEDS = 60
-
-
-@dataclass
-class Bug:
-    """A bug: how it is planted."""
-
-    plant: Callable[[pytest.MonkeyPatch], None]
-
-
-def in_script(name: str, *changes: tuple[str, str]) -> Bug:
-    """A bug in a script, and in what it is to those who wait: some text becomes another."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        for each in {name, f"{name}_waiting"} & {*script_names()}:
-            target = script(each)
-            text = target.text.decode()
-            for line, other in changes:
-                # Where a script attempts for those who wait, it stands further in.
-                old, new = ((part if each == name else part.replace("\n", "\n    ")) for part in (line, other))
-                assert old in text, f"{each} says no longer {old!r}"
-                text = text.replace(old, new)
-            patch.setattr(target, "text", text.encode())
-            patch.setattr(target, "sha", hashlib.sha1(text.encode()).hexdigest())
-
-    return Bug(plant)
-
-
-def in_code(target: object, name: str, value: object) -> Bug:
-    """A bug in the code: an attribute is another."""
-    return Bug(lambda patch: patch.setattr(target, name, value))
 
 
 def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:

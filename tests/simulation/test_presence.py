@@ -13,11 +13,12 @@ from pyredisson.config import Config
 from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson.core.runtime import Reply
 from pyredisson.events import BackgroundFailed, Lost, PresenceRefused, Renewed
+from tests.simulation import stage as stages
 from tests.simulation.history import quiet
 from tests.simulation.lock_history import CONFIG, LockHistory, LockPlan
 from tests.simulation.seeds import runs
 from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import Process, World
+from tests.simulator.world import Process
 from tests.volumes import Volume
 
 WATCHDOG = 3.0
@@ -73,13 +74,11 @@ async def breaks(timeout: float, client: SimulatedClient) -> Reply:
     raise ValueError("a mistake in this very feature")
 
 
-class Stage:
+class Stage(stages.Stage):
     """A client whose presence goes wrong, and one that holds what the first waits for."""
 
     def __init__(self, presence: bool, wrong: Any = None) -> None:
-        self.world = World(1)
-        self.client = SimulatedClient(self.world.process("one"), config=SETTINGS, presence=presence)
-        self.owner = SimulatedOwner(self.world)
+        super().__init__(SETTINGS, presence=presence)
         self.events: list[tuple[float, Any]] = []
         self.client.core.listen(lambda event: self.events.append((self.world.now, event)), lambda: True)
         self.asked = 0
@@ -94,11 +93,6 @@ class Stage:
                 return await wrong(timeout, self.client)  # type: ignore[no-any-return]
 
             runtime.ask = ask_wrongly
-
-    def do(self, work: Any) -> Any:
-        task = self.client.runtime.process.start(work, "step", self.owner)
-        assert self.world.run(until=task.done, seconds=60)
-        return task.outcome.result()
 
     def heard(self, kind: type) -> list[Any]:
         return [event for _, event in self.events if isinstance(event, kind)]
@@ -209,8 +203,7 @@ def test_what_is_told_is_bounded_and_the_longest_holds_come_first() -> None:
 
 def test_a_search_for_the_holder_that_goes_wrong_hides_no_error() -> None:
     stage = Stage(presence=True)
-    other = SimulatedClient(stage.world.process("two"), config=SETTINGS, presence=True)
-    stage.do(other.get_lock("orders").lock())
+    stage.do(stage.other.get_lock("orders").lock())
     runtime: Any = stage.client.runtime
     for wrong in WRONG:
 

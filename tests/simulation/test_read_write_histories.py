@@ -10,8 +10,8 @@ from pyredisson.asyncio.primitives import Lock, ReadWriteLock
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.simulation.history import quiet
 from tests.simulation.lock_history import CONFIG, LockHistory, LockPlan
+from tests.simulation.planted import Bug, in_script
 from tests.simulation.seeds import first_of, runs
-from tests.simulation.test_planted_bugs import Bug, in_script
 from tests.simulator.checkers import ReadWriteRules, Violation
 from tests.simulator.runtime import SimulatedClient
 from tests.simulator.world import Process

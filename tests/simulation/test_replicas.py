@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,9 +24,10 @@ from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.simulation import history, permit_history
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.permit_history import PermitHistory, PermitPlan
+from tests.simulation.seeds import runs
+from tests.simulation.stage import Stage
 from tests.simulator.faults import Faults
 from tests.simulator.runtime import SimulatedClient
-from tests.simulator.world import World
 from tests.volumes import Volume
 
 CHUNKS = 4
@@ -38,51 +40,23 @@ PERMITS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("plan", [LOCKS, FAIR], ids=lambda plan: plan.kind)
 def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Volume) -> None:
-    unsynced = 0
-    for seed in range(chunk, volume(80, full=4_000), CHUNKS):
-        try:
-            unsynced += LockHistory(seed, plan).run().unsynced
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}: {error!r}") from error
-    assert unsynced > 0
+    seeds = range(chunk, volume(80, full=4_000), CHUNKS)
+    assert sum(result.unsynced for result in runs(partial(LockHistory, plan=plan), seeds)) > 0
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_invents_or_loses_a_permit(chunk: int, volume: Volume) -> None:
-    unsynced = 0
-    for seed in range(chunk, volume(80, full=4_000), CHUNKS):
-        try:
-            unsynced += PermitHistory(seed, PERMITS).run().unsynced
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}: {error!r}") from error
-    assert unsynced > 0
+    seeds = range(chunk, volume(80, full=4_000), CHUNKS)
+    assert sum(result.unsynced for result in runs(partial(PermitHistory, plan=PERMITS), seeds)) > 0
 
 
-class Scene:
+class Scene(Stage):
     """A client whose acquires are acknowledged, or not, as the test wants it."""
 
-    def __init__(self, *, replicas: int = 1, **config: Any) -> None:
-        self.world = World(3)
+    def __init__(self, *, replicas: int = 1) -> None:
+        super().__init__(Config(), seed=3)
         self.world.node.redis.replicas = replicas
-        self.process = self.world.process("a")
-        self.client = SimulatedClient(self.process, config=Config(**config))
-
-    def __enter__(self) -> Scene:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.world.end()
-
-    def do(self, work: Callable[[SimulatedClient], Any]) -> Any:
-        """Run something in a task of the client's process."""
-
-        async def run() -> Any:
-            return await work(self.client)
-
-        task = self.process.start(run(), "task")
-        assert self.world.run(until=task.done, seconds=60)
-        return task.outcome.result()
 
     def acknowledge(self, share: float) -> None:
         self.world.faults = Faults(unsynced=1.0 - share)
@@ -93,18 +67,14 @@ class Scene:
         return {key: entry.value for key, entry in dump.items() if not key.startswith((b"pyredisson", b"{pyredisson"))}
 
 
-async def nested(client: SimulatedClient) -> None:
-    await client.get_lock("orders").lock()
-
-
 def test_a_lock_is_free_at_once() -> None:
     with Scene() as scene:
         scene.acknowledge(0.0)
         with pytest.raises(NoSyncedSlavesError):
-            scene.do(lambda client: client.get_lock("orders").lock(100))
+            scene.do(scene.client.get_lock("orders").lock(100))
         assert scene.state() == {}
         scene.acknowledge(1.0)
-        assert scene.do(lambda client: client.get_lock("orders").try_lock(0, 100)) is True
+        assert scene.do(scene.client.get_lock("orders").try_lock(0, 100)) is True
 
 
 def test_one_of_two_holds_remains() -> None:
@@ -121,7 +91,7 @@ def test_one_of_two_holds_remains() -> None:
             assert await orders.get_hold_count() == 1
             await orders.unlock()
 
-        scene.do(twice)
+        scene.do(twice(scene.client))
         assert scene.state() == {}
 
 
@@ -137,13 +107,13 @@ def test_an_acquire_that_was_refused_is_not_undone() -> None:
                 await semaphore.try_acquire(1)
             assert await semaphore.available_permits() == 1
 
-        scene.do(ask)
+        scene.do(ask(scene.client))
 
 
 def test_without_a_connected_replica_none_is_asked() -> None:
     with Scene(replicas=0) as scene:
         scene.acknowledge(0.0)
-        scene.do(nested)
+        scene.do(scene.client.get_lock("orders").lock())
         assert "WAIT" not in scene.world.counts
 
 
@@ -164,7 +134,7 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
             await semaphore.try_set_permits(3)
             assert await semaphore.drain_permits() == 3
 
-        scene.do(use)
+        scene.do(use(scene.client))
         assert scene.world.counts["WAIT"] == 2
 
 

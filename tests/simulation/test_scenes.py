@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import redis.exceptions as rx
@@ -13,10 +12,10 @@ from pyredisson.core.failures import Rejected
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import Lost
+from tests.simulation import stage
 from tests.simulator.checkers import LockRules, leftovers
 from tests.simulator.faults import Faults
-from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import Promise, World
+from tests.simulator.world import Promise
 
 WATCHDOG = 6.0
 TIMEOUT = 1.2
@@ -26,31 +25,15 @@ CONFIG = Config(lock_watchdog_timeout=WATCHDOG, timeout=TIMEOUT, max_wait_withou
 SILENT = Faults(lose_reply=1.0)
 
 
-class Stage:
-    """Two clients, one lock, and one owner who is told what to do, step by step."""
+class Stage(stage.Stage):
+    """A stage with one lock."""
 
     def __init__(self) -> None:
-        self.world = World(1)
-        self.client = SimulatedClient(self.world.process("one"), config=CONFIG)
-        self.other = SimulatedClient(self.world.process("two"), config=CONFIG)
-        self.owner = SimulatedOwner(self.world)
+        super().__init__(CONFIG)
         self.lock = self.client.get_lock("orders")
         LockRules(self.world, [self.client, self.other])
         self.lost: list[Lost] = []
         self.client.core.listen(lambda event: self.lost.append(event) if isinstance(event, Lost) else None, bool)
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> Callable[[], Any]:
-        """Let the owner begin something; what is returned waits for its end, and for its result."""
-        task = self.client.runtime.process.start(work, "step", self.owner)
-
-        def finish() -> Any:
-            self.world.run(until=task.done, seconds=60)
-            return task.outcome.result()
-
-        return finish
-
-    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.start(work)()
 
     def let_pass(self, seconds: float) -> None:
         self.world.run(seconds=seconds)
@@ -243,9 +226,8 @@ SCENES: dict[str, Callable[[Stage], None]] = {
 
 def play(name: str) -> None:
     """Play one scene."""
-    stage = Stage()
-    with stage.world:
-        SCENES[name](stage)
+    with Stage() as made:
+        SCENES[name](made)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -15,9 +14,10 @@ from pyredisson.core.background.watchdog import Watchdog
 from pyredisson.net import resp
 from pyredisson.net.sentinel import Whereabouts
 from tests.simulation.history import quiet
-from tests.simulation.seeds import finding, first_of
+from tests.simulation.planted import finding, in_script
+from tests.simulation.seeds import first_of
 from tests.simulation.sentinel_history import PLAN, SentinelHistory
-from tests.simulation.test_cluster_histories import changed_script, dropped_without_a_word
+from tests.simulation.test_cluster_histories import dropped_without_a_word
 from tests.simulation.topology_history import CONFIG, TopologyPlan, counted, overlaps_of
 from tests.simulator.network import Network
 from tests.simulator.routed import RoutedClient, sentinel_client
@@ -107,24 +107,6 @@ def test_without_faults_nothing_is_lost_or_unknown() -> None:
         assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
-def test_a_seed_is_a_history_of_the_sentinels() -> None:
-    assert SentinelHistory(7).run().world.trace == SentinelHistory(7).run().world.trace
-    assert SentinelHistory(7).run().world.trace != SentinelHistory(8).run().world.trace
-
-
-def test_a_seed_is_the_same_history_whenever_garbage_is_collected() -> None:
-    """Cyclic garbage with finalizers is part of this history: collected at other moments, it was another one."""
-    thresholds = gc.get_threshold()
-    traces = set()
-    try:
-        for threshold in (50, 700, 1_000_000):
-            gc.set_threshold(threshold, *thresholds[1:])
-            traces.add(SentinelHistory(26).run().world.trace)
-    finally:
-        gc.set_threshold(*thresholds)
-    assert len(traces) == 1
-
-
 # ---- scenes ----------------------------------------------------------------------------------------------------------
 
 
@@ -206,16 +188,16 @@ def _first_address(self: Whereabouts, address: tuple[str, int]) -> bool:
     return False
 
 
-BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+BUGS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "connections to the old master are kept": _old_address,
     "the new master is forgotten at once": lambda patch: patch.setattr(Whereabouts, "found", _first_address),
     "nobody asks who is the master": lambda patch: patch.setattr(Whereabouts, "doubtful", lambda self, now: False),
-    "tokens go back": lambda patch: changed_script(
-        patch, "fenced_acquire", "redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7"
-    ),
-    "a master that took over does not learn of greater tokens": lambda patch: changed_script(
-        patch, "fenced_acquire", "if behind then", "if behind and false then"
-    ),
+    "tokens go back": in_script(
+        "fenced_acquire", ("redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7")
+    ).plant,
+    "a master that took over does not learn of greater tokens": in_script(
+        "fenced_acquire", ("if behind then", "if behind and false then")
+    ).plant,
     "a loss is not told": lambda patch: patch.setattr(Watchdog, "_report_expired", dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": lambda patch: patch.setattr(
         resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}

@@ -230,28 +230,6 @@ def score_text(score: float) -> bytes:
     return b"%.17g" % (score or 0.0)  # 0.0 for -0.0
 
 
-def _glob(pattern: bytes) -> re.Pattern[bytes]:
-    """Redis's patterns: ``*``, ``?``, ``[a-c]``, ``[^a]``, and a backslash before what is meant literally."""
-    regex, at = b"", 0
-    while at < len(pattern):
-        char = pattern[at : at + 1]
-        at += 1
-        if char == b"*":
-            regex += b".*"
-        elif char == b"?":
-            regex += b"."
-        elif char == b"[" and (group := re.compile(rb"(\^?)((?:\\.|[^\]])+)\]", re.DOTALL).match(pattern, at)):
-            inside = re.sub(rb"\\(.)|([\[\]^&~|])", lambda m: b"\\" + (m[1] or m[2]), group[2], flags=re.DOTALL)
-            regex += b"[" + group[1] + inside + b"]"
-            at = group.end()
-        else:
-            if char == b"\\" and at < len(pattern):
-                char = pattern[at : at + 1]
-                at += 1
-            regex += re.escape(char)
-    return re.compile(regex, re.DOTALL)
-
-
 def _slice(length: int, start: int, stop: int) -> slice:
     """Redis's inclusive range with negative indexes from the end, as Python's."""
     first = max(start + length if start < 0 else start, 0)
@@ -333,8 +311,8 @@ class Keyspace:
 
     @redis_command("KEYS")
     def _keys(self, pattern: bytes) -> Reply:
-        matches = _glob(pattern).fullmatch
-        return [key for key in self._live_keys() if matches(key)]
+        assert pattern == b"*", "only all keys can be listed"
+        return list(self._live_keys())
 
     @redis_command("DBSIZE")
     def _dbsize(self) -> Reply:
@@ -362,48 +340,18 @@ class Keyspace:
         deadline = self._deadlines.get(key)
         return -1 if deadline is None else deadline - self.now_us // 1000
 
-    @redis_command("TTL")
-    def _ttl(self, key: bytes) -> Reply:
-        left = self._pttl(key)
-        return left if left < 0 else (left + 500) // 1000
-
     @redis_command("PEXPIRE", writes=True)
-    def _pexpire(self, key: bytes, milliseconds: bytes, *flags: bytes) -> Reply:
-        return self._expire("pexpire", key, milliseconds, flags, since=self.now_us // 1000)
-
-    @redis_command("PEXPIREAT", writes=True)
-    def _pexpireat(self, key: bytes, milliseconds: bytes, *flags: bytes) -> Reply:
-        return self._expire("pexpireat", key, milliseconds, flags, since=0)
-
-    def _expire(self, name: str, key: bytes, milliseconds: bytes, flags: Sequence[bytes], since: int) -> Reply:
-        if flags:
-            _check_expire_flags(flags)
-        deadline = parse_integer(milliseconds) + since
+    def _pexpire(self, key: bytes, milliseconds: bytes) -> Reply:
+        deadline = parse_integer(milliseconds) + self._now_ms
         if deadline > INT64_MAX:
-            raise ServerError("ERR", f"invalid expire time in '{name}' command")
+            raise ServerError("ERR", "invalid expire time in 'pexpire' command")
         if self._find(key) is None:
             return 0
-        if flags and not self._may_expire(flags, self._deadlines.get(key), deadline):
-            return 0
-        if deadline <= self.now_us // 1000:
+        if deadline <= self._now_ms:
             self._forget(key)
         else:
             self._deadlines[key] = deadline
         return 1
-
-    @staticmethod
-    def _may_expire(flags: Sequence[bytes], current: int | None, wanted: int) -> bool:
-        for flag in flags:
-            match flag.upper():
-                case b"NX" if current is not None:
-                    return False
-                case b"XX" if current is None:
-                    return False
-                case b"GT" if current is None or wanted <= current:
-                    return False
-                case b"LT" if current is not None and wanted >= current:
-                    return False
-        return True
 
     @redis_command("PERSIST", writes=True)
     def _persist(self, key: bytes) -> Reply:
@@ -422,7 +370,6 @@ class Keyspace:
             self._deadlines.pop(key, None)
             return OK
         how = _SetOptions.parse(options, self._now_ms)
-        old = self._string(key) if how.get else None
         exists = self._find(key) is not None
         refused = how.only_if_missing if exists else how.only_if_there
         if not refused:
@@ -431,8 +378,6 @@ class Keyspace:
                 self._deadlines[key] = how.deadline
             elif not how.keep_ttl:
                 self._deadlines.pop(key, None)
-        if how.get:
-            return old
         return None if refused else OK
 
     def _add(self, key: bytes, amount: int) -> int:
@@ -548,24 +493,15 @@ class Keyspace:
         at = parse_integer(index)
         return items[at] if -len(items) <= at < len(items) else None
 
-    @redis_command("LLEN")
-    def _llen(self, key: bytes) -> Reply:
-        return len(self._list(key) or ())
-
     @redis_command("LPOP", writes=True)
-    def _lpop(self, key: bytes, *count: bytes) -> Reply:
-        if len(count) > 1:
-            raise COMMANDS[b"lpop"].wrong_arity()
-        at_most = parse_integer(count[0], _not_positive) if count else 1
-        if at_most < 0:
-            raise _not_positive()
+    def _lpop(self, key: bytes) -> Reply:
         items = self._list(key)
         if items is None:
             return None
-        taken, items[:at_most] = items[:at_most], []
+        taken = items.pop(0)
         if not items:
             self._forget(key)
-        return taken if count else taken[0]
+        return taken
 
     @redis_command("LPUSH", writes=True, deny_oom=True)
     def _lpush(self, key: bytes, item: bytes, *more: bytes) -> Reply:
@@ -608,51 +544,34 @@ class Keyspace:
 
     @redis_command("ZADD", writes=True, deny_oom=True)
     def _zadd(self, key: bytes, option_or_score: bytes, next_one: bytes, *more: bytes) -> Reply:
-        pairs, flags = (option_or_score, next_one, *more), set()
-        while pairs and pairs[0].upper() in (b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"):
-            flags.add(pairs[0].upper())
+        pairs = (option_or_score, next_one, *more)
+        only_if_there = option_or_score.upper() == b"XX"
+        if only_if_there:
             pairs = pairs[1:]
-        if not pairs or len(pairs) % 2:
+        if len(pairs) % 2:
             raise _syntax_error()
-        if {b"NX", b"XX"} <= flags:
-            raise ServerError("ERR", "XX and NX options at the same time are not compatible")
-        if len(flags & {b"NX", b"GT", b"LT"}) > 1:
-            raise ServerError("ERR", "GT, LT, and/or NX options at the same time are not compatible")
-        if b"INCR" in flags and len(pairs) > 2:
-            raise ServerError("ERR", "INCR option supports a single increment-element pair")
         scores = [_score(text) for text in pairs[::2]]
         members = self._sorted_set(key)
         if members is None:
-            if b"XX" in flags:
-                return None if b"INCR" in flags else 0
+            if only_if_there:
+                return 0
             members = self._values[key] = SortedSet({})
-        added = changed = 0
-        result: float | None = None
+        added = 0
         for score, member in zip(scores, pairs[1::2], strict=True):
-            old = members.scores.get(member)
-            if old is None:
-                if b"XX" in flags:
-                    continue
-                added += 1
-            else:
-                if b"NX" in flags:
-                    continue
-                if b"INCR" in flags:
-                    score += old
-                    if math.isnan(score):
-                        raise ServerError("ERR", "resulting score is not a number (NaN)")
-                if (b"GT" in flags and score <= old) or (b"LT" in flags and score >= old):
-                    continue
-                changed += score != old
-            members.put(member, score)
-            result = score
-        if b"INCR" in flags:
-            return None if result is None else score_text(result)
-        return added + changed if b"CH" in flags else added
+            is_new = member not in members.scores
+            if not (is_new and only_if_there):
+                members.put(member, score)
+                added += is_new
+        return added
 
     @redis_command("ZINCRBY", writes=True, deny_oom=True)
     def _zincrby(self, key: bytes, increment: bytes, member: bytes) -> Reply:
-        return self._zadd(key, b"INCR", increment, member)
+        added = _score(increment)
+        members = self._sorted_set(key)
+        if members is None:
+            members = self._values[key] = SortedSet({})
+        members.put(member, members.scores.get(member, 0.0) + added)
+        return score_text(members.scores[member])
 
     @redis_command("ZREM", writes=True)
     def _zrem(self, key: bytes, member: bytes, *more: bytes) -> Reply:
@@ -669,18 +588,6 @@ class Keyspace:
         members = self._sorted_set(key)
         score = None if members is None else members.scores.get(member)
         return None if score is None else score_text(score)
-
-    @redis_command("ZCARD")
-    def _zcard(self, key: bytes) -> Reply:
-        members = self._sorted_set(key)
-        return 0 if members is None else len(members.scores)
-
-    @redis_command("ZRANK")
-    def _zrank(self, key: bytes, member: bytes) -> Reply:
-        members = self._sorted_set(key)
-        if members is None or member not in members.scores:
-            return None
-        return members.in_order().index((members.scores[member], member))
 
     @redis_command("ZCOUNT")
     def _zcount(self, key: bytes, low: bytes, high: bytes) -> Reply:
@@ -717,53 +624,30 @@ class Keyspace:
 class _SetOptions(NamedTuple):
     only_if_missing: bool
     only_if_there: bool
-    get: bool
     keep_ttl: bool
     deadline: int | None
 
     @classmethod
     def parse(cls, options: Sequence[bytes], now_ms: int) -> _SetOptions:
         flags: set[bytes] = set()
-        expiry: tuple[bytes, bytes] | None = None
+        deadline = None
         rest = list(options)
         while rest:
             option = rest.pop(0).upper()
-            if option in (b"NX", b"XX", b"GET", b"KEEPTTL"):
+            if option in (b"NX", b"XX", b"KEEPTTL"):
                 flags.add(option)
-            elif option in (b"EX", b"PX", b"EXAT", b"PXAT") and rest and (expiry is None or expiry[0] == option):
-                expiry = option, rest.pop(0)
+            elif option == b"PX" and rest:
+                lasts = parse_integer(rest.pop(0))
+                deadline = lasts + now_ms
+                if lasts <= 0 or deadline > INT64_MAX:
+                    raise ServerError("ERR", "invalid expire time in 'set' command")
             else:
                 raise _syntax_error()
-        if {b"NX", b"XX"} <= flags or (b"KEEPTTL" in flags and expiry):
-            raise _syntax_error()
-        deadline = None
-        if expiry:
-            unit, text = expiry
-            number = parse_integer(text)
-            in_ms = number * 1000 if unit in (b"EX", b"EXAT") else number
-            deadline = in_ms if unit in (b"EXAT", b"PXAT") else in_ms + now_ms
-            if number <= 0 or deadline > INT64_MAX:
-                raise ServerError("ERR", "invalid expire time in 'set' command")
-        return cls(b"NX" in flags, b"XX" in flags, b"GET" in flags, b"KEEPTTL" in flags, deadline)
-
-
-def _check_expire_flags(flags: Sequence[bytes]) -> None:
-    given = {flag.upper() for flag in flags}
-    for flag in flags:
-        if flag.upper() not in (b"NX", b"XX", b"GT", b"LT"):
-            raise ServerError("ERR", f"Unsupported option {flag.decode(errors='replace')}")
-    if b"NX" in given and len(given) > 1:
-        raise ServerError("ERR", "NX and XX, GT or LT options at the same time are not compatible")
-    if {b"GT", b"LT"} <= given:
-        raise ServerError("ERR", "GT and LT options at the same time are not compatible")
+        return cls(b"NX" in flags, b"XX" in flags, b"KEEPTTL" in flags, deadline)
 
 
 def _hash_value_is_not_an_integer() -> ServerError:
     return ServerError("ERR", "hash value is not an integer")
-
-
-def _not_positive() -> ServerError:
-    return ServerError("ERR", "value is out of range, must be positive")
 
 
 def _members(found: list[tuple[float, bytes]], with_scores: bool) -> list[Any]:

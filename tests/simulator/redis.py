@@ -70,17 +70,10 @@ class Entry(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The state of a server at one moment, for :meth:`SimulatedRedis.restore`. To look into it, use ``dump()``."""
+    """What a server stored at one moment, for :meth:`SimulatedRedis.follow`. To look into it, use ``dump()``."""
 
     values: dict[bytes, Value]
     deadlines: dict[bytes, int]
-    scripts: dict[str, Script]
-    maxmemory_reached: bool
-    paused: bool
-    up: bool
-    replicas: int
-    restarts: int
-    started_us: int
 
 
 @final
@@ -198,25 +191,13 @@ class SimulatedRedis(Keyspace):
         self._begin()
         self._flushall()
 
-    def evict(self, key: bytes) -> bool:
-        """Remove one key, as a server short of memory does. Returns whether it was there."""
-        self._begin()
-        return self._find(key) is not None and self._forget(key)
-
     def crash(self) -> None:
         """End at once. Until :meth:`restart`, commands raise :class:`ServerUnreachableError`."""
         self.up = False
 
-    def restart(self, *, data: bool | Snapshot = True) -> None:
-        """Start anew, with no script remembered, and not paused.
-
-        Args:
-            data: True: all keys are still there. False: none (no persistence). A snapshot: those of its moment (the
-                last writes did not reach the disk).
-        """
-        if isinstance(data, Snapshot):
-            self._values, self._deadlines = _copied(data.values), data.deadlines.copy()
-        elif not data:
+    def restart(self, *, data: bool = True) -> None:
+        """Start anew, with no script remembered and not paused; without ``data``, with no key either."""
+        if not data:
             self._values, self._deadlines = {}, {}
         self._scripts = {}
         self._restarts += 1
@@ -238,18 +219,8 @@ class SimulatedRedis(Keyspace):
         return Entry(TYPES[type(value)], copied, None if ttl_ms < 0 else ttl_ms)
 
     def snapshot(self) -> Snapshot:
-        """The whole state, to come back to with :meth:`restore`. The clock and the hooks are not part of it."""
-        return Snapshot(
-            _copied(self._values),
-            self._deadlines.copy(),
-            self._scripts.copy(),
-            self.maxmemory_reached,
-            self.paused,
-            self.up,
-            self.replicas,
-            self._restarts,
-            self.started_us,
-        )
+        """All keys and their deadlines."""
+        return Snapshot(_copied(self._values), self._deadlines.copy())
 
     def follow(self, snapshot: Snapshot) -> None:
         """Store what another server stored, as a replica does; scripts and the rest stay this server's own."""
@@ -272,18 +243,6 @@ class SimulatedRedis(Keyspace):
     def restarts(self) -> int:
         """How often it was started again."""
         return self._restarts
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a state. One snapshot can be restored many times, also into another server."""
-        self._values = _copied(snapshot.values)
-        self._deadlines = snapshot.deadlines.copy()
-        self._scripts = snapshot.scripts.copy()
-        self.maxmemory_reached = snapshot.maxmemory_reached
-        self.paused = snapshot.paused
-        self.up = snapshot.up
-        self.replicas = snapshot.replicas
-        self._restarts = snapshot.restarts
-        self.started_us = snapshot.started_us
 
     # -- Running scripts
 

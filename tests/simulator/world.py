@@ -202,10 +202,6 @@ class Process:
         """Its monotonic clock."""
         return self._clock_base + self.world.now * self.rate
 
-    def world_time(self, at: float) -> float:
-        """The world's time at which its clock shows ``at``."""
-        return (at - self._clock_base) / self.rate
-
     def start(self, work: Coroutine[Any, Any, T], name: str, owner: Any = None) -> Task[T]:
         """Run a coroutine in it."""
         task = Task(self, work, name, owner)

@@ -11,10 +11,7 @@ from tests.lua.harness import (
     Around,
     Call,
     Case,
-    ComparedServer,
     In,
-    check,
-    each,
     text,
 )
 from tests.lua.read_write_calls import (
@@ -77,22 +74,6 @@ RELEASES: Final = [
         [to("a.read"), to("c.read"), to_observers("2"), *WRITE_ENDED],
     ),
     Case(
-        "one writer is notified if it has waited longest",
-        rw("write", writer=1) | queued(OLD_WRITER, READER, WRITER_TOO),
-        end_write(),
-        NOTIFIED,
-        queued(READER, WRITER_TOO),
-        [to("b.write"), to_observers("2"), *WRITE_ENDED],
-    ),
-    Case(
-        "all readers alone are notified by a writer that goes on reading",
-        rw("write", writer=1, me=1) | mine(30_000) | queued(OLD_WRITER, READER, WRITER_TOO),
-        end_write(),
-        NOTIFIED,
-        rw("read", me=1) | mine(30_000) | queued(OLD_WRITER, WRITER_TOO),
-        [to("c.read"), to_observers("2"), *WRITE_ENDED],
-    ),
-    Case(
         "no writer is notified by a writer that goes on reading",
         rw("write", writer=1, me=1) | mine(30_000) | queued(OLD_WRITER),
         end_write(),
@@ -107,13 +88,6 @@ RELEASES: Final = [
         NOTIFIED,
         queued(WRITER_TOO),
         [to("b.write"), to_observers("2"), *READ_ENDED],
-    ),
-    Case(
-        "nobody is notified by another reader",
-        rw("read", me=1, other=1) | mine(30_000) | theirs(30_000) | queued(OLD_WRITER),
-        end_read(),
-        0,
-        rw("read", other=1) | theirs(30_000) | queued(OLD_WRITER),
     ),
     Case(
         "an observer that is notified is replaced by the newest writer",
@@ -208,13 +182,6 @@ ATTEMPTS: Final = [
         [to_observers("3")],
     ),
     Case(
-        "a writer stays behind the readers with the time of the next one of its client",
-        queued(OBSERVERS),
-        write_waiting(rest=1000),
-        None,
-        rw("write", writer=1) | queued(OBSERVERS, {b"me.write:1": In(1e14 - 1000)}),
-    ),
-    Case(
         "an upgrade is not in the queue",
         rw("read", me=1) | mine(30_000),
         write_waiting(),
@@ -235,13 +202,6 @@ ATTEMPTS: Final = [
 ]
 
 LEAVES: Final = [
-    Case(
-        "one that leaves is in the queue no more",
-        rw("write", writer=1) | queued(OLD_READER, OLD_WRITER),
-        stop_waiting("a.read:1"),
-        1,
-        rw("write", writer=1) | queued(OLD_WRITER),
-    ),
     Case(
         "an observer that leaves is replaced",
         rw("write", writer=1) | queued(READER, OLD_WRITER, {b"observer:b.write": In(1e15)}),
@@ -270,8 +230,3 @@ LEAVES: Final = [
 ]
 
 CASES: Final = [*RELEASES, *ATTEMPTS, *LEAVES]
-
-
-@each(CASES)
-def test_case(server: ComparedServer, case: Case) -> None:
-    check(server, case)

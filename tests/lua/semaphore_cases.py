@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.lua.compared_servers import Message
-from tests.lua.harness import FREE, OOM, PERMITS, WRONGTYPE, Case, ComparedServer, check, each, lock
+from tests.lua.harness import FREE, WRONGTYPE, Case, lock
 from tests.lua.numbered_calls import (
     NOT_AN_INTEGER,
     add_permits,
@@ -25,41 +24,9 @@ CASES: Final = [
     Case("no permits are taken if there are too few", permits(3), take_permits(4), [0, 3], permits(3) | done(5, 0)),
     Case("no permits are taken from fewer than none", permits(-2), take_permits(), [0, -2], permits(-2) | done(5, 0)),
     Case("nil for the available permits if there is no semaphore", FREE, take_permits(), [0, None], done(5, 0)),
-    Case(
-        "a record that cannot be read is replaced",
-        permits(3) | done("x"),
-        take_permits(),
-        [1, 2],
-        permits(2) | done(5, 1),
-    ),
     Case("an error if the semaphore is no number", permits("x"), take_permits(), NOT_AN_INTEGER),
     Case("an error if the key is a hash", lock(me=1), take_permits(), WRONGTYPE),
-    Case("out of memory: no permits are taken", permits(3), take_permits(), OOM, out_of_memory=True),
-    Case(
-        "out of memory: a refusal is recorded",
-        permits(0),
-        take_permits(),
-        [0, 0],
-        permits(0) | done(5, 0),
-        out_of_memory=True,
-    ),
     # Giving back.
-    Case(
-        "a permit is released and the new total published",
-        permits(2),
-        give_permits(),
-        1,
-        permits(3) | done(5, 1),
-        sends(3),
-    ),
-    Case(
-        "five permits are released to a debt of seven",
-        permits(-7),
-        give_permits(5),
-        1,
-        permits(-2) | done(5, 1),
-        sends(-2),
-    ),
     Case("the TTL of the key stays", permits(2, 90_000), give_permits(), 1, permits(3, 90_000) | done(5, 1), sends(3)),
     Case("releasing permits creates the semaphore", FREE, give_permits(2), 1, permits(2) | done(5, 1), sends(2)),
     Case("an error if the key is a hash", lock(me=1), give_permits(), WRONGTYPE),
@@ -72,67 +39,20 @@ CASES: Final = [
         sends(3),
         out_of_memory=True,
     ),
-    Case(
-        "the message is sent by SPUBLISH in a cluster",
-        permits(2),
-        give_permits(publish="SPUBLISH"),
-        1,
-        permits(3) | done(5, 1),
-        [Message(PERMITS, b"3", sharded=True)],
-    ),
     # Adding.
-    Case(
-        "permits are added and the new total published",
-        permits(2),
-        add_permits(3),
-        1,
-        permits(5) | done(5, 1),
-        sends(5),
-    ),
     Case("permits are removed, even below zero", permits(2), add_permits(-9), 1, permits(-7) | done(5, 1), sends(-7)),
     Case("adding zero permits creates the semaphore", FREE, add_permits(0), 1, permits(0) | done(5, 1), sends(0)),
     Case("the TTL of the key is removed", permits(2, 90_000), add_permits(3), 1, permits(5) | done(5, 1), sends(5)),
     Case("an error if the key is a hash", lock(me=1), add_permits(1), WRONGTYPE),
     # Draining.
     Case("all available permits are taken", permits(3), drain(), 3, permits(0) | done(5, 3)),
-    Case(
-        "all available permits are taken, and the TTL is removed",
-        permits(3, 90_000),
-        drain(),
-        3,
-        permits(0) | done(5, 3),
-    ),
     Case("a debt is cancelled", permits(-3), drain(), -3, permits(0) | done(5, -3)),
     Case("0 if there is no semaphore", FREE, drain(), 0, done(5, 0)),
     Case("an error if the semaphore is no number", permits("x"), drain(), NOT_AN_INTEGER),
     Case("an error if the key is a hash", lock(me=1), drain(), WRONGTYPE),
-    Case("out of memory: no permits are taken", permits(3), drain(), OOM, out_of_memory=True),
     # Undoing.
-    Case(
-        "the permits that the request took are released",
-        permits(1) | done(5, 2),
-        undo(),
-        2,
-        permits(3) | done(6, 2),
-        sends(3),
-    ),
-    Case(
-        "the debt that a drain had cancelled is restored",
-        permits(0) | done(5, -3),
-        undo(),
-        -3,
-        permits(-3) | done(6, -3),
-        sends(-3),
-    ),
     Case("0 if the request was refused", permits(1) | done(5, 0), undo(), 0, permits(1) | done(6, 0)),
     Case("0 if the request was never executed", permits(1), undo(), 0, permits(1) | done(6, 0)),
-    Case(
-        "0 if the request was never executed though an earlier one was",
-        permits(1) | done(4, 1),
-        undo(),
-        0,
-        permits(1) | done(6, 0),
-    ),
     Case("0 if the semaphore has been deleted since", done(5, 2), undo(), 0, done(6, 0)),
     Case("an error if the key is a hash", lock(me=1) | done(5, 2), undo(), WRONGTYPE),
     Case(
@@ -145,8 +65,3 @@ CASES: Final = [
         out_of_memory=True,
     ),
 ]
-
-
-@each(CASES)
-def test_case(server: ComparedServer, case: Case) -> None:
-    check(server, case)

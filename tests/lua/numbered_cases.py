@@ -11,13 +11,7 @@ from tests.lua.harness import (
     WRONGTYPE,
     Call,
     Case,
-    ComparedServer,
     State,
-    check,
-    check_state,
-    each,
-    run,
-    store,
 )
 from tests.lua.numbered_calls import (
     DONE,
@@ -93,17 +87,3 @@ CASES: Final = [
         ),
     )
 ]
-
-
-@each(CASES)
-def test_case(server: ComparedServer, case: Case) -> None:
-    check(server, case)
-
-
-def test_what_was_recorded_is_forgotten(server: ComparedServer) -> None:
-    store(server, permits(2))
-    assert run(server, take_permits()) == [1, 1]
-    assert run(server, take_permits()) == [1, 0]
-    server.expire(DONE)
-    assert run(server, take_permits()) == [1, 0]
-    check_state(server, permits(0) | done(5, 1))

@@ -15,17 +15,14 @@ from tests.lua.harness import (
     Around,
     Call,
     Case,
-    ComparedServer,
     In,
     State,
-    check,
-    each,
     epoch,
     lock,
     stale,
     text,
 )
-from tests.lua.test_lock_scripts import acquire, force_unlock, release
+from tests.lua.lock_cases import acquire, force_unlock, release
 from tests.lua.wait_queue import WAIT_QUEUE, queued, to, to_observers
 
 TOKEN: Final = b"redisson_lock_token:{orders}"
@@ -69,14 +66,6 @@ NOTIFIED: Final = RELEASED + 1
 
 RELEASES: Final = [
     Case(
-        "the one is notified that has waited longest",
-        lock(me=1) | queued(FIRST, SECOND, THIRD, OBSERVERS),
-        release(),
-        NOTIFIED,
-        queued(SECOND, THIRD, OBSERVERS),
-        [to("a"), to_observers("2"), *FREED],
-    ),
-    Case(
         "an observer that is notified is replaced",
         lock(me=1) | queued(FIRST, SECOND, THIRD, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
         release(),
@@ -109,13 +98,6 @@ RELEASES: Final = [
         [to("a"), to_observers("2"), *FREED],
     ),
     Case(
-        "nobody is notified while holds are left",
-        lock(me=2) | queued(FIRST),
-        _with_queue(Call("lock_release", release().keys, (ME, 0, 0, 30_000, 2, "PUBLISH", "0"))),
-        0,
-        lock(me=1) | queued(FIRST),
-    ),
-    Case(
         "nobody is notified by a release that is not published",
         lock(me=1) | queued(FIRST),
         release(publish=""),
@@ -141,13 +123,6 @@ RELEASES: Final = [
 ]
 
 ATTEMPTS: Final = [
-    Case(
-        "one that is refused is in the queue by the time since which it waits",
-        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
-        waiting(),
-        Around(30_000),
-        lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
-    ),
     Case(
         "the first one in the queue is an observer",
         lock(other=1),
@@ -188,13 +163,6 @@ ATTEMPTS: Final = [
         [to("b", "observe")],
     ),
     Case(
-        "one that is served stays with the time of the next one of its client",
-        queued(SECOND, THIRD, OBSERVERS),
-        waiting(rest=1500),
-        None,
-        lock(me=1) | queued({b"me:1": In(-1500)}, SECOND, THIRD, OBSERVERS),
-    ),
-    Case(
         "one that uses its turn says so to the observers",
         queued(SECOND, THIRD, OBSERVERS),
         waiting(chosen=True),
@@ -203,24 +171,10 @@ ATTEMPTS: Final = [
         [to_observers("3")],
     ),
     Case(
-        "one that comes too late is back in the queue",
-        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
-        waiting(chosen=True),
-        Around(30_000),
-        lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
-    ),
-    Case(
         "a request that is out of date changes nothing",
         epoch(7) | queued(SECOND, THIRD, OBSERVERS),
         waiting(),
         stale(7),
-    ),
-    Case(
-        "a free lock is acquired although the queue is something else",
-        text(WAIT_QUEUE),
-        waiting(),
-        None,
-        lock(me=1) | text(WAIT_QUEUE),
     ),
     Case(
         "one that is refused hears that the queue is something else",
@@ -247,13 +201,6 @@ ATTEMPTS: Final = [
 
 LEAVES: Final = [
     Case(
-        "one that leaves is in the queue no more",
-        lock(other=1) | queued(FIRST, SECOND, THIRD, OBSERVERS),
-        stop_waiting("a:1"),
-        1,
-        lock(other=1) | queued(SECOND, THIRD, OBSERVERS),
-    ),
-    Case(
         "an observer that leaves is replaced by the newest one",
         lock(other=1) | queued(FIRST, SECOND, THIRD, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
         stop_waiting("a:1"),
@@ -274,8 +221,3 @@ LEAVES: Final = [
 ]
 
 CASES: Final = [*RELEASES, *ATTEMPTS, *LEAVES]
-
-
-@each(CASES)
-def test_case(server: ComparedServer, case: Case) -> None:
-    check(server, case)
