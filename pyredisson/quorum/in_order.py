@@ -29,10 +29,6 @@ class InOrder:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
 
-    def where(self, index: int) -> str:
-        """Return where a member is, for messages. The members have different names, so there is no need to say."""
-        return ""
-
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
         """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
 

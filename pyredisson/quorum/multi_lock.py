@@ -90,7 +90,9 @@ class MultiLockCore:
         self.client: ClientCore = ordered[0].client
         names = list(dict.fromkeys(lock.names.name for lock in ordered))
         self.name: str = names[0] if len(names) == 1 else " + ".join(names)
-        self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
+        self.members: tuple[Member, ...] = tuple(
+            Member(lock, _node(index, lock.client.address) if nodes else "") for index, lock in enumerate(ordered, 1)
+        )
         self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.
@@ -266,7 +268,11 @@ class MultiLockCore:
             index, error = foreign
             member = self.members[index]
             raise await explain_type(
-                member.client.finder, error, member.name, member.kind.layout, self.strategy.where(index)
+                member.client.finder,
+                error,
+                member.name,
+                member.kind.layout,
+                f" on {member.node}" if member.node else "",
             ) from error
 
     async def leave(
@@ -345,6 +351,10 @@ class MultiLockCore:
         self._check_open()
         owned = multi_locks_of(self.client).held_by(self._key, self._acting())
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
+
+
+def _node(number: int, address: str | None) -> str:
+    return f"node {number} ({address})" if address else f"node {number}"
 
 
 def _raise_if_lost(owned: MultiOwnership) -> None:

@@ -150,7 +150,7 @@ class MultiOwnership(Owned):
     def extended_enough(self) -> bool:
         """Whether it is a quorum's, and was extended as often as it may be."""
         bound = self.client.config.quorum_max_extensions
-        return bound is not None and self.members[0].quick and self.extensions >= bound
+        return bound is not None and self.members[0].node != "" and self.extensions >= bound
 
     def note_call(self, note: CallNote) -> None:
         """Note a call on it and its members."""

@@ -60,21 +60,13 @@ class Redlock:
         self._client = members[0].client
         self._kinds: list[LockKind] = [member.kind for member in members]
         self._channels = [(member.client, member.kind.names.channel) for member in members]
-        self._guard = RestartGuard(tuple(member.client for member in members), name, self._node)
+        self._guard = RestartGuard(members, name)
         self._one_token = any(kind.shared_token for kind in self._kinds)
         self._fenced = any(kind.token_per_hold for kind in self._kinds)
         self._announced = all(kind.waiting.announced for kind in self._kinds)
         weakness = weakness_of(len(members), quorum)
         if weakness is not None and self._client.server.first(f"{len(members)} nodes"):
             self._client.emit(events.ServerUnsafe("nodes", weakness))
-
-    def _node(self, index: int) -> str:
-        address = self._members[index].client.address
-        return f"node {index + 1} ({address})" if address else f"node {index + 1}"
-
-    def where(self, index: int) -> str:
-        """Return where a member is, for messages: the others have the same name."""
-        return f" on {self._node(index)}"
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
         """Acquire enough members; see :meth:`InOrder.acquire`."""
@@ -117,10 +109,10 @@ class Redlock:
         now = self._client.runtime.now
         until = now() + self._client.config.timeout
         states = dict(last.states)
-        for index, member in enumerate(self._members):
-            state = states.get(node := self._node(index))
+        for member in self._members:
+            state = states.get(member.node)
             if isinstance(state, Exception) and now() < until:
-                states[node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
+                states[member.node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
         raise unreachable(owned, states, within, last)
 
     # ---- one round -----------------------------------------------------------------------------------------------
@@ -186,10 +178,10 @@ class Redlock:
                 member.client.settle_later(ownership, hold.lease_ms)
 
     def _states(self, hold: MultiHold, replies: Sequence[NodeReply], now: float) -> dict[str, object]:
-        states = {self._node(index): state_of(each) for index, each in enumerate(replies)}
+        states = {self._members[index].node: state_of(each) for index, each in enumerate(replies)}
         for index, part in enumerate(hold.parts):
             if part is not None and not hold.votes[index]:
-                states[self._node(index)] = self._guard.why_not(index, now)
+                states[self._members[index].node] = self._guard.why_not(index, now)
         return states
 
     # ---- waiting -------------------------------------------------------------------------------------------------
