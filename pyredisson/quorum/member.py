@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Call
     from pyredisson.core.requests.server import ServerState
-    from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.core.runtime import Acknowledging, Reply, Request, Runtime
 
 
 class Member:
@@ -77,7 +77,7 @@ class MemberAsk(Ask):
         self.timeout: float = member.timeout(call.lease_ms)
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         reader = call.reader if client.config.min_replicas else None
-        self.sync = None if reader is None else ReplicaAcknowledgement(client.replicas, reader)
+        self.sync: Acknowledging | None = None if reader is None else ReplicaAcknowledgement(client.replicas, reader)
         self.answer: Any = None
         self._member = member
         self._lease_ms = call.lease_ms
