@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure
-from pyredisson.quorum.release import RETRY, undo
-from pyredisson.quorum.round import unreachable
+from pyredisson.quorum.release import RETRY, undo, unreachable
 from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
@@ -29,10 +28,6 @@ class InOrder:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
 
-    def where(self, index: int) -> str:
-        """Return where a member is, for messages. The members have different names, so there is no need to say."""
-        return ""
-
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
         """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
 
@@ -51,7 +46,12 @@ class InOrder:
                 retry_timeout = self._client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else retry_timeout - (now - reached)
                 if left <= RETRY.longest(failures) or wait == 0:
-                    raise unreachable(owned, _states(owned, failure), "in time") from failure.cause
+                    states: dict[str, object] = {
+                        f"{member.name!r}": "granted" if ownership.holds else "not asked"
+                        for member, ownership in owned.parts()
+                    }
+                    states["the one that failed"] = failure.cause
+                    raise unreachable(owned, states, "too few could be reached in time") from failure.cause
             else:
                 if acquired and owned.deadline_of(hold) > runtime.now():
                     return True
@@ -69,11 +69,11 @@ class InOrder:
         runtime, table = self._client.runtime, multi_locks_of(self._client)
         began = runtime.now()
         for index, (member, ownership) in enumerate(owned.parts()):
-            part = hold.part()
+            part = hold.new_part()
             acquired = await acquire(member.client, member.kind, ownership, part, 0, NO_MARK)
             if not acquired and wait != 0:
                 # Those that were acquired before are renewed while this one is waited for.
-                owned.begin_acquiring(hold)
+                owned.set_acquiring(hold)
                 table.enter(owned)
                 table.watch(owned)
                 left = None if wait is None else deadline.left(runtime.now())
@@ -83,15 +83,7 @@ class InOrder:
             hold.parts[index] = part
         if runtime.now() - began > hold.lease_ms / 20_000:
             # It took a while: the lease begins now, for all of them.
-            owned.begin_acquiring(hold)
+            owned.set_acquiring(hold)
             await table.renew([owned])
-        owned.end_acquiring()
+        owned.set_acquiring(None)
         return True
-
-
-def _states(owned: MultiOwnership, failure: Failure) -> dict[str, object]:
-    states: dict[str, object] = {
-        f"{member.name!r}": "granted" if ownership.holds else "not asked" for member, ownership in owned.parts()
-    }
-    states["the one that failed"] = failure.cause
-    return states

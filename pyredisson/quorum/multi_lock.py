@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.acquire import report_failed, report_outcome
 from pyredisson.core.deadline import lease_ms, wait_seconds
-from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import gives_way, is_interruption
-from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.lease import Lease
@@ -90,7 +88,9 @@ class MultiLockCore:
         self.client: ClientCore = ordered[0].client
         names = list(dict.fromkeys(lock.names.name for lock in ordered))
         self.name: str = names[0] if len(names) == 1 else " + ".join(names)
-        self.members: tuple[Member, ...] = tuple(Member(lock, quick=nodes) for lock in ordered)
+        self.members: tuple[Member, ...] = tuple(
+            Member(lock, _node(index, lock.client.address) if nodes else "") for index, lock in enumerate(ordered, 1)
+        )
         self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.
@@ -197,6 +197,7 @@ class MultiLockCore:
         asked = hold.since = client.runtime.now()
         self._check_open()
         owned = owned or self.mine()
+        table = multi_locks_of(client)
         if not owned.in_use():
             owned.who.mark(owned, self._covers, client.report_left_behind)
         before = owned.refresh()
@@ -204,12 +205,13 @@ class MultiLockCore:
         note = CallNote(client.runtime.thread())
         try:
             owned.note_call(note)
-            _raise_if_lost(owned)
+            table.raise_if_lost(owned)
             acquired = await self.strategy.acquire(owned, hold, wait, asked)
             if acquired:
-                _raise_if_lost(owned)  # An outer hold, before the answers were read.
-                self._granted(owned, hold)
-            multi_locks_of(client).tidy(owned)
+                table.raise_if_lost(owned)  # An outer hold, before the answers were read.
+                owned.granted(hold)
+                table.granted(owned, hold)
+            table.tidy(owned)
             if client.has_listeners():
                 if acquired:
                     hold.since = client.runtime.now()
@@ -221,22 +223,12 @@ class MultiLockCore:
             try:
                 await (undo_interrupted(owned, hold, before, error) if interrupted else undo(owned, hold))
             finally:
-                multi_locks_of(client).tidy(owned)
+                table.tidy(owned)
             if not interrupted:
                 report_failed(client, KIND, (owned.name, owned.owner), asked, error)
             raise
         finally:
             note.thread = 0
-
-    def _granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
-        owned.granted(hold)
-        table = multi_locks_of(self.client)
-        if owned.listed_in is not table:
-            table.enter(owned)
-        if hold.watched:
-            table.watch(owned)
-        else:
-            table.unwatch(owned)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -259,15 +251,9 @@ class MultiLockCore:
                 name=self.name,
             )
         try:
-            foreign = await release(owned, progress)
+            await release(owned, progress)
         finally:
             multi_locks_of(self.client).tidy(owned)
-        if foreign is not None:
-            index, error = foreign
-            member = self.members[index]
-            raise await explain_type(
-                member.client.finder, error, member.name, member.kind.layout, self.strategy.where(index)
-            ) from error
 
     async def leave(
         self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
@@ -314,8 +300,9 @@ class MultiLockCore:
         owned = self.mine()
         found = [await lock.force_unlock() for lock in self.locks]
         owned.clear()
-        multi_locks_of(self.client).unwatch(owned)
-        multi_locks_of(self.client).tidy(owned)
+        table = multi_locks_of(self.client)
+        table.unwatch(owned)
+        table.tidy(owned)
         return any(found)
 
     # ---- asking --------------------------------------------------------------------------------------------------
@@ -347,10 +334,8 @@ class MultiLockCore:
         return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
 
 
-def _raise_if_lost(owned: MultiOwnership) -> None:
-    lost = multi_locks_of(owned.client).find_loss(owned)
-    if lost is not None:
-        raise lost_error(owned, lost)
+def _node(number: int, address: str | None) -> str:
+    return f"node {number} ({address})" if address else f"node {number}"
 
 
 def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:

@@ -29,38 +29,24 @@ KIND = "multi_lock"
 REMEMBERED = 1000
 
 
-class MultiHold:
-    """One hold among the nested ones of an owner of a multi-lock.
+class MultiHold(Hold):
+    """One hold among the nested ones of an owner of a multi-lock. It has no token, since each member has its own.
 
     Attributes:
-        lease_ms: The lease that its members were acquired with.
-        watchdog: Renewed until it is released.
-        watched: Its holder is notified when it is lost.
-        block: As for :class:`pyredisson.core.ownership.ownership.Hold`.
         since: When it was acquired; without listeners, when it was requested.
         parts: The hold of each member; ``None`` where it is not held.
         votes: Which members count.
     """
 
-    __slots__ = ("block", "lease_ms", "parts", "since", "votes", "watchdog", "watched")
-
-    token: int | None = None  # The members have different ones: there is none for all.
+    __slots__ = ("parts", "since", "votes")
 
     def __init__(self, lease_ms: int, members: int, *, watchdog: bool, block: bool) -> None:
-        self.block: Callable[[], object | None] | None = None
-        self.lease_ms: int = lease_ms
-        self.watchdog: bool = watchdog
-        self.watched: bool = watchdog or block
+        super().__init__(lease_ms, watchdog=watchdog, block=block)
         self.since: float = 0.0
         self.parts: list[Hold | None] = [None] * members
         self.votes: list[bool] = [True] * members
 
-    @property
-    def fixed_lease(self) -> float | None:
-        """Seconds until it ends if it is not released; ``None`` if the watchdog renews it."""
-        return None if self.watchdog else self.lease_ms / 1000
-
-    def part(self) -> Hold:
+    def new_part(self) -> Hold:
         """A hold of one member, which is watched as a part of this one."""
         return Hold(self.lease_ms, watchdog=False, block=False, part=True, renewed=self.watchdog)
 
@@ -150,7 +136,7 @@ class MultiOwnership(Owned):
     def extended_enough(self) -> bool:
         """Whether it is a quorum's, and was extended as often as it may be."""
         bound = self.client.config.quorum_max_extensions
-        return bound is not None and self.members[0].quick and self.extensions >= bound
+        return bound is not None and self.members[0].node != "" and self.extensions >= bound
 
     def note_call(self, note: CallNote) -> None:
         """Note a call on it and its members."""
@@ -190,13 +176,9 @@ class MultiOwnership(Owned):
             self.ownerships = tuple([member.lock.ownership_of(self.who) for member in self.members])
         return [len(ownership.holds) for ownership in self.ownerships]
 
-    def begin_acquiring(self, hold: MultiHold) -> None:
-        """Some members are acquired, and renewed while others are waited for."""
+    def set_acquiring(self, hold: MultiHold | None) -> None:
+        """Some members are acquired, and renewed while others are waited for; ``None``: no member is waited for."""
         self.acquiring = hold
-
-    def end_acquiring(self) -> None:
-        """No member is waited for any more."""
-        self.acquiring = None
 
     def granted(self, hold: MultiHold) -> None:
         """Enough members are held."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson.core import events
 from pyredisson.core.acquiring.acquire import check_not_stuck
@@ -17,18 +17,16 @@ from pyredisson.core.deadline import Deadline
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.driver import together
 from pyredisson.core.failures import Failure, Rejected
-from pyredisson.core.outcomes import ACQUIRED as GRANTED
-from pyredisson.core.outcomes import LockAcquired, Refused
+from pyredisson.core.outcomes import ACQUIRED, LockAcquired, Refused
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
-from pyredisson.errors import LockLostError, NoSyncedSlavesError
+from pyredisson.errors import LockLostError, NoSyncedSlavesError, RedissonError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
-from pyredisson.quorum.decisions import weakness_of
+from pyredisson.quorum.decisions import free_in_ms, spread, weakness_of
 from pyredisson.quorum.member import acquire_part
-from pyredisson.quorum.release import undo
+from pyredisson.quorum.release import RETRY, undo, unreachable
 from pyredisson.quorum.restart_guard import RestartGuard
-from pyredisson.quorum.round import ACQUIRED, Round, RoundBackoff, state_of, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +34,12 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.runtime import Runtime
     from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
-    from pyredisson.quorum.round import NodeReply
+
+NodeReply: TypeAlias = "Answer | Failure | RedissonError"
+"""The outcome of asking one node."""
 
 #: Pauses between two rounds for locks whose releases are not published.
 POLL = DoublingBackoff(first=0.002, maximum=0.128)
@@ -51,46 +52,39 @@ class Redlock:
         members: One lock on each of them.
         quorum: How many of them are needed.
         name: The name of the lock, for messages.
+
+    Attributes:
+        kinds: The kind of each lock.
+        guard: Which nodes have a vote.
+        one_token: Whether all nodes store one token.
+        fenced: Whether each part has a number of its own.
     """
 
     def __init__(self, members: tuple[Member, ...], quorum: int, name: str) -> None:
-        self._members = members
-        self._quorum = quorum
-        self._name = name
-        self._client = members[0].client
-        self._kinds: list[LockKind] = [member.kind for member in members]
         self._channels = [(member.client, member.kind.names.channel) for member in members]
-        self._guard = RestartGuard(tuple(member.client for member in members), name, self._node)
-        self._one_token = any(kind.shared_token for kind in self._kinds)
-        self._fenced = any(kind.token_per_hold for kind in self._kinds)
-        self._announced = all(kind.waiting.announced for kind in self._kinds)
-        weakness = weakness_of(len(members), quorum)
-        if weakness is not None and self._client.server.first(f"{len(members)} nodes"):
-            self._client.emit(events.ServerUnsafe("nodes", weakness))
-
-    def _node(self, index: int) -> str:
-        address = self._members[index].client.address
-        return f"node {index + 1} ({address})" if address else f"node {index + 1}"
-
-    def where(self, index: int) -> str:
-        """Return where a member is, for messages: the others have the same name."""
-        return f" on {self._node(index)}"
+        self._announced = all(member.kind.waiting.announced for member in members)
+        self.kinds: list[LockKind] = [member.kind for member in members]
+        self.guard: RestartGuard = RestartGuard(members, name)
+        self.one_token: bool = any(kind.shared_token for kind in self.kinds)
+        self.fenced: bool = any(kind.token_per_hold for kind in self.kinds)
+        weakness, client = weakness_of(len(members), quorum), members[0].client
+        if weakness is not None and client.server.first(f"{len(members)} nodes"):
+            client.emit(events.ServerUnsafe("nodes", weakness))
 
     async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
         """Acquire enough members; see :meth:`InOrder.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
             seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
-        first = await self.ask_all(owned, hold)
-        if first.acquired:
+        rounds = Rounds(self, owned, hold, asked)
+        if await rounds.ask_all():
             return True
         if wait == 0:
-            return await self.give_up(owned, first, "at once")
-        if not self._client.runtime.suspends:
+            return await rounds.give_up("at once")
+        if not owned.client.runtime.suspends:
             for member, ownership in owned.parts():
                 check_not_stuck(member.client, member.kind, ownership)
-        rounds = AcquireRounds(self, owned, hold, asked)
-        refused = await rounds.refused(first)
+        refused = await rounds.refused()
         deadline = Deadline.after(wait, asked)
         waits = [
             (
@@ -104,101 +98,16 @@ class Redlock:
                 acquired = await self._poll(rounds, refused, deadline)
             else:
                 acquired = await self._wait(rounds, refused, seen, deadline)
-            return acquired or await self.give_up(owned, rounds.last, "in time")
+            return acquired or await rounds.give_up("in time")
         finally:
             for presence, each in waits:
                 presence.end_wait(each)
 
-    async def give_up(self, owned: MultiOwnership, last: Round, within: str) -> bool:
-        """Return ``False`` if enough nodes answered, else raise ``QuorumUnreachableError``."""
-        if last.reached:
-            return False
-        # For a node whose key holds another type, say which.
-        now = self._client.runtime.now
-        until = now() + self._client.config.timeout
-        states = dict(last.states)
-        for index, member in enumerate(self._members):
-            state = states.get(node := self._node(index))
-            if isinstance(state, Exception) and now() < until:
-                states[node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
-        raise unreachable(owned, states, within, last)
-
-    # ---- one round -----------------------------------------------------------------------------------------------
-
-    async def ask_all(self, owned: MultiOwnership, hold: MultiHold) -> Round:
-        """Ask every node once. What was granted without a quorum is released."""
-        runtime = self._client.runtime
-        began = runtime.now()
-        kinds = self._kinds if not self._one_token else self._with_one_token()
-        # Kinds that number their holds write the number on the part.
-        parts = [hold.part() for _ in kinds] if self._fenced else [hold.part()] * len(kinds)
-        replies = await together(runtime, map(acquire_part, self._members, kinds, owned.ownerships, parts))
-        error = self._look_at_servers(hold.lease_ms / 1000)
-        now = runtime.now()
-        granted = self._note_votes(hold, replies, parts, now)
-        if granted < len(parts):
-            error = _unexpected(replies) or error
-        if error is None and granted >= self._quorum and owned.deadline_of(hold) > now:
-            if granted < len(parts):
-                self._leave_rest(owned, hold)
-            return ACQUIRED
-        states = self._states(hold, replies, now)
-        yes = [index for index, part in enumerate(hold.parts) if part is not None]
-        await undo(owned, hold)
-        if error is not None:
-            raise error
-        refused = {index: each for index, each in enumerate(replies) if isinstance(each, Refused)}
-        reached = granted + len(refused) >= self._quorum > granted
-        allowed = max(member.timeout(hold.lease_ms) for member in self._members)
-        late = granted >= self._quorum  # Too late to be of use, as if it had not been reached.
-        return Round(False, reached, refused, states, runtime.now() - began, yes, allowed, late)
-
-    def _with_one_token(self) -> list[LockKind]:
-        """The kinds for one round: the algorithm stores one random value on all nodes."""
-        token = self._client.runtime.random_bytes(TOKEN_BYTES).hex()
-        return [kind.with_token(token) if kind.shared_token else kind for kind in self._kinds]
-
-    def _look_at_servers(self, lease: float) -> Exception | None:
-        """Check whether the servers can be used for this. Returns the error if not."""
-        try:
-            self._guard.update(lease)
-        except Rejected as wrong:
-            return wrong.cause
-        except ValueError as wrong:
-            return wrong
-        return None
-
-    def _note_votes(self, hold: MultiHold, replies: Sequence[NodeReply], parts: Sequence[Hold], now: float) -> int:
-        """Note which nodes granted it, and return how many of these have a vote."""
-        granted = 0
-        for index, each in enumerate(replies):
-            if type(each) is LockAcquired:
-                hold.parts[index] = parts[index]
-                hold.votes[index] = vote = self._guard.has_vote(index, now)
-                granted += vote
-        return granted
-
-    @staticmethod
-    def _leave_rest(owned: MultiOwnership, hold: MultiHold) -> None:
-        """Let the watchdogs settle the unanswered requests to nodes outside of the quorum."""
-        for (member, ownership), part in zip(owned.parts(), hold.parts, strict=True):
-            if part is None and ownership.pending is not None:
-                member.client.settle_later(ownership, hold.lease_ms)
-
-    def _states(self, hold: MultiHold, replies: Sequence[NodeReply], now: float) -> dict[str, object]:
-        states = {self._node(index): state_of(each) for index, each in enumerate(replies)}
-        for index, part in enumerate(hold.parts):
-            if part is not None and not hold.votes[index]:
-                states[self._node(index)] = self._guard.why_not(index, now)
-        return states
-
-    # ---- waiting -------------------------------------------------------------------------------------------------
-
-    async def _poll(self, rounds: AcquireRounds, refused: Refused, deadline: Deadline) -> bool:
+    async def _poll(self, rounds: Rounds, refused: Refused, deadline: Deadline) -> bool:
         """Ask again after random pauses: no message announces a release."""
-        runtime = self._client.runtime
+        runtime = rounds.runtime
         for polls in itertools.count():
-            pause = POLL.pause(polls, runtime.jitter) if rounds.last.reached else math.inf
+            pause = POLL.pause(polls, runtime.jitter) if rounds.reached else math.inf
             if refused.retry_in_ms is not None:
                 pause = min(pause, (refused.retry_in_ms + 1) / 1000)
             await runtime.sleep(min(pause, deadline.left(runtime.now())))
@@ -210,46 +119,112 @@ class Redlock:
             refused = answer
         return False
 
-    async def _wait(self, rounds: AcquireRounds, refused: Refused, seen: list[int | None], deadline: Deadline) -> bool:
+    async def _wait(self, rounds: Rounds, refused: Refused, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again after a release. Of the nodes subscribed to, one is up if a quorum is."""
-        runtime = self._client.runtime
-        chosen = sorted(range(len(self._members)), key=lambda index: index not in rounds.last.refused)
-        ticket = runtime.ticket(self._name)
+        runtime, owned = rounds.runtime, rounds.owned
+        chosen = sorted(range(len(seen)), key=lambda index: index not in rounds.refusals)
+        ticket = runtime.ticket(owned.name)
         waiters: list[tuple[Waiter, int | None]] = []
-        for index in sorted(chosen[: len(self._members) - self._quorum + 1]):
+        for index in sorted(chosen[: len(seen) - owned.quorum + 1]):
             client, channel = self._channels[index]
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, "multi", lock_message)
             waiters.append((Waiter(group, ticket), seen[index]))
 
         async def attempt() -> Answer:
-            await runtime.sleep(min(rounds.pace.chance(), deadline.left(runtime.now())))
+            await runtime.sleep(min(rounds.chance(), deadline.left(runtime.now())))
             return await rounds.another()
 
         return await wait_loop(attempt, refused, waiters, runtime, deadline, rounds.hold.lease_ms / 1000)
 
 
-def _unexpected(replies: Sequence[NodeReply]) -> Exception | None:
-    """The error of a node that is neither a refusal nor an expected failure: of several, the last."""
-    expected = (LockAcquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
-    return next((each for each in reversed(replies) if not isinstance(each, expected)), None)
-
-
-class AcquireRounds:
-    """The rounds of one acquire whose first round was lost.
+class Rounds:
+    """The rounds of one acquire: each asks every node once.
 
     Attributes:
+        owned: What its owner holds.
         hold: What it acquires.
-        last: The last round that was lost.
-        pace: The pauses between rounds.
+        runtime: That of the first member's client.
+        reached: Whether enough nodes answered in the last round that was lost.
+        refusals: The replies of those that refused in it, by member.
     """
 
-    last: Round
+    reached: bool
+    refusals: dict[int, Refused]
 
     def __init__(self, lock: Redlock, owned: MultiOwnership, hold: MultiHold, asked: float) -> None:
         self._lock = lock
-        self._owned = owned
+        self.owned: MultiOwnership = owned
         self.hold: MultiHold = hold
-        self.pace: RoundBackoff = RoundBackoff(owned.client.runtime, asked)
+        self.runtime: Runtime = owned.client.runtime
+        self._reached_at = asked  # When enough nodes answered last.
+        self._lost = 0  # Rounds in a row that were lost.
+        self._silent = 0  # Rounds in a row in which too few answered.
+        self._took = 0.0
+
+    # ---- one round -----------------------------------------------------------------------------------------------
+
+    async def ask_all(self) -> bool:
+        """Ask every node once. What was granted without a quorum is released. Returns whether there was one."""
+        lock, owned, hold, runtime = self._lock, self.owned, self.hold, self.runtime
+        began = runtime.now()
+        kinds = lock.kinds
+        if lock.one_token:  # The algorithm stores one random value on all nodes.
+            token = runtime.random_bytes(TOKEN_BYTES).hex()
+            kinds = [kind.with_token(token) if kind.shared_token else kind for kind in kinds]
+        # Kinds that number their holds write the number on the part.
+        parts = [hold.new_part() for _ in kinds] if lock.fenced else [hold.new_part()] * len(kinds)
+        replies = await together(runtime, map(acquire_part, owned.members, kinds, owned.ownerships, parts))
+        error: Exception | None = None
+        try:
+            lock.guard.update(hold.lease_ms / 1000)
+        except Rejected as wrong:
+            error = wrong.cause
+        except ValueError as wrong:
+            error = wrong
+        now = runtime.now()
+        votes = self._note_votes(replies, parts, now)
+        if votes < len(parts):
+            error = _unexpected(replies) or error
+        if error is None and votes >= owned.quorum and owned.deadline_of(hold) > now:
+            if votes < len(parts):
+                self._leave_rest()
+            return True
+        self._note_lost(replies, votes, now)
+        await undo(owned, hold)
+        if error is not None:
+            raise error
+        self._took = runtime.now() - began
+        return False
+
+    def _note_votes(self, replies: Sequence[NodeReply], parts: Sequence[Hold], now: float) -> int:
+        """Note which nodes granted it, and return how many of these have a vote."""
+        hold, votes = self.hold, 0
+        for index, each in enumerate(replies):
+            if type(each) is LockAcquired:
+                hold.parts[index] = parts[index]
+                hold.votes[index] = vote = self._lock.guard.has_vote(index, now)
+                votes += vote
+        return votes
+
+    def _leave_rest(self) -> None:
+        """Let the watchdogs settle the unanswered requests to nodes outside of the quorum."""
+        for (member, ownership), part in zip(self.owned.parts(), self.hold.parts, strict=True):
+            if part is None and ownership.pending is not None:
+                member.client.settle_later(ownership, self.hold.lease_ms)
+
+    def _note_lost(self, replies: Sequence[NodeReply], votes: int, now: float) -> None:
+        """Note the replies of a round that was lost, and the state of each node for messages."""
+        owned, hold = self.owned, self.hold
+        self.refusals = {index: each for index, each in enumerate(replies) if isinstance(each, Refused)}
+        self.reached = votes + len(self.refusals) >= owned.quorum > votes
+        # Too late to be of use, as if it had not been reached.
+        self._late = len(hold.parts) - hold.parts.count(None) if votes >= owned.quorum else 0
+        self._states = {member.node: _state_of(each) for member, each in zip(owned.members, replies, strict=True)}
+        for index, part in enumerate(hold.parts):
+            if part is not None and not hold.votes[index]:
+                self._states[owned.members[index].node] = self._lock.guard.why_not(index, now)
+
+    # ---- the next one --------------------------------------------------------------------------------------------
 
     async def another(self) -> Answer:
         """Ask every node once more.
@@ -258,21 +233,68 @@ class AcquireRounds:
             ClientClosedError: A client was closed meanwhile.
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
-        for client in self._owned.clients():
+        for client in self.owned.clients():
             client.check_open()
-        round_ = await self._lock.ask_all(self._owned, self.hold)
-        return GRANTED if round_.acquired else await self.refused(round_)
+        return ACQUIRED if await self.ask_all() else await self.refused()
 
-    async def refused(self, round_: Round) -> Refused:
-        """Note a round that was lost, and return when to ask again. Raises ``QuorumUnreachableError``, as above."""
-        self.last = round_
-        pace, client, members = self.pace, self._owned.client, self._owned.members
-        pace.count(round_)
-        if not round_.reached:
-            retry_timeout = client.config.quorum_retry_timeout
-            if client.runtime.now() - pace.reached_at >= retry_timeout:
-                await self._lock.give_up(self._owned, round_, f"for {retry_timeout:g} s")
-            return Refused(round(1000 * pace.retry_in()))
-        free_in = round_.free_in(len(members), self._owned.quorum)
+    async def refused(self) -> Refused:
+        """Return when to ask again after a round that was lost. Raises ``QuorumUnreachableError``, as above."""
+        owned, now = self.owned, self.runtime.now()
+        self._lost += 1
+        if not self.reached:
+            self._silent += 1
+            retry_timeout = owned.client.config.quorum_retry_timeout
+            if now - self._reached_at >= retry_timeout:
+                await self.give_up(f"for {retry_timeout:g} s")
+            return Refused(round(1000 * RETRY.pause(self._silent, self.runtime.jitter)))
+        self._reached_at, self._silent = now, 0
+        refusals = [each.retry_in_ms for each in self.refusals.values()]
+        free_in = free_in_ms(refusals, len(owned.members) - len(refusals), owned.quorum)
         # If it is free, votes were split, and the clients with the other votes are releasing them.
-        return Refused(round(1000 * pace.chance()) if free_in == 0 else free_in)
+        return Refused(round(1000 * self.chance()) if free_in == 0 else free_in)
+
+    def chance(self) -> float:
+        """A random pause: clients woken by one message would ask the nodes at the same moment."""
+        return self.runtime.jitter(0.0, spread(self._lost, self._took))
+
+    async def give_up(self, within: str) -> bool:
+        """Return ``False`` if enough nodes answered in the last round, else raise ``QuorumUnreachableError``."""
+        if self.reached:
+            return False
+        owned, states, now = self.owned, self._states, self.runtime.now
+        until = now() + owned.client.config.timeout
+        for member in owned.members:  # For a node whose key holds another type, say which.
+            state = states[member.node]
+            if isinstance(state, Exception) and now() < until:
+                states[member.node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
+        if self._late:
+            raise unreachable(
+                owned,
+                states,
+                f"{self._late} granted it after its lease had expired",
+                ". Ask for a longer lease, or set Config.quorum_node_timeout to at most a tenth of it",
+            )
+        hint = ""
+        if any("timeout" in type(state).__name__.lower() for state in states.values()):
+            allowed = max(member.timeout(self.hold.lease_ms) for member in owned.members)
+            hint = (
+                f". A node has {allowed:.3g} s to answer: if that is too short for the network, set "
+                "Config.quorum_node_timeout to several round trips"
+            )
+        raise unreachable(owned, states, f"too few could be reached {within}", hint)
+
+
+def _state_of(reply: NodeReply) -> object:
+    """Describe the outcome of asking one node, for messages."""
+    if isinstance(reply, LockAcquired):
+        return "granted"
+    if isinstance(reply, Refused):
+        ms = reply.retry_in_ms
+        return "held by another" if ms is None else f"held by another for {ms / 1000:.3f} s"
+    return reply.cause if isinstance(reply, Failure) else reply
+
+
+def _unexpected(replies: Sequence[NodeReply]) -> Exception | None:
+    """The error of a node that is neither a refusal nor an expected failure: of several, the last."""
+    expected = (LockAcquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
+    return next((each for each in reversed(replies) if not isinstance(each, expected)), None)

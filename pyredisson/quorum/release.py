@@ -7,26 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson.core import events
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.error_text import held_here, not_held, timed_out
 from pyredisson.core.diagnosis.holder_lookup import BUDGET, found_here
-from pyredisson.core.diagnosis.wrong_type import is_wrong_type
+from pyredisson.core.diagnosis.wrong_type import explain_type, is_wrong_type
 from pyredisson.core.driver import together
 from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
-from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
+from pyredisson.errors import (
+    ClientClosedError,
+    LockLostError,
+    LockNotOwnedError,
+    LockTimeoutError,
+    OutcomeUnknownError,
+    QuorumUnreachableError,
+    RedissonError,
+)
 from pyredisson.quorum.member import release_part, settle_part
 from pyredisson.quorum.table import multi_locks_of
 
 if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
     from pyredisson.holders import Holder
+    from pyredisson.quorum.member import Member
     from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+
+Outcome: TypeAlias = "Failure | RedissonError | None"
+"""The outcome of a release on one server: ``None`` if it has confirmed it."""
 
 #: After a round in which too few servers answered.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -37,7 +49,7 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 async def undo(owned: MultiOwnership, hold: MultiHold) -> None:
     """Release what was acquired for this hold."""
-    owned.end_acquiring()
+    owned.set_acquiring(None)
     multi_locks_of(owned.client).unwatch(owned)
     held = []
     for index, (member, ownership) in enumerate(owned.parts()):
@@ -104,29 +116,22 @@ def hand_over(owned: MultiOwnership) -> None:
     multi_locks_of(owned.client).tidy(owned)
 
 
-async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int, Exception] | None:
+async def release(owned: MultiOwnership, progress: Progress | None) -> None:
     """Release one hold, or continue a release that could not be confirmed.
-
-    Returns:
-        ``None`` as a rule; else a member whose key holds another type, and the error of its server: that lost it.
 
     Raises:
         LockNotOwnedError: There is none.
         LockLostError: It is lost.
+        LockError: It is lost, since the key of a member holds another type.
         OutcomeUnknownError: Too few servers have confirmed it.
     """
-    client = owned.client
-    now = client.runtime.now()
+    client, table = owned.client, multi_locks_of(owned.client)
+    until = client.runtime.now() + client.config.timeout
     client.refuse_interrupter(owned, *owned.ownerships)
-    lost = multi_locks_of(client).find_loss(owned)
+    lost = table.find_loss(owned)
     hold = owned.next_to_release()
     if hold is None:
-        if owned.unlock_expired():
-            raise lost_error(owned, "its lease expired")
-        text, holder, free = await other_holder(owned)
-        held = text if other_local_holder(owned) is not None else None
-        text = not_held("multi-lock", owned.name, owned.who, held, free=free)
-        raise LockNotOwnedError(text, name=owned.name, holder=holder)
+        raise lost_error(owned, "its lease expired") if owned.unlock_expired() else await _not_owned(owned)
     before = [len(ownership.holds) for ownership in owned.ownerships]
     note = CallNote(client.runtime.thread())
     try:
@@ -134,93 +139,109 @@ async def release(owned: MultiOwnership, progress: Progress | None) -> tuple[int
         if progress is not None:
             progress.begun = True
         forget(owned, hold)
-        confirmed = await _release_parts(owned, hold, now + client.config.timeout)
+        outcomes = await _release_parts(owned, hold, until)
     except BaseException as error:
         if is_interruption(error):  # The caller has no use for the hold in any case.
             forget(owned, hold)
-            _redo(owned, hold, before)
+            for ownership, part, count in zip(owned.ownerships, hold.parts, before, strict=True):
+                if part is not None and count and ownership.redo_release(count):
+                    ownership.settle_until()
             await _settle_on_leaving(owned, error)
         raise
     finally:
         note.thread = 0
     # An outer hold may have been lost before the answers were read.
-    lost = lost or multi_locks_of(client).find_loss(owned)
+    lost = lost or table.find_loss(owned)
     if lost is not None:
         raise lost_error(owned, lost)
-    if len(hold.parts) - hold.parts.count(None) - confirmed.gone < owned.quorum:
-        if confirmed.foreign is not None:
-            return confirmed.foreign
-        raise lost_error(owned)
-    _end(owned, hold, unsure=len(owned.members) - confirmed.unsure < owned.quorum)
-    return None
+    await _end(owned, hold, outcomes)
 
 
-def _end(owned: MultiOwnership, hold: MultiHold, *, unsure: bool) -> None:
-    client = owned.client
-    owned.set_unconfirmed(hold if unsure else None)
-    if unsure:
-        error = OutcomeUnknownError(
+async def _release_parts(owned: MultiOwnership, hold: MultiHold, until: float) -> dict[int, Outcome]:
+    """Release one hold on every server, once, and wait until enough of them have confirmed it.
+
+    Returns:
+        The outcome for each member that was held: ``None``, or the error of its server.
+    """
+    runtime, parts = owned.client.runtime, owned.parts()
+    held = {index: (*parts[index], part) for index, part in enumerate(hold.parts) if part is not None}
+    released = await together(runtime, starmap(release_part, held.values()))
+    outcomes: dict[int, Outcome] = dict(zip(held, released, strict=True))
+    failures = 0
+    while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(parts) - owned.quorum:
+        if runtime.now() + RETRY.longest(failures) >= until:
+            break
+        await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+        failures += 1
+        settled = await together(runtime, starmap(settle_part, [parts[index] for index in unsure]))
+        outcomes |= zip(unsure, settled, strict=True)
+    for index, outcome in outcomes.items():
+        if isinstance(outcome, Failure) and is_wrong_type(outcome):
+            parts[index][0].client.settle_later(parts[index][1], hold.lease_ms)
+    return outcomes
+
+
+def _unsure(outcomes: dict[int, Outcome]) -> list[int]:
+    """Return which members have not confirmed a release. Raises ``ClientClosedError`` if a client is closed."""
+    unsure = []
+    for index, outcome in outcomes.items():
+        if isinstance(outcome, ClientClosedError):
+            raise outcome
+        if isinstance(outcome, Failure) and not is_wrong_type(outcome):
+            unsure.append(index)
+    return unsure
+
+
+async def _end(owned: MultiOwnership, hold: MultiHold, outcomes: dict[int, Outcome]) -> None:
+    """Note the outcome of a release, and raise the error that says so unless enough servers have confirmed it."""
+    client, gone, unsure = owned.client, 0, 0
+    foreign: list[tuple[Member, Exception]] = []
+    for index, outcome in outcomes.items():
+        if isinstance(outcome, Failure) and is_wrong_type(outcome):
+            foreign.append((owned.members[index], outcome.cause))
+        gone += isinstance(outcome, LockLostError)
+        unsure += isinstance(outcome, Failure)
+    if len(outcomes) - gone - len(foreign) < owned.quorum:
+        if not foreign:
+            raise lost_error(owned)
+        member, error = foreign[0]
+        where = f" on {member.node}" if member.node else ""
+        raise await explain_type(member.client.finder, error, member.name, member.kind.layout, where) from error
+    confirmed = len(owned.members) - (unsure - len(foreign)) >= owned.quorum
+    owned.set_unconfirmed(None if confirmed else hold)
+    if not confirmed:
+        unknown = OutcomeUnknownError(
             f"an unlock of multi-lock {owned.name!r} was sent, and too few nodes have confirmed it; it is being "
             "settled in the background until the lease expires",
             name=owned.name,
         )
-        client.emit(events.OutcomeUnknown(owned.name, owned.owner, "an unlock", error))
-        raise error
+        client.emit(events.OutcomeUnknown(owned.name, owned.owner, "an unlock", unknown))
+        raise unknown
     if client.has_listeners():
         held_for = client.runtime.now() - hold.since
         client.emit_ordinary(events.Released(owned.name, owned.owner, len(owned.holds), held_for))
 
 
-class _Confirmed:
-    """What the servers have replied to a release.
-
-    Attributes:
-        gone: On how many it was gone already.
-        unsure: How many have not answered.
-        foreign: A member whose key holds another type, and the error of its server.
-    """
-
-    gone = 0
-    unsure = 0
-    foreign: tuple[int, Exception] | None = None
+# ---- errors ----------------------------------------------------------------------------------------------------------
 
 
-async def _release_parts(owned: MultiOwnership, hold: MultiHold, until: float) -> _Confirmed:
-    """Release one hold on every server, once, and wait until enough of them have confirmed it."""
-    runtime, parts = owned.client.runtime, owned.parts()
-    confirmed = _Confirmed()
-    failures = 0
-    asked = [index for index, part in enumerate(hold.parts) if part is not None]
-    held = [(*parts[index], part) for index, part in enumerate(hold.parts) if part is not None]
-    results = await together(runtime, starmap(release_part, held))
-    while True:
-        unsure: list[int] = []
-        for index, result in zip(asked, results, strict=True):
-            if isinstance(result, LockLostError):
-                confirmed.gone += 1
-            elif isinstance(result, ClientClosedError):
-                raise result
-            elif isinstance(result, Failure):
-                if is_wrong_type(result):
-                    confirmed.gone += 1
-                    confirmed.foreign = confirmed.foreign or (index, result.cause)
-                    parts[index][0].client.settle_later(parts[index][1], hold.lease_ms)
-                else:
-                    unsure.append(index)
-        confirmed.unsure = len(unsure)
-        enough = len(owned.members) - confirmed.unsure >= owned.quorum
-        if enough or runtime.now() + RETRY.longest(failures) >= until:
-            return confirmed
-        await runtime.sleep(RETRY.pause(failures, runtime.jitter))
-        failures += 1
-        asked = [index for index in unsure if parts[index][1].pending is not None]
-        results = await together(runtime, starmap(settle_part, [parts[index] for index in asked]))
+def unreachable(owned: MultiOwnership, states: dict[str, object], why: str, hint: str = "") -> QuorumUnreachableError:
+    """Return the error for too few nodes. ``states``: that of each; ``why`` they are too few; what the user can do."""
+    text = "; ".join(f"{node}: {state}" for node, state in states.items())
+    return QuorumUnreachableError(
+        f"multi-lock {owned.name!r} needs {owned.quorum} of {len(owned.members)} nodes, but {why} ({text}); what they "
+        f"granted is released{hint}",
+        name=owned.name,
+        nodes=states,
+    )
 
 
-def _redo(owned: MultiOwnership, hold: MultiHold, before: Sequence[int]) -> None:
-    for (_, ownership), part, count in zip(owned.parts(), hold.parts, before, strict=True):
-        if part is not None and count and ownership.redo_release(count):
-            ownership.settle_until()
+async def _not_owned(owned: MultiOwnership) -> LockNotOwnedError:
+    text, holder, free = await other_holder(owned)
+    held = text if other_local_holder(owned) is not None else None
+    return LockNotOwnedError(
+        not_held("multi-lock", owned.name, owned.who, held, free=free), name=owned.name, holder=holder
+    )
 
 
 def other_local_holder(owned: MultiOwnership) -> MultiOwnership | None:
@@ -247,11 +268,9 @@ async def other_holder(owned: MultiOwnership) -> tuple[str | None, Holder | None
         free += found.free
         if found.holder is not None or now() >= until:
             text = found.describe()
-            return (
-                text if member.name == owned.name or text is None else f"{member.name!r} is {text}",
-                found.holder,
-                False,
-            )
+            if text is not None and member.name != owned.name:
+                text = f"{member.name!r} is {text}"
+            return text, found.holder, False
     return None, None, free == len(owned.members)
 
 

@@ -9,15 +9,15 @@ longest lease ago has no vote. How old it is, is learnt on each new connection, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.requests.server import Complaint, lack_of_persistence
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.requests.server import ServerFacts
+    from pyredisson.quorum.member import Member
 
 #: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in
 #: whole seconds, so that those of two started at once may differ by one.
@@ -52,18 +52,17 @@ class RestartGuard:
     """The votes of the nodes of one quorum.
 
     Args:
-        clients: The client of each node.
+        members: The lock on each node.
         name: The name of the lock, for messages.
-        label: The name of a node in messages, by its index.
     """
 
-    def __init__(self, clients: tuple[ClientCore, ...], name: str, label: Callable[[int], str]) -> None:
-        self._clients = clients
+    def __init__(self, members: Sequence[Member], name: str) -> None:
+        self._clients = [member.client for member in members]
+        self._nodes = [member.node for member in members]
         self._name = name
-        self._label = label
-        self._facts: tuple[ServerFacts | None, ...] = (None,) * len(clients)
+        self._facts: tuple[ServerFacts | None, ...] = (None,) * len(members)
         self._longest = 0.0
-        self._until = [-math.inf] * len(clients)
+        self._until = [-math.inf] * len(members)
         self._refused: set[int] = set()
         self._barred: dict[int, str] = {}  # The run that was reported to have no vote, by node.
         self._young = False
@@ -122,7 +121,7 @@ class RestartGuard:
             other = seen.setdefault(each.run_id, index)
             if other != index:
                 raise ValueError(
-                    f"{self._label(other)} and {self._label(index)} of multi-lock {self._name!r} are the same server "
+                    f"{self._nodes[other]} and {self._nodes[index]} of multi-lock {self._name!r} are the same server "
                     f"(run id {each.run_id[:8]}…): a quorum needs independent ones"
                 )
 
@@ -148,12 +147,12 @@ class RestartGuard:
             config = client.config
             wanted = config.strict_server or config.restart_guard  # Without a guard, restarts are left to the user.
             if complaint is not None and wanted and client.server.is_new(complaint):
-                forgetful.append(self._label(index))
+                forgetful.append(self._nodes[index])
                 lacking = complaint
             if self._until[index] > each.seen_at and self._barred.get(index) != each.run_id:
                 self._barred[index] = each.run_id  # Once: each connection shows another uptime, to the second.
                 client.emit(
-                    events.NodeBarred(self._name, self._label(index), each.uptime, self._until[index] - each.seen_at)
+                    events.NodeBarred(self._name, self._nodes[index], each.uptime, self._until[index] - each.seen_at)
                 )
         if lacking is not None:
             where = ", ".join(forgetful)

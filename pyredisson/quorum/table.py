@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyredisson.core import events
 from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.ownership.liveness import GONE, gone_hint, holder_alive
+from pyredisson.core.ownership.liveness import GONE, gone_hint, holder_alive, lost_error
 from pyredisson.core.ownership.table import OwnerTable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyredisson.core.failures import Failure
     from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.ownership.ownership import Ownership
-    from pyredisson.quorum.ownership import MultiOwnership
+    from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
@@ -61,18 +61,6 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
         listed.listed_in = self
         return listed
 
-    def _sweep(self) -> None:
-        """Forget idle ownerships, and expired ones of owners that are gone."""
-        now = self._runtime.now()
-        for owned in self:
-            if not owned.in_use() or (
-                not owned.who.alive() and owned not in self._watched and not owned.remaining(now)
-            ):
-                self._drop_entry(owned)
-                if owned.in_use() and owned.who.alive():
-                    self._list_entry(owned)  # Its owner has just acquired it.
-        self._sweep_at = max(SWEEP_AT, 2 * len(self))
-
     def drop(self, owned: MultiOwnership) -> None:
         """Take one out whose owner is gone."""
         self._watched.pop(owned, None)
@@ -82,6 +70,16 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
         owned.listed_in = None
         super().drop(owned)
 
+    def _sweep(self) -> None:
+        """Forget idle ownerships, and expired ones of owners that are gone."""
+        now = self._runtime.now()
+        for owned in self:
+            if owned not in self._watched and not (owned.in_use() and (owned.who.alive() or owned.remaining(now))):
+                self._drop_entry(owned)
+                if owned.in_use() and owned.who.alive():
+                    self._list_entry(owned)  # Its owner has just acquired it.
+        self._sweep_at = max(SWEEP_AT, 2 * len(self))
+
     def tidy(self, owned: MultiOwnership) -> None:
         """Its owner has finished with it. If idle, it is kept for the next acquire, until there are too many."""
         if not owned.in_use():
@@ -89,6 +87,15 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
             owned.begin()
         elif owned.listed_in is None:
             self.enter(owned)
+
+    def granted(self, owned: MultiOwnership, hold: MultiHold) -> None:
+        """A hold of it was acquired: renew it, and report its loss, if its holder wants that."""
+        if owned.listed_in is not self:
+            self.enter(owned)
+        if hold.watched:
+            self.watch(owned)
+        else:
+            self.unwatch(owned)
 
     # ---- what is renewed -----------------------------------------------------------------------------------------
 
@@ -128,8 +135,7 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
         due = [owned for owned in self.watched() if owned.renew_at <= now and self._to_renew(owned)]
         if due:
             # Those with a sixth of their lease or less to go until then come along, to save requests later.
-            soon = [owned for owned in self.watched() if now < owned.renew_at < math.inf and owned.renewable()]
-            soon = [owned for owned in soon if owned.renew_at <= now + owned.lease_ms() / 6000]
+            soon = [each for each in self.watched() if now < each.renew_at <= now + each.lease_ms() / 6000]
             await self.renew(due + [owned for owned in soon if self._to_renew(owned)])
 
     def _to_renew(self, owned: MultiOwnership) -> bool:
@@ -185,6 +191,11 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
         if owned.holds and owned.expire(self._runtime.now()):
             self.report_lost(owned)
         return owned.loss
+
+    def raise_if_lost(self, owned: MultiOwnership) -> None:
+        """Raise ``LockLostError`` if it is lost."""
+        if (lost := self.find_loss(owned)) is not None:
+            raise lost_error(owned, lost)
 
     def report_lost(self, owned: MultiOwnership) -> None:
         """A multi-lock was lost: report it to its holder, and to every client involved."""

@@ -11,9 +11,10 @@ from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run
 from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.quorum import multi_lock, ownership, redlock, round, table
+from pyredisson.quorum import multi_lock, ownership, redlock, table
 from pyredisson.quorum.decisions import certain_until
 from pyredisson.quorum.ownership import MultiOwnership
 from pyredisson.quorum.restart_guard import RestartGuard
@@ -207,36 +208,32 @@ def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers() -> None:
 
 def test_split_votes_do_not_go_on_for_ever() -> None:
     """Five clients who want it at the same moment, again and again: the rounds that each acquire took."""
-    rounds: list[int] = []
-    for seed in range(30):
-        scene = Scene(seed=seed)
-        locks = [scene.lock(f"p{index}") for index in range(5)]
-        asked = [0] * 5
+    asked: dict[object, int] = {}
+    ask_all = redlock.Rounds.ask_all
 
-        async def work(index: int, locks: list[MultiLock] = locks, asked: list[int] = asked) -> None:
-            lock = locks[index]
-            core: Any = lock._core.strategy
-            original = core.ask_all
+    async def counted(self: redlock.Rounds) -> bool:
+        asked[self.owned] = asked.get(self.owned, 0) + 1
+        return await ask_all(self)
 
-            async def counted(*args: Any) -> Any:
-                asked[index] += 1
-                return await original(*args)
+    async def work(lock: MultiLock) -> None:
+        await lock.lock(2)
+        await lock.unlock()
 
-            core.ask_all = counted
-            await lock.lock(2)
-            await lock.unlock()
-
-        tasks = [
-            lock._core.client.runtime.process.start(work(index), f"t{index}")  # type: ignore[attr-defined]
-            for index, lock in enumerate(locks)
-        ]
-        with scene.world:
-            assert scene.world.run(until=lambda tasks=tasks: all(task.done() for task in tasks), seconds=30)  # type: ignore[misc]
-            for task in tasks:
-                task.outcome.result()
-            rounds += asked
-            scene.end()
-    rounds.sort()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redlock.Rounds, "ask_all", counted)
+        for seed in range(30):
+            scene = Scene(seed=seed)
+            tasks = [
+                lock._core.client.runtime.process.start(work(lock), f"t{index}")  # type: ignore[attr-defined]
+                for index, lock in enumerate([scene.lock(f"p{index}") for index in range(5)])
+            ]
+            with scene.world:
+                assert scene.world.run(until=lambda tasks=tasks: all(task.done() for task in tasks), seconds=30)  # type: ignore[misc]
+                for task in tasks:
+                    task.outcome.result()
+                scene.end()
+    rounds = sorted(asked.values())
+    assert len(rounds) == 5 * 30
     assert rounds[int(0.99 * len(rounds))] <= 10, rounds[-10:]
 
 
@@ -261,12 +258,16 @@ def test_a_late_copy_of_a_request_takes_nothing() -> None:
 
 def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
     scene = Scene(nodes=3)
-    pace = round.RoundBackoff(scene.lock("mine")._core.client.runtime, 0.0)
-    first = [pace.chance() for _ in range(50)]
+    lock = scene.lock("mine")._core
+    assert isinstance(lock.strategy, redlock.Redlock)
+    owned = MultiOwnership("orders", "orders", SimulatedOwner(scene.world), lock.members, 2)
+    rounds = redlock.Rounds(lock.strategy, owned, lock.new_hold(None), 0.0)
+    first = [rounds.chance() for _ in range(50)]
     assert len(set(first)) > 10
+    rounds.reached, rounds.refusals = True, {}
     for _ in range(5):
-        pace.count(round.Round(False, True, {}, {}, 0.0))
-    assert max(pace.chance() for _ in range(50)) > 4 * max(first)
+        run(rounds.refused())
+    assert max(rounds.chance() for _ in range(50)) > 4 * max(first)
     scene.end()
 
 
@@ -386,7 +387,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "an extension counts when the validity is over": lambda patch: patch.setattr(
         MultiOwnership, "expire", lambda self, now: False
     ),
-    "there is no chance in the delay": lambda patch: patch.setattr(round.RoundBackoff, "chance", lambda self: 0.0),
+    "there is no chance in the delay": lambda patch: patch.setattr(redlock.Rounds, "chance", lambda self: 0.0),
     "two nodes may be one server": lambda patch: patch.setattr(
         RestartGuard, "_check_distinct", lambda self, facts: None
     ),

@@ -135,7 +135,7 @@ class Part:
     def __init__(self, *answers: Any) -> None:
         self.node = Node(answers=[*answers])
         self.client = ClientCore(cast("Runtime", self.node), Config())
-        self.member = Member(LockCore(self.client, "orders"), quick=True)
+        self.member = Member(LockCore(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
         self.hold = self.client.watchdog.plain_hold
 

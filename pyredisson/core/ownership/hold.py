@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import final
 
 from pyredisson.core.deadline import certain_for
 
 
-@final
 class Hold:
     """One hold among the nested ones of an owner. Many may share one that has neither block nor token.
 
