@@ -10,23 +10,19 @@ from typing import TypeAlias, final
 
 import redis.exceptions as rx
 
+from pyredisson.core.diagnosis.replies import (
+    MAX_PRESENCE_BYTES,
+    Connection,
+    read_client_list,
+    read_owner,
+    read_presence,
+)
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
 from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored, read_stored
-from pyredisson.inspection.replies import (
-    MAX_DOUBTFUL,
-    MAX_PRESENCE_BYTES,
-    MAX_TOKEN,
-    TOKEN_SIZES,
-    Connection,
-    encode_name,
-    glob_to_pattern,
-    read_client_list,
-    read_owner,
-    read_presence,
-)
+from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, TOKEN_SIZES, encode_name, glob_to_pattern
 from pyredisson.inspection.scan import (
     COUNT,
     PERMIT_KEYS,

@@ -7,10 +7,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import final
 
-from pyredisson.core.diagnosis.holder_lookup import token_id
+from pyredisson.core.diagnosis.replies import (
+    Connection,
+    PresenceEntry,
+    StoredOwner,
+    StoredPresence,
+    read_count,
+    token_id,
+)
 from pyredisson.inspection.kinds import labels, stored_kinds
-from pyredisson.inspection.model import ClientView, PresenceEntry, RuntimeName, Who
-from pyredisson.inspection.replies import Connection, StoredOwner, StoredPresence, read_count
+from pyredisson.inspection.model import ClientView, RuntimeName, Who
 from pyredisson.inspection.servers import TOOL_NAME
 
 #: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.

@@ -8,9 +8,10 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
+from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
-from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
+from pyredisson.inspection.replies import MAX_TOKEN, read_numsub
 from pyredisson.inspection.scan import MAX_OWNERS, Candidate
 from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches

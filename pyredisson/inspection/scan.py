@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import redis.exceptions as rx
 
+from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.inspection.kinds import stored_kinds, usual_kind
-from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
+from pyredisson.inspection.replies import MAX_TOKEN, read_token
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
 from pyredisson.kinds.stored import StoredKind

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.inspection.model import LockView, WaiterView, Who
 from pyredisson.inspection.people import People, refine
 from pyredisson.inspection.reading import Stored, names_of
-from pyredisson.inspection.replies import decode_name, read_count, read_owner, read_token
+from pyredisson.inspection.replies import decode_name, read_token
 from pyredisson.inspection.scan import MAX_OWNERS
 from pyredisson.kinds.stored import StoredKind
 

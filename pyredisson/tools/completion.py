@@ -24,6 +24,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from pyredisson.core.diagnosis.replies import read_owner
 from pyredisson.net.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
@@ -174,7 +175,6 @@ def _locks_among(server: Server, keys: list[bytes], doubtful: list[str]) -> list
 
 
 def _has_holder(reply: Any) -> bool:
-    from pyredisson.inspection.replies import read_owner
 
     match reply:
         case [bytes(), [*parts]]:

@@ -10,22 +10,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.diagnosis.holder_lookup import token_id
+from pyredisson.core.diagnosis.replies import StoredOwner, read_client_list, read_owner, read_presence, token_id
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.kinds import usual_kind
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import (
-    StoredOwner,
-    decode_name,
-    encode_name,
-    glob_to_pattern,
-    read_client_list,
-    read_numsub,
-    read_owner,
-    read_presence,
-    read_token,
-)
+from pyredisson.inspection.replies import decode_name, encode_name, glob_to_pattern, read_numsub, read_token
 from pyredisson.inspection.views import view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"

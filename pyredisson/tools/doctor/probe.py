@@ -16,8 +16,9 @@ import redis.exceptions as rx
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pyredisson.core.diagnosis.replies import read_owner
 from pyredisson.core.requests.server import ServerFacts, read_info
-from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_owner, read_token
+from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, read_token
 from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_save, read_scan
 from pyredisson.net.endpoint import masked, url_of, url_of_cluster
 from pyredisson.net.resp import as_redis_error
