@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-import redis.exceptions as rx
-
 from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
@@ -127,10 +125,7 @@ def _answer(stored: Stored, answers: list[Any]) -> None:
     stored.left_ms = left if isinstance(left, int) else -2
     stored.exists = stored.left_ms != -2
     if stored.kind.form in ("owners", "sides"):
-        try:
-            _, parts = read_scan("HSCAN", first) if not isinstance(first, Exception) else (b"", [])
-        except rx.InvalidResponse:
-            parts = []
+        _, parts = read_scan("HSCAN", first) if not isinstance(first, Exception) else (b"", [])
         pairs = list(zip(parts[::2], parts[1::2], strict=False))[: MAX_OWNERS + 1]
         stored.mode = next((value for name, value in pairs if name == b"mode"), None)
         stored.owners = [pair for pair in pairs if read_owner(pair[0]) is not None]
