@@ -20,7 +20,7 @@ from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_o
 from pyredisson.net.resp import as_redis_error, pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import SLOTS, Cluster, read_slots
-from pyredisson.net.urls import client_at, known_url, own_settings
+from pyredisson.net.urls import client_at, known_url, listed, own_settings
 from pyredisson.net.wire import Address
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ Command = tuple["str | bytes", ...]
 
 #: The name of our own connections.
 TOOL_NAME = "pyredisson-inspect"
+_NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
 MAX_BATCH = 500  # commands in flight
@@ -75,18 +76,13 @@ class Server:
         self.endpoint: Endpoint = Endpoint(place.connection_class, settings)
         self.settings: dict[str, Any] = settings
         self.tls: bool = is_tls(place.connection_class)
-        self.node: str = self._node()
-        self.number: int | None = None
+        address = settings.get("host", "localhost"), settings.get("port", 6379)
+        self.node: str = settings.get("path") or listed([address])
         #: Whether ``SCAN`` knows ``TYPE``; ``None`` until it was tried.
         self.filters_types: bool | None = None
         self._connection: Any = place.connection_class(**settings, retry=Retry(NoBackoff(), 0))
         self._greeted = False
         self._lock = threading.Lock()
-
-    def _node(self) -> str:
-        host, port = self.settings.get("host", "localhost"), self.settings.get("port", 6379)
-        path = self.settings.get("path")
-        return path if isinstance(path, str) else f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
     @property
     def url(self) -> str:
@@ -100,19 +96,12 @@ class Server:
             redis.exceptions.RedisError: It could not be asked, or refuses.
             OSError: It could not be asked.
         """
-        [reply] = self.ask_many([_words(command)])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return _only(self.ask_many([_words(command)]))
 
     def tell(self, *command: Any) -> Any:
         """Send what changes something: once."""
         with self._lock:
-            self._greet()
-            [reply] = self._exchange([pack_command(_words(command))])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+            return _only(self._exchange([pack_command(_words(command))]))
 
     def ask_many(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to many questions; one that is refused is answered by the error.
@@ -124,15 +113,13 @@ class Server:
         answers: list[Any] = []
         with self._lock:
             for batch in self._batches(commands):
-                fresh = not self._greeted
+                may_be_closed = self._greeted
                 try:
-                    self._greet()
                     answers += self._exchange(batch)
                 except rx.ConnectionError:
-                    if fresh:
+                    if not may_be_closed:
                         raise
-                    self._greet()  # The server has closed a connection that was idle: reading may be repeated.
-                    answers += self._exchange(batch)
+                    answers += self._exchange(batch)  # The connection was idle: reading may be repeated.
         return answers
 
     def close(self) -> None:
@@ -154,19 +141,13 @@ class Server:
         if batch:
             yield batch
 
-    def _greet(self) -> None:
-        """Connect, and give the connection a name where that is permitted."""
-        if self._greeted:
-            return
-        self._greeted = True
-        _, number = self._exchange([pack_command(("CLIENT", "SETNAME", TOOL_NAME)), pack_command(("CLIENT", "ID"))])
-        self.number = number if isinstance(number, int) else None
-
     def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
-        connection = self._connection
+        """Send commands, and return the replies. A new connection is given a name first, where that is permitted."""
+        connection, first = self._connection, () if self._greeted else (_NAME_IT,)
         try:
-            connection.send_packed_command([b"".join(commands)], check_health=False)
-            return [_read(connection) for _ in commands]
+            self._greeted = True
+            connection.send_packed_command([b"".join((*first, *commands))], check_health=False)
+            return [_read(connection) for _ in (*first, *commands)][len(first) :]
         except BaseException:
             self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
             raise
@@ -186,6 +167,13 @@ def _read(connection: Any) -> Any:
         return connection.read_response(disable_decoding=True)
     except rx.ResponseError as error:
         return error
+
+
+def _only(replies: list[Any]) -> Any:
+    [reply] = replies
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 @final
