@@ -13,9 +13,11 @@ import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.diagnosis.replies import (
     Connection,
     PresenceEntry,
@@ -95,14 +97,12 @@ class Found(NamedTuple):
 
 def found_here(client: ClientBase, ownership: Ownership) -> Found:
     """Return the holder that an ownership of a client of this process stands for."""
-    now, identity = client.runtime.now(), client.runtime.identity()
+    now = client.runtime.now()
     held_for = now - ownership.since[0] if ownership.since else None
     holder = Holder(
         client.id,
         ownership.who.number,
-        identity.app,
-        identity.host,
-        identity.pid,
+        *client.runtime.identity()[:3],
         ownership.who.name,
         None if held_for is None else client.runtime.unix_time() - held_for,
         max(0.0, ownership.deadline - now),
@@ -156,10 +156,8 @@ class Finder:
 
     async def _run(self, search: Callable[[], Awaitable[None]], asked: bool = False) -> None:
         if self._may_search(asked):
-            try:
+            with suppress(Exception):  # It would hide the error that is about to be raised.
                 await search()
-            except Exception:
-                pass  # It would hide the error that is about to be raised.
 
     def _may_search(self, asked: bool) -> bool:
         if self.client.closed or not (asked or self.client.config.presence):
@@ -242,8 +240,7 @@ class Search:
         self.available = int(available or 0)
         here = [client for client in self._finder.clients() if client.address == self._client.address]
         for client, entry in self._held_by(here):
-            app, host, pid, _ = client.runtime.identity()
-            self.holders.append(Holder(client.id, entry.who.number, app, host, pid, entry.who.name))
+            self.holders.append(Holder(client.id, entry.who.number, *client.runtime.identity()[:3], entry.who.name))
         for each in await self._published(except_for={client.id for client in here}):
             said = self._read(*each)
             for hold in self._holds_in(said):
@@ -318,12 +315,12 @@ class Search:
             self._learn_age(self._runtime.unix_time() - hold.since)
         return True
 
-    def _learn_whose(self, client: StoredPresence | Connection) -> None:
+    def _learn_whose(self, client: StoredPresence | Connection | Identity) -> None:
         self._learn(app=client.app, host=client.host, pid=client.pid)
 
     def _learn_from(self, client: Neighbour, entry: Entry) -> None:
-        app, host, pid, _ = client.runtime.identity()
-        self._learn(app=app, host=host, pid=pid, thread=entry.who.name)
+        self._learn_whose(client.runtime.identity())
+        self._learn(thread=entry.who.name)
         self.found = self.found._replace(fixed=not entry.watchdog)
         self._learn_age(self._runtime.now() - entry.since)
 

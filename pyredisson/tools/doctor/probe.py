@@ -147,7 +147,7 @@ def _probe_server(server: Server) -> Node:
     node = Node(server.url)
     try:
         _ping(server)
-        node.round_trip = statistics.median(_seconds_of(lambda: _ping(server)) for _ in range(PINGS))
+        node.round_trip = statistics.median(_ping(server) for _ in range(PINGS))
         info = _if_permitted(lambda: read_info_text(server.ask("INFO")))
         if info is not None:
             node.facts = read_info(info, time.monotonic())
@@ -168,13 +168,10 @@ def _if_permitted(ask: Callable[[], T]) -> T | None:
         return None
 
 
-def _ping(server: Server) -> None:
-    check_pong(server.ask("PING"))
-
-
-def _seconds_of(ask: Callable[[], object]) -> float:
+def _ping(server: Server) -> float:
+    """Return the seconds that a server takes to answer."""
     began = time.perf_counter()
-    ask()
+    check_pong(server.ask("PING"))
     return time.perf_counter() - began
 
 
