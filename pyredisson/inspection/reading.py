@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any, final
 
@@ -66,7 +67,7 @@ class Stored:
         """Whether the key is there, and holds what a lock of this kind does."""
         return self.left_ms != -2 and (self.value is not None or bool(self.owners))
 
-    @property
+    @cached_property
     def owners(self) -> list[tuple[bytes, bytes]]:
         """The fields of its hash that name owners, and their values."""
         return [(field, value) for field, value in self.fields.items() if read_owner(field) is not None]
@@ -76,7 +77,7 @@ class Stored:
         """The mode of a read-write lock."""
         return self.fields.get(b"mode")
 
-    @property
+    @cached_property
     def names(self) -> LockNames | NumberedNames:
         """Its names. One that is no UTF-8 survives in them."""
         return self.kind.names(self.key.decode("utf-8", "surrogateescape"))
@@ -180,24 +181,28 @@ def _read_readers(server: Server, them: list[Stored]) -> None:
 
 def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None:
     counts: Counter[bytes] = Counter()
-    channels = list(dict.fromkeys(encode_name(channel) for each in them for channel in _channels(each).values()))
-    short = [channel for channel in channels if len(channel) <= MAX_CHANNEL]
-    batches = [*in_batches(short, MAX_CHANNELS), *([each] for each in channels if len(each) > MAX_CHANNEL)]
+    channels = [_channels(each) for each in them]
+    names = list(dict.fromkeys(name for each in channels for name in each.values()))
+    short = [name for name in names if len(name) <= MAX_CHANNEL]
+    batches = [*in_batches(short, MAX_CHANNELS), *([name] for name in names if len(name) > MAX_CHANNEL)]
     for word in ("NUMSUB", "SHARDNUMSUB")[: 1 + sharded]:
         for reply in server.ask_many([("PUBSUB", word, *batch) for batch in batches]):
             counts.update(read_numsub(reply))
-    for stored in them:
-        heard = {of: counts[encode_name(channel)] for of, channel in _channels(stored).items()}
+    for stored, each in zip(them, channels, strict=True):
+        count = {of: counts[name] for of, name in each.items()}
         # Of the clients in the wait queue some listen to the channel as well: the observers.
-        shared = max(0, heard.pop(b"all", 0) - heard.pop(b"waiting", 0)) + stored.listed
-        stored.subscribers = shared + len({waiter.split(b":")[0] for waiter, count in heard.items() if count})
+        shared = max(0, count.pop(b"all", 0) - count.pop(b"waiting", 0)) + stored.listed
+        stored.subscribers = shared + len({waiter.split(b":")[0] for waiter in count if count[waiter]})
 
 
-def _channels(stored: Stored) -> Mapping[bytes, str]:
+def _channels(stored: Stored) -> Mapping[bytes, bytes]:
     """Return the channels by who is subscribed to them: all, those in the wait queue, or one waiter for a fair lock."""
     names = stored.names
     if stored.kind.form == "token":
         return {}
-    waiting = {b"waiting": names.waiting} if isinstance(names, QueueNames) else {}
-    waiters = {each: names.channel_of(each.decode()) for each in stored.queue} if isinstance(names, LockNames) else {}
-    return {b"all": names.channel, **waiting, **waiters}
+    channels = {b"all": names.channel}
+    if isinstance(names, QueueNames):
+        channels[b"waiting"] = names.waiting
+    if isinstance(names, LockNames):
+        channels |= {each: names.channel_of(each.decode()) for each in stored.queue}
+    return {of: encode_name(channel) for of, channel in channels.items()}
