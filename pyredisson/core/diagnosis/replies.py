@@ -21,6 +21,7 @@ MAX_STACK: Final = 64  # lines
 CLIENT_ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWNER: Final = re.compile(rf"({CLIENT_ID}):(-?\d{{1,20}})(:write)?(?::[0-9a-f]{{32}})?".encode())
 _CLIENT_NAME: Final = re.compile(rf"pyredisson:([!-9;-~]{{1,64}}):([!-9;-~]{{1,64}}):(\d{{1,10}}):({CLIENT_ID})")
+_WORD: Final = re.compile(rf"(?<![^ ])(id|addr|name|age|flags|lib-name|lib-ver)=([^ ]{{0,{MAX_TEXT}}})")
 _DIGITS: Final = re.compile(rb"-?\d{1,19}")
 
 
@@ -242,8 +243,8 @@ def read_client_list(reply: object) -> list[Connection]:
 
 
 def _connection(line: bytes) -> Connection | None:
-    words = line[: 16 * MAX_TEXT].decode("ascii", "backslashreplace").rstrip("\r").split(" ")
-    said = {key: value[:MAX_TEXT] for key, equals, value in (word.partition("=") for word in words) if equals}
+    text = line[: 16 * MAX_TEXT].decode("ascii", "backslashreplace").rstrip("\r")
+    said: dict[str, str] = dict(_WORD.findall(text))
     number, age, name = said.get("id", ""), said.get("age", ""), said.get("name", "")
     if not number.isdecimal() or len(number) > 20:
         return None
