@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias, final
 
 from pyredisson.inspection.kinds import stored_kinds
@@ -94,25 +96,23 @@ def _cycles(edges: list[Edge]) -> list[tuple[Edge, ...]]:
 
 def _in_circles(out: dict[_Node, list[tuple[_Node, Edge]]]) -> list[_Node]:
     """Return the nodes that are left when those without a way out, and those without a way in, are taken away."""
-    nodes = {*out, *(to for ways in out.values() for to, _ in ways)}
-    for forwards in (True, False):
-        degree = dict.fromkeys(nodes, 0)
-        back: dict[_Node, list[_Node]] = defaultdict(list)
-        for node, ways in out.items():
-            for to, _ in ways:
-                if node in nodes and to in nodes:
-                    one, other = (node, to) if forwards else (to, node)
-                    degree[one] += 1
-                    back[other].append(one)
-        free = deque(node for node in nodes if not degree[node])
-        while free:
-            node = free.popleft()
-            nodes.discard(node)
-            for each in back[node]:
-                degree[each] -= 1
-                if not degree[each]:
-                    free.append(each)
-    return sorted(nodes)
+    back: dict[_Node, list[_Node]] = defaultdict(list)
+    for node, ways in out.items():
+        for to, _ in ways:
+            back[to].append(node)
+    return sorted(_without_end({node: [to for to, _ in ways] for node, ways in out.items()}) & _without_end(back))
+
+
+def _without_end(ways: Mapping[_Node, Iterable[_Node]]) -> set[_Node]:
+    """Return the nodes from which a circle can be reached."""
+    sorter = TopologicalSorter(ways)
+    with suppress(CycleError):
+        sorter.prepare()
+    left = set(ways)
+    while ended := sorter.get_ready():
+        left.difference_update(ended)
+        sorter.done(*ended)
+    return left
 
 
 def _shortest_circle(start: _Node, out: dict[_Node, list[tuple[_Node, Edge]]]) -> tuple[Edge, ...]:

@@ -59,7 +59,12 @@ class Inspector:
         self._servers.close()
 
     def locks(
-        self, pattern: str | None = None, *, progress: Progress | None = None, limit: int | None = None
+        self,
+        pattern: str | None = None,
+        *,
+        progress: Progress | None = None,
+        limit: int | None = None,
+        seconds: float | None = None,
     ) -> Iterator[LockView]:
         """Yield all locks whose names match a pattern, as they are found.
 
@@ -67,14 +72,15 @@ class Inspector:
             pattern: As for ``SCAN MATCH``; ``None``: all that seem to be locks.
             progress: Called as the search goes on.
             limit: Stop after this many.
+            seconds: Search for at most this long.
 
         Raises:
             redis.exceptions.RedisError: A server does not answer. What others have is yielded before.
             OSError: A server does not answer.
         """
-        look = Look(self._servers, self._prefix, pattern, progress)
+        look = self._look(pattern, progress, seconds)
         for number, view in enumerate(look.views()):
-            if limit is not None and number >= limit:
+            if number == limit:
                 return
             yield view
         look.raise_errors()
@@ -130,7 +136,7 @@ class Inspector:
             OSError: No server answers.
         """
         began = time.monotonic()
-        look = Look(self._servers, self._prefix, pattern, progress, None if seconds is None else began + seconds)
+        look = self._look(pattern, progress, seconds)
         locks = sorted(look.views(), key=lambda view: view.name)
         if not look.answered:
             look.raise_errors()
@@ -195,8 +201,12 @@ class Inspector:
         self._servers.masters()
         self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
+    def _look(self, pattern: str | None = None, progress: Progress | None = None, seconds: float | None = None) -> Look:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        return Look(self._servers, self._prefix, pattern, progress, deadline)
+
     def _meet(self) -> Look:
-        look = Look(self._servers, self._prefix)
+        look = self._look()
         look.meet()
         return look
 

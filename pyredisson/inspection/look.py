@@ -5,28 +5,27 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import TypeAlias, final
 
 import redis.exceptions as rx
 
+from pyredisson.core.diagnosis.replies import (
+    MAX_PRESENCE_BYTES,
+    Connection,
+    read_client_list,
+    read_count,
+    read_owner,
+    read_presence,
+)
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
 from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored, read_stored
-from pyredisson.inspection.replies import (
-    MAX_DOUBTFUL,
-    MAX_PRESENCE_BYTES,
-    MAX_TOKEN,
-    TOKEN_SIZES,
-    Connection,
-    encode_name,
-    glob_to_pattern,
-    read_client_list,
-    read_owner,
-    read_presence,
-)
+from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, TOKEN_SIZES, encode_name, glob_to_pattern
 from pyredisson.inspection.scan import (
     COUNT,
     PERMIT_KEYS,
@@ -100,6 +99,7 @@ class Look:
             self._name = encode_name(prefix + pattern)
         elif pattern is not None or prefix:
             self._pattern = _GLOB_BYTES.sub(rb"\\\g<0>", encode_name(prefix)) + encode_name(pattern or "*")
+        self._wanted = None if self._pattern is None else glob_to_pattern(self._pattern)
         self._masters: list[Server] = []
         self._searched = 0
         self._seen: set[bytes] = set()
@@ -148,29 +148,31 @@ class Look:
                 yield key.removeprefix(start).decode("utf-8", "replace")
 
     def _read_presence(self, client_ids: Iterable[str]) -> None:
-        wanted = self.people.unknown_among(client_ids)
-        by_server: dict[Server, list[str]] = defaultdict(list)
-        for each in wanted:
-            try:
-                by_server[self._servers.of(encode_name(presence_key(each, self._prefix)))].append(each)
-            except rx.RedisError:
-                self.people.add(each, None)
-        for server, some in by_server.items():
+        new = self.people.unknown_among(client_ids)
+        keys = {encode_name(presence_key(each, self._prefix)): each for each in new}
+        for server, some in self._by_server(keys, optional=True).items():
             for batch in in_batches(some, BATCH):
-                self._read_presence_at(server, batch)
+                with self._noted():
+                    ask = [q for key in batch for q in (("GETRANGE", key, "0", str(MAX_PRESENCE_BYTES)), ("PTTL", key))]
+                    answers, now = server.ask_many(ask), time.time()
+                    for key, value, left in zip(batch, answers[::2], answers[1::2], strict=True):
+                        self.people.add(keys[key], read_presence(keys[key], value, left, now))
 
-    def _read_presence_at(self, server: Server, client_ids: Sequence[str]) -> None:
-        keys = [encode_name(presence_key(each, self._prefix)) for each in client_ids]
+    def _by_server(self, keys: Iterable[bytes], *, optional: bool) -> Mapping[Server, list[bytes]]:
+        """Return which of the keys each server has. One that no server has is an error, unless it is optional."""
+        found: dict[Server, list[bytes]] = defaultdict(list)
+        for each in keys:
+            with suppress(rx.RedisError) if optional else self._noted():
+                found[self._servers.of(each)].append(each)
+        return found
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note the error of a server, and go on."""
         try:
-            answers = server.ask_many(
-                [ask for key in keys for ask in (("GETRANGE", key, "0", str(MAX_PRESENCE_BYTES)), ("PTTL", key))]
-            )
+            yield
         except (rx.RedisError, OSError) as error:
-            return self._fail(error)
-        now = time.time()
-        for client_id, value, left in zip(client_ids, answers[::2], answers[1::2], strict=True):
-            self.people.add(client_id, read_presence(client_id, value, left, now))
-        return None
+            self._fail(error)
 
     # ---- locks -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,8 @@ class Look:
                 yield view
             return
         for server in self._masters:
-            self.keys += self._count(server)
+            with suppress(rx.RedisError, OSError):
+                self.keys += read_count(server.ask("DBSIZE")) or 0
         for server, found in self._tokens():
             yield from self._read_all(server, found)
         for server in self._masters:
@@ -216,22 +219,13 @@ class Look:
     def _sharded(self) -> bool:
         return self._servers.publishes_by(self._masters[0]) == "SPUBLISH"
 
-    def _count(self, server: Server) -> int:
-        try:
-            count = server.ask("DBSIZE")
-        except (rx.RedisError, OSError):
-            return 0
-        return count if isinstance(count, int) else 0
-
     def _scan(self, server: Server, kind: bytes, match: bytes | None) -> Iterator[list[bytes]]:
-        try:
+        with self._noted():
             for keys in scan(server, kind, match, self._is_late):
                 self._searched += COUNT
                 if self._progress is not None:
                     self._progress(min(self._searched, PASSES * self.keys), PASSES * self.keys)
                 yield keys
-        except (rx.RedisError, OSError) as error:
-            self._fail(error)
         if self._is_late():
             self.complete = False
 
@@ -242,17 +236,13 @@ class Look:
         """Return what may be token locks, and read the presence entries among the strings."""
         likely, doubtful = ({server: list[Candidate]() for server in self._masters} for _ in range(2))
         for server in self._masters:
-            for keys in self._scan(server, b"string", self._pattern):
-                self._read_presence(self._clients_among(keys))
-                sizes = TOKEN_SIZES if self.strings_left_out else range(1, MAX_TOKEN + 1)
-                try:
-                    found = find_strings(server, keys, time.time(), asked=self._asked, sizes=sizes)
-                except (rx.RedisError, OSError) as error:
-                    self._fail(error)
-                    break
-                for candidate, is_likely in found:
-                    (likely if is_likely or self._asked else doubtful)[server].append(candidate)
-                self._leave_out(doubtful)
+            with self._noted():
+                for keys in self._scan(server, b"string", self._pattern):
+                    self._read_presence(self._clients_among(keys))
+                    sizes = TOKEN_SIZES if self.strings_left_out else range(1, MAX_TOKEN + 1)
+                    for each, is_likely in find_strings(server, keys, time.time(), asked=self._asked, sizes=sizes):
+                        (likely if is_likely or self._asked else doubtful)[server].append(each)
+                    self._leave_out(doubtful)
         return [(server, likely[server] + doubtful[server]) for server in self._masters]
 
     def _leave_out(self, doubtful: Mapping[Server, list[Candidate]]) -> None:
@@ -264,61 +254,46 @@ class Look:
 
     def _hashes(self, server: Server) -> Iterator[Candidate]:
         """Yield all others: hashes, queues without a lock, semaphores of which permits are taken."""
-        try:
+        with self._noted():
             for keys in self._scan(server, b"hash", self._pattern):
                 yield from find_hashes(server, keys)
             for keys in self._scan(server, b"list", QUEUE_KEYS):
                 yield from find_queues(keys)
             for keys in self._scan(server, b"zset", PERMIT_KEYS):
                 yield from find_permits(keys)
-        except (rx.RedisError, OSError) as error:
-            self._fail(error)
 
     def _known_by_others(self) -> Iterator[LockView]:
         """Yield the numbers for which clients wait, or which they report to use."""
-        found: list[Candidate] = []
-        for server in self._masters:
-            found += self._subscribed(server)
+        kinds: dict[bytes, StoredKind] = {}
+        for each in chain.from_iterable(map(self._subscribed, self._masters)):
+            kinds.setdefault(each.key, each.kind)
         for name in self.people.names_in_use():
-            kind = numbered_kinds().get(self.people.kind_of(name) or "")
-            if kind is not None:
-                found.append(Candidate(encode_name(name), kind))
-        by_server: dict[Server, list[Candidate]] = defaultdict(list)
-        for each in found:
-            try:
-                by_server[self._servers.of(each.key)].append(each)
-            except rx.RedisError as error:
-                self._fail(error)
-        for server, some in by_server.items():
-            yield from self._read_all(server, some)
+            if (kind := numbered_kinds().get(self.people.kind_of(name) or "")) is not None:
+                kinds.setdefault(encode_name(name), kind)
+        for server, keys in self._by_server(kinds, optional=False).items():
+            yield from self._read_all(server, [Candidate(key, kinds[key]) for key in keys])
 
     def _subscribed(self, server: Server) -> list[Candidate]:
-        try:
+        with self._noted(), suppress(rx.ResponseError):  # This user may not ask.
             return subscribed_names(server, self._sharded)
-        except rx.ResponseError:
-            return []  # This user may not ask.
-        except (rx.RedisError, OSError) as error:
-            self._fail(error)
-            return []
+        return []
 
     def _read_all(self, server: Server, candidates: Iterable[Candidate]) -> Iterator[LockView]:
-        wanted = None if self._pattern is None else glob_to_pattern(self._pattern)
-        for batch in in_batches(self._new_among(candidates, wanted), BATCH):
-            try:
+        for batch in in_batches(filter(self._is_new, candidates), BATCH):
+            read: list[Stored] = []
+            with self._noted():
                 read = read_stored(server, batch, self._sharded)
-            except (rx.RedisError, OSError) as error:
-                self._fail(error)
-                continue
             self._read_presence(_clients_in(read))
             now = time.time()
             for each in read:
                 yield view_of(each, self.people, server.node, self._prefix, now)
 
-    def _new_among(self, candidates: Iterable[Candidate], wanted: object) -> Iterator[Candidate]:
-        for each in candidates:
-            if each.key not in self._seen and (wanted is None or wanted.fullmatch(each.key)):  # type: ignore[attr-defined]
-                self._seen.add(each.key)
-                yield each
+    def _is_new(self, candidate: Candidate) -> bool:
+        """Whether a key was not read yet, and is one of those that were asked for."""
+        if candidate.key in self._seen or (self._wanted is not None and not self._wanted.fullmatch(candidate.key)):
+            return False
+        self._seen.add(candidate.key)
+        return True
 
     def _fail(self, error: Exception) -> None:
         self.errors.append(error)
@@ -327,7 +302,4 @@ class Look:
 
 def _clients_in(read: Iterable[Stored]) -> Iterator[str]:
     for stored in read:
-        for member in (*(field for field, _ in stored.owners), *stored.queue):
-            owner = read_owner(member)
-            if owner is not None:
-                yield owner.client_id
+        yield from (owner.client_id for each in (*stored.fields, *stored.queue) if (owner := read_owner(each)))

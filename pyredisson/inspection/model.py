@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, final
 
+from pyredisson.core.diagnosis.replies import PresenceEntry
+
 RuntimeName: TypeAlias = Literal["pyredisson", "redisson", "redis-py", "unknown"]
 """The library that wrote what is stored, as far as it can be recognised."""
 
@@ -170,36 +172,6 @@ class LockView:
             "dead_queue": bool(dead) and (len(dead) == len(self.waiters) or not self.holders),
         }
         return tuple(problem for problem, there in found.items() if there)
-
-
-@final
-@dataclass(frozen=True)
-class PresenceEntry:
-    """What a client reports of one of its holds or waits.
-
-    Attributes:
-        kind: The word of ``get_*``.
-        name: The key in Redis.
-        thread_id: The number of the thread or task.
-        thread: Its name.
-        since: Since when, in Unix seconds.
-        holds: How many nested holds.
-        watchdog: Whether the watchdog renews it.
-        token_id: The first digits of the SHA-256 of a token lock's token.
-        stack: The stack, if it was recorded.
-        reason: Why, if ``pyredisson lock`` holds it.
-    """
-
-    kind: str
-    name: str
-    thread_id: int | None = None
-    thread: str | None = None
-    since: float | None = None
-    holds: int = 1
-    watchdog: bool | None = None
-    token_id: str | None = None
-    stack: tuple[str, ...] = ()
-    reason: str | None = None
 
 
 @final

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import final
+from typing import TypeAlias, final
 
-from pyredisson.core.diagnosis.holder_lookup import token_id
+from pyredisson.core.diagnosis.replies import (
+    Connection,
+    PresenceEntry,
+    StoredOwner,
+    StoredPresence,
+    token_id,
+)
 from pyredisson.inspection.kinds import labels, stored_kinds
-from pyredisson.inspection.model import ClientView, PresenceEntry, RuntimeName, Who
-from pyredisson.inspection.replies import Connection, StoredOwner, StoredPresence, read_count
+from pyredisson.inspection.model import ClientView, RuntimeName, Who
 from pyredisson.inspection.servers import TOOL_NAME
 
 #: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
@@ -28,6 +33,12 @@ def could_be_anyone(connection: Connection) -> bool:
         and not _NOT_CLIENTS.intersection(connection.kind)
         and not connection.library.lower().startswith(_OTHERS)
     )
+
+
+Reported: TypeAlias = "list[tuple[StoredPresence, PresenceEntry]]"
+"""What clients report of one lock."""
+
+_UNKNOWN = StoredPresence("")
 
 
 @final
@@ -49,8 +60,8 @@ class People:
                 self.strangers.append(each)
         self._complete = complete
         self._presence: dict[str, StoredPresence | None] = {}
-        self._holds: dict[str, list[tuple[StoredPresence, PresenceEntry]]] = defaultdict(list)
-        self._waits: dict[str, list[tuple[StoredPresence, PresenceEntry]]] = defaultdict(list)
+        self._holds: dict[str, Reported] = defaultdict(list)
+        self._waits: dict[str, Reported] = defaultdict(list)
 
     def add(self, client_id: str, presence: StoredPresence | None) -> None:
         """Add the presence entry of a client; ``None``: it has none."""
@@ -71,12 +82,8 @@ class People:
         """Whether a client is connected; ``None`` if that cannot be known."""
         if client_id in self.connections:
             return True
-        if not self._complete:
-            return None
-        if self.strangers:
-            # It may be one of them: a pool of the user's keeps the names of its connections.
-            return None
-        return False
+        # It may be one of the strangers: a pool of the user's keeps the names of its connections.
+        return None if self.strangers or not self._complete else False
 
     def probably_gone(self, client_id: str) -> bool:
         """Whether a client has not reported for too long, where its connections do not show it."""
@@ -89,118 +96,96 @@ class People:
 
     def kind_of(self, name: str) -> str | None:
         """Return as what clients report to use a name."""
-        for _, entry in (*self._holds.get(name, ()), *self._waits.get(name, ())):
-            return str(entry.kind)
-        return None
+        return next((entry.kind for _, entry in (*self._holds.get(name, ()), *self._waits.get(name, ()))), None)
 
-    def holds_of(self, name: str) -> list[tuple[StoredPresence, PresenceEntry]]:
+    def holds_of(self, name: str) -> Reported:
         """Return who reports to hold something."""
         return self._holds.get(name, [])
 
-    def waits_of(self, name: str) -> list[tuple[StoredPresence, PresenceEntry]]:
+    def waits_of(self, name: str) -> Reported:
         """Return who reports to wait for something: what a client reported that is gone has ended."""
         return [each for each in self._waits.get(name, ()) if not self.probably_gone(each[0].client_id)]
 
-    def holder(self, name: str, field: bytes, owner: StoredOwner, count: bytes, remaining: float | None) -> Who:
+    def holder(self, name: str, owner: StoredOwner) -> Who:
         """Return who a field of a lock's hash names."""
-        entry = self._entry(self.holds_of(name), owner)
-        who = self.person(owner.client_id, owner.thread_id, entry, remaining)
-        return _with(who, owner=field.decode(), holds=max(1, read_count(count) or 1))
+        return self.person(owner.client_id, owner.thread_id, _entry_of(owner, self.holds_of(name)))
 
-    def token_holder(
-        self, name: str, token: bytes, runtime: RuntimeName, since: float | None, left: float | None
-    ) -> Who:
+    def waiter(self, name: str, owner: StoredOwner) -> Who:
+        """Return who a member of a queue is."""
+        return self.person(owner.client_id, owner.thread_id, _entry_of(owner, self._waits.get(name, [])))
+
+    def token_holder(self, name: str, token: bytes, runtime: RuntimeName, since: float | None) -> Who:
         """Return whose token is stored."""
         called = token_id(token)
         for presence, entry in self.holds_of(name):
             if entry.token_id == called:
-                who = self.person(presence.client_id, entry.thread_id, entry, left)
-                return _with(who, owner=called)
-        return Who(runtime=runtime, since=since, remaining=left, owner=called)
+                return replace(self.person(presence.client_id, entry.thread_id, entry), owner=called)
+        return Who(runtime=runtime, since=since, owner=called)
 
-    def waiter(self, name: str, owner: StoredOwner) -> Who:
-        """Return who a member of a queue is."""
-        entry = self._entry(self._waits.get(name, ()), owner)
-        return _with(
-            self.person(owner.client_id, owner.thread_id, entry, None), owner=f"{owner.client_id}:{owner.thread_id}"
-        )
-
-    def person(
-        self, client_id: str, thread_id: int | None, entry: PresenceEntry | None, remaining: float | None
-    ) -> Who:
+    def person(self, client_id: str, thread_id: int | None, entry: PresenceEntry | None) -> Who:
         """Return what is known of an owner."""
-        presence = self._presence.get(client_id)
-        connections = self.connections.get(client_id, [])
-        named = connections[0] if connections else None
-        source = presence if presence is not None and presence.host is not None else named
-        by_hand = entry is not None and entry.reason is not None
+        known, entry = self._known(client_id), entry or PresenceEntry("", "")
+        by_hand = entry.reason is not None  # What is held by hand needs no client.
         return Who(
             client_id=client_id,
             thread_id=thread_id,
-            app=source.app if source is not None else None,
-            host=source.host if source is not None else None,
-            pid=source.pid if source is not None else None,
-            thread=entry.thread if entry is not None else None,
-            runtime="pyredisson" if presence is not None or named is not None else self._runtime(),
-            # What is held by hand needs no client.
+            app=known.app,
+            host=known.host,
+            pid=known.pid,
+            thread=entry.thread,
+            runtime="pyredisson" if client_id in self.connections or self._presence.get(client_id) else self._stranger,
             connected=None if by_hand else self.connected(client_id),
             probably_gone=not by_hand and self.probably_gone(client_id),
-            since=entry.since if entry is not None else None,
-            holds=entry.holds if entry is not None else 1,
-            remaining=remaining,
+            since=entry.since,
+            holds=entry.holds,
             owner=f"{client_id}:{thread_id}",
-            watchdog=entry.watchdog if entry is not None else None,
-            stack=entry.stack if entry is not None else (),
-            reason=entry.reason if entry is not None else None,
+            watchdog=entry.watchdog,
+            stack=entry.stack,
+            reason=entry.reason,
         )
 
     def views(self) -> list[ClientView]:
         """Return the clients: ours, and those who may be Redisson's by address."""
         reporting = [each for each, said in self._presence.items() if said is not None and not said.overdue]
-        ids = dict.fromkeys((*self.connections, *reporting))
-        views = [self._view(each) for each in ids]
+        views = [self._view(each) for each in dict.fromkeys((*self.connections, *reporting))]
         return sorted(views, key=lambda view: (view.app or "", view.host or "", view.pid or 0, view.client_id or ""))
 
     def _view(self, client_id: str) -> ClientView:
-        presence = self._presence.get(client_id)
+        known, presence = self._known(client_id), self._presence.get(client_id) or _UNKNOWN
         connections = self.connections.get(client_id, [])
-        named = connections[0] if connections else None
-        source = presence if presence is not None and presence.host is not None else named
-        version = presence.version if presence is not None else None
         return ClientView(
             client_id=client_id,
-            app=source.app if source is not None else None,
-            host=source.host if source is not None else None,
-            pid=source.pid if source is not None else None,
+            app=known.app,
+            host=known.host,
+            pid=known.pid,
             connections=len(connections),
             addresses=tuple(dict.fromkeys(each.address for each in connections)),
-            version=version or (named.version or None if named is not None else None),
-            presence=presence is not None,
-            holds=presence.holds if presence is not None else (),
-            waits=presence.waits if presence is not None else (),
+            version=presence.version or next((each.version or None for each in connections), None),
+            presence=presence is not _UNKNOWN,
+            holds=presence.holds,
+            waits=presence.waits,
             age_seconds=max((each.age_seconds for each in connections), default=None),
-            more=presence.more if presence is not None else 0,
+            more=presence.more,
         )
 
-    def _runtime(self) -> RuntimeName:
-        """Find out the library of a client that has neither a name nor a presence entry."""
-        if not self._complete or not self.strangers:
-            return "unknown"
-        return "redisson" if all("redisson" in each.library.lower() for each in self.strangers) else "unknown"
+    def _known(self, client_id: str) -> StoredPresence | Connection:
+        """Return what says whose client this is: its presence entry, or the name of a connection."""
+        presence = self._presence.get(client_id)
+        return presence if presence and presence.host else self.connections.get(client_id, [_UNKNOWN])[0]
 
-    @staticmethod
-    def _entry(entries: Iterable[tuple[StoredPresence, PresenceEntry]], owner: StoredOwner) -> PresenceEntry | None:
-        mine = [
-            entry
-            for presence, entry in entries
-            if presence.client_id == owner.client_id and entry.thread_id == owner.thread_id
-        ]
-        fitting = [each for each in mine if owner.writes == (labels().get(each.kind) == "write")]
-        return next(iter(fitting or mine), None)
+    @property
+    def _stranger(self) -> RuntimeName:
+        """The library of a client that has neither a name nor a presence entry."""
+        known = self._complete and bool(self.strangers)
+        return "redisson" if known and all("redisson" in each.library.lower() for each in self.strangers) else "unknown"
 
 
-def _with(who: Who, **changes: object) -> Who:
-    return replace(who, **changes)  # type: ignore[arg-type]
+def _entry_of(owner: StoredOwner, reported: Reported) -> PresenceEntry | None:
+    mine = [
+        entry for said, entry in reported if (said.client_id, entry.thread_id) == (owner.client_id, owner.thread_id)
+    ]
+    fitting = [each for each in mine if owner.writes == (labels().get(each.kind) == "write")]
+    return next(iter(fitting or mine), None)
 
 
 def refine(kind: str, reported: str | None) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import Any, final
 
-import redis.exceptions as rx
-
+from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
-from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_numsub, read_owner
+from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_numsub
 from pyredisson.inspection.scan import MAX_OWNERS, Candidate
 from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches
@@ -33,16 +35,12 @@ class Stored:
     Attributes:
         key: Its key.
         kind: As what it is stored.
-        exists: Whether the key is there.
-        left_ms: Its time to live: -1 if it has none.
-        owners: The fields of its hash and their values.
-        mode: The mode of a read-write lock.
-        queue: Who waits for a fair lock, in order.
+        left_ms: Its time to live: -1 if it has none, -2 if there is no such key.
+        fields: Those of its hash, and their values.
+        queue: Who waits for a fair lock, in order, and until when each is considered alive, in ms since 1970.
         queued: How many do.
         listed: How many clients are on the list of those that wait for it.
-        scores: Until when each of them is considered alive, in ms since 1970.
-        subscribers: How many clients are on that list, or subscribed to its channel.
-        listening: How many to the channel of each waiter for a fair lock.
+        subscribers: How many clients are on that list, or subscribed to its channel or to those of its waiters.
         reads: Until when the holds of a reader last, in ms from now.
         token: The fencing token.
         value: The string of a token lock, the permits or the count.
@@ -52,30 +50,37 @@ class Stored:
 
     key: bytes
     kind: StoredKind
-    exists: bool = False
     left_ms: int = -2
-    owners: list[tuple[bytes, bytes]] = field(default_factory=list)
-    mode: bytes | None = None
-    queue: list[bytes] = field(default_factory=list)
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    queue: dict[bytes, int] = field(default_factory=dict)
     queued: int = 0
     listed: int = 0
-    scores: dict[bytes, int] = field(default_factory=dict)
     subscribers: int = 0
-    listening: dict[bytes, int] = field(default_factory=dict)
     reads: dict[bytes, int] = field(default_factory=dict)
     token: int | None = None
     value: bytes | None = None
     taken: int | None = None
     now_ms: float = 0.0
 
+    @property
+    def exists(self) -> bool:
+        """Whether the key is there, and holds what a lock of this kind does."""
+        return self.left_ms != -2 and (self.value is not None or bool(self.owners))
 
-def names_of(stored: Stored) -> LockNames | NumberedNames:
-    """Return the names of a lock. A name that is no UTF-8 survives in them."""
-    return stored.kind.names(stored.key.decode("utf-8", "surrogateescape"))
+    @cached_property
+    def owners(self) -> list[tuple[bytes, bytes]]:
+        """The fields of its hash that name owners, and their values."""
+        return [(field, value) for field, value in self.fields.items() if read_owner(field) is not None]
 
+    @property
+    def mode(self) -> bytes | None:
+        """The mode of a read-write lock."""
+        return self.fields.get(b"mode")
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    @cached_property
+    def names(self) -> LockNames | NumberedNames:
+        """Its names. One that is no UTF-8 survives in them."""
+        return self.kind.names(self.key.decode("utf-8", "surrogateescape"))
 
 
 def read_stored(server: Server, candidates: Sequence[Candidate], sharded: bool) -> list[Stored]:
@@ -94,84 +99,62 @@ def read_stored(server: Server, candidates: Sequence[Candidate], sharded: bool) 
     return [each for each in found if each.exists or each.queued or each.subscribers or each.taken]
 
 
-def _questions(stored: Stored) -> Iterator[Command]:
-    """Yield as many questions for each lock as :func:`_answer` takes."""
-    key, names = stored.key, names_of(stored)
-    yield "PTTL", key
-    match stored.kind.form:
-        case "owners" | "sides":
-            yield "HSCAN", key, "0", "COUNT", str(MAX_OWNERS)
-        case "token":
-            yield "GETRANGE", key, "0", str(MAX_TOKEN)
-        case _:
-            yield "GETRANGE", key, "0", str(2 * MAX_NUMBER)
-    if stored.kind.form == "owners" and isinstance(names, LockNames):
-        yield "LLEN", _bytes(names.queue)
-        yield "GETRANGE", _bytes(names.token), "0", str(MAX_NUMBER)
-    if stored.kind.form == "permits" and isinstance(names, SemaphoreNames):
-        yield "ZCOUNT", _bytes(names.taken), str(stored.now_ms), "+inf"
-    if isinstance(names, QueueNames) and stored.kind.form != "token":
-        yield "ZCOUNT", _bytes(names.waiting), "-inf", f"({OBSERVERS}"
+def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], object]]]:
+    """Yield what to ask, which attribute the answer is, and how it is read."""
+    key, names, form = stored.key, stored.names, stored.kind.form
+    yield ("PTTL", key), "left_ms", lambda left: left if isinstance(left, int) else -2
+    if form in ("owners", "sides"):
+        yield ("HSCAN", key, "0", "COUNT", str(MAX_OWNERS)), "fields", _read_fields
+    else:
+        yield ("GETRANGE", key, "0", str(MAX_TOKEN)), "value", lambda value: value if isinstance(value, bytes) else None
+    if form == "owners" and isinstance(names, LockNames):
+        yield ("LLEN", encode_name(names.queue)), "queued", lambda queued: queued if isinstance(queued, int) else 0
+        yield ("GETRANGE", encode_name(names.token), "0", str(MAX_NUMBER)), "token", read_count
+    if form == "permits" and isinstance(names, SemaphoreNames):
+        yield ("ZCOUNT", encode_name(names.taken), str(stored.now_ms), "+inf"), "taken", read_count
+    if form != "token" and isinstance(names, QueueNames):
+        listed = ("ZCOUNT", encode_name(names.waiting), "-inf", f"({OBSERVERS}")
+        yield listed, "listed", lambda count: read_count(count) or 0
 
 
 def _read_keys(server: Server, them: list[Stored]) -> None:
-    questions = [list(_questions(each)) for each in them]
-    answers = iter(server.ask_many([question for each in questions for question in each]))
-    for each, asked in zip(them, questions, strict=True):
-        _answer(each, [next(answers) for _ in asked])
+    asked = [(each, *question) for each in them for question in _questions(each)]
+    answers = server.ask_many([command for _, command, _, _ in asked])
+    for (each, _, attribute, read), answer in zip(asked, answers, strict=True):
+        setattr(each, attribute, read(answer))
 
 
-def _answer(stored: Stored, answers: list[Any]) -> None:
-    left, first, *others = answers
-    stored.left_ms = left if isinstance(left, int) else -2
-    stored.exists = stored.left_ms != -2
-    if stored.kind.form in ("owners", "sides"):
-        try:
-            _, parts = read_scan("HSCAN", first) if not isinstance(first, Exception) else (b"", [])
-        except rx.InvalidResponse:
-            parts = []
-        pairs = list(zip(parts[::2], parts[1::2], strict=False))[: MAX_OWNERS + 1]
-        stored.mode = next((value for name, value in pairs if name == b"mode"), None)
-        stored.owners = [pair for pair in pairs if read_owner(pair[0]) is not None]
-        stored.exists = stored.exists and bool(stored.owners)
-    else:
-        stored.value = first if isinstance(first, bytes) else None
-        stored.exists = stored.exists and stored.value is not None
-    match stored.kind.form, others:
-        case "owners", [queued, token, *_]:
-            stored.queued = queued if isinstance(queued, int) else 0
-            stored.token = read_count(token)
-        case "permits", [taken, *_]:
-            stored.taken = read_count(taken)
-    if others:  # The clients in the wait queue are counted last.
-        stored.listed = read_count(others[-1]) or 0
+def _read_fields(answer: Any) -> dict[bytes, bytes]:
+    if isinstance(answer, Exception):
+        return {}
+    _, parts = read_scan("HSCAN", answer)
+    return dict(islice(zip(parts[::2], parts[1::2], strict=False), MAX_OWNERS + 1))
 
 
 def _read_queues(server: Server, them: list[Stored]) -> None:
-    names = [LockNames(each.key.decode("utf-8", "surrogateescape")) for each in them]
-    memory = server.ask_many([("MEMORY", "USAGE", _bytes(each.queue)) for each in names])
+    queued = [(each, LockNames(each.names.name)) for each in them]
+    memory = server.ask_many([("MEMORY", "USAGE", encode_name(names.queue)) for _, names in queued])
     small = [
-        (stored, name)
-        for stored, name, used in zip(them, names, memory, strict=True)
-        if not isinstance(used, int) or used <= MAX_QUEUE_MEMORY
+        each for each, used in zip(queued, memory, strict=True) if not isinstance(used, int) or used <= MAX_QUEUE_MEMORY
     ]
-    queues = server.ask_many([("LRANGE", _bytes(name.queue), "0", str(MAX_QUEUE - 1)) for _, name in small])
-    asked: list[tuple[Stored, bytes]] = []
-    questions: list[Command] = []
-    for (stored, name), queue in zip(small, queues, strict=True):
-        if not isinstance(queue, list):
-            continue
-        stored.queue = [each for each in queue if isinstance(each, bytes) and read_owner(each) is not None]
-        for each in stored.queue:
-            asked.append((stored, each))
-            questions += [("ZSCORE", _bytes(name.timeouts), each), ("HGET", _bytes(name.alive), each)]
-    answers = server.ask_many(questions)
-    for (stored, waiter), score, alive in zip(asked, answers[::2], answers[1::2], strict=True):
-        until = _milliseconds(score)
-        ours = _milliseconds(alive)
-        stored.scores[waiter] = until if ours is None or until is None else min(until, ours)  # type: ignore[assignment]
-        if until is None:
-            stored.scores[waiter] = 0
+    queues = server.ask_many([("LRANGE", encode_name(names.queue), "0", str(MAX_QUEUE - 1)) for _, names in small])
+    for (stored, _), queue in zip(small, queues, strict=True):
+        members = queue if isinstance(queue, list) else []
+        stored.queue = {each: 0 for each in members if isinstance(each, bytes) and read_owner(each) is not None}
+    asked = [(stored, names, waiter) for stored, names in small for waiter in stored.queue]
+    answers = server.ask_many(
+        [
+            question
+            for _, names, waiter in asked
+            for question in (
+                ("ZSCORE", encode_name(names.timeouts), waiter),
+                ("HGET", encode_name(names.alive), waiter),
+            )
+        ]
+    )
+    for (stored, _, waiter), *ends in zip(asked, answers[::2], answers[1::2], strict=True):
+        until, ours = map(_milliseconds, ends)
+        stored.queue[waiter] = 0 if until is None else until if ours is None else min(until, ours)
 
 
 def _milliseconds(value: object) -> int | None:
@@ -186,45 +169,40 @@ def _read_readers(server: Server, them: list[Stored]) -> None:
     asked: list[tuple[Stored, bytes]] = []
     questions: list[Command] = []
     for stored in them:
-        names = ReadWriteNames(stored.key.decode("utf-8", "surrogateescape"))
+        names = ReadWriteNames(stored.names.name)
         for owner, count in stored.owners[:MAX_READERS]:
             for number in range(1, 1 + min(MAX_HOLDS, read_count(count) or 0)):
                 asked.append((stored, owner))
-                questions.append(("PTTL", _bytes(names.read_hold(owner.decode(), number))))
+                questions.append(("PTTL", encode_name(names.read_hold(owner.decode(), number))))
     for (stored, owner), left in zip(asked, server.ask_many(questions), strict=True):
         if isinstance(left, int) and left >= 0:
             stored.reads[owner] = max(left, stored.reads.get(owner, 0))
 
 
 def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None:
-    channels = {channel: 0 for stored in them for channel in _channels(stored)}
+    counts: Counter[bytes] = Counter()
+    channels = [_channels(each) for each in them]
+    names = list(dict.fromkeys(name for each in channels for name in each.values()))
+    short = [name for name in names if len(name) <= MAX_CHANNEL]
+    batches = [*in_batches(short, MAX_CHANNELS), *([name] for name in names if len(name) > MAX_CHANNEL)]
     for word in ("NUMSUB", "SHARDNUMSUB")[: 1 + sharded]:
-        short = [channel for channel in channels if len(channel) <= MAX_CHANNEL]
-        batches = [*in_batches(short, MAX_CHANNELS), *([each] for each in channels if len(each) > MAX_CHANNEL)]
         for reply in server.ask_many([("PUBSUB", word, *batch) for batch in batches]):
-            for channel, count in read_numsub(reply).items():
-                if channel in channels:
-                    channels[channel] += count
-    for stored in them:
-        if stored.kind.form == "token":
-            continue
-        names = names_of(stored)
-        stored.subscribers = channels.get(_bytes(names.channel), 0)
-        if isinstance(names, QueueNames):
-            # Of the clients in the wait queue some listen to the channel as well: the observers.
-            ears = channels.get(_bytes(names.waiting), 0)
-            stored.subscribers = max(0, stored.subscribers - ears) + stored.listed
-        if isinstance(names, LockNames):
-            for waiter in stored.queue:
-                stored.listening[waiter] = channels.get(_bytes(names.channel_of(waiter.decode())), 0)
+            counts.update(read_numsub(reply))
+    for stored, each in zip(them, channels, strict=True):
+        count = {of: counts[name] for of, name in each.items()}
+        # Of the clients in the wait queue some listen to the channel as well: the observers.
+        shared = max(0, count.pop(b"all", 0) - count.pop(b"waiting", 0)) + stored.listed
+        stored.subscribers = shared + len({waiter.split(b":")[0] for waiter in count if count[waiter]})
 
 
-def _channels(stored: Stored) -> Iterable[bytes]:
+def _channels(stored: Stored) -> Mapping[bytes, bytes]:
+    """Return the channels by who is subscribed to them: all, those in the wait queue, or one waiter for a fair lock."""
+    names = stored.names
     if stored.kind.form == "token":
-        return
-    names = names_of(stored)
-    yield _bytes(names.channel)
+        return {}
+    channels = {b"all": names.channel}
     if isinstance(names, QueueNames):
-        yield _bytes(names.waiting)
+        channels[b"waiting"] = names.waiting
     if isinstance(names, LockNames):
-        yield from (_bytes(names.channel_of(waiter.decode())) for waiter in stored.queue)
+        channels |= {each: names.channel_of(each.decode()) for each in stored.queue}
+    return {of: encode_name(channel) for of, channel in channels.items()}

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import redis.exceptions as rx
 
+from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
-from pyredisson.inspection.kinds import stored_kinds, usual_kind
-from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
+from pyredisson.inspection.kinds import numbered_kinds, usual_kind
+from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_token
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
 from pyredisson.kinds.stored import StoredKind
@@ -65,14 +66,14 @@ def scan(server: Server, kind: bytes, match: bytes | None, stop: Callable[[], bo
             count = max(1, count // 10)  # The names are huge: fewer at a time.
             continue
         except rx.ResponseError as error:
-            if server.filters_types is None and "syntax" in str(error).lower():
-                server.filters_types = False  # Before Redis 6.0.
-                continue
-            raise
+            if server.filters_types is not None or "syntax" not in str(error).lower():
+                raise
+            server.filters_types = False  # Before Redis 6.0.
+            continue
         cursor, names = read_scan("SCAN", reply)
         if typed:
             server.filters_types = True
-        elif names:
+        else:
             types = server.ask_many([("TYPE", name) for name in names])
             names = [name for name, found in zip(names, types, strict=True) if found == kind]
         yield names
@@ -85,20 +86,18 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
     keys = [key for key in keys if not key.startswith(_ALIVE)]
     sizes = server.ask_many([each for key in keys for each in (("HLEN", key), ("HSTRLEN", key, "mode"))])
     likely = [
-        (key, "sides" if mode in (4, 5) else "owners", fields)
+        (key, usual_kind("sides" if mode in (4, 5) else "owners"), fields)
         for key, fields, mode in zip(keys, sizes[::2], sizes[1::2], strict=True)
         if isinstance(fields, int) and (fields == 1 or mode in (4, 5))
     ]
     # Only a hash whose fields and values are short is one of ours.
+    samples = [str(MAX_OWNERS if fields > MAX_OWNERS else 0) for _, _, fields in likely]
     memory = server.ask_many(
-        [
-            ("MEMORY", "USAGE", key, "SAMPLES", "0" if fields <= MAX_OWNERS else str(MAX_OWNERS))
-            for key, _, fields in likely
-        ]
+        [("MEMORY", "USAGE", key, "SAMPLES", sampled) for (key, *_), sampled in zip(likely, samples, strict=True)]
     )
     return [
-        Candidate(key, usual_kind("sides" if form == "sides" else "owners"))
-        for (key, form, fields), used in zip(likely, memory, strict=True)
+        Candidate(key, kind)
+        for (key, kind, fields), used in zip(likely, memory, strict=True)
         if not isinstance(used, int) or used - 4 * len(key) <= MAX_OWNER_BYTES * (fields + 1)
     ]
 
@@ -143,9 +142,8 @@ PERMIT_KEYS = b"*:timeout"
 
 def find_queues(keys: Iterable[bytes]) -> list[Candidate]:
     """Return the locks that have these queues."""
-    return [
-        Candidate(_unwrapped(key.removeprefix(_QUEUE)), usual_kind("owners")) for key in keys if key.startswith(_QUEUE)
-    ]
+    kind = usual_kind("owners")
+    return [Candidate(_unwrapped(key.removeprefix(_QUEUE)), kind) for key in keys if key.startswith(_QUEUE)]
 
 
 def find_permits(keys: Iterable[bytes]) -> list[Candidate]:
@@ -164,7 +162,7 @@ def subscribed_names(server: Server, sharded: bool) -> list[Candidate]:
     """Return the numbers for which clients wait: in Redis they look like any other number."""
     found = []
     for word in ("CHANNELS", "SHARDCHANNELS")[: 1 + sharded]:
-        for kind in stored_kinds().values():
+        for kind in numbered_kinds().values():
             if kind.form == "number":
                 start = _constant_part(kind.names("").channel)
                 reply = server.ask("PUBSUB", word, start + b"*")
@@ -179,7 +177,7 @@ def _announced(kind: StoredKind, start: bytes, channel: object) -> bytes | None:
         return None
     rest = channel.removeprefix(start)
     for name in (rest[1:-1], rest):
-        if name and _bytes(kind.names(name.decode("utf-8", "surrogateescape")).channel) == channel:
+        if name and encode_name(kind.names(name.decode("utf-8", "surrogateescape")).channel) == channel:
             return name
     return None
 
@@ -202,9 +200,7 @@ def candidates_named(
     if kind not in (b"string", b"none"):
         return []
     names = SemaphoreNames(text)
-    permits, queue = server.ask_many(
-        [("EXISTS", _bytes(names.taken)), ("EXISTS", _bytes(LockNames(text).queue))],
-    )
+    permits, queue = server.ask_many([("EXISTS", encode_name(each)) for each in (names.taken, LockNames(text).queue)])
     if permits == 1:
         return [Candidate(key, usual_kind("permits"))]
     if kind == b"none":
@@ -216,7 +212,3 @@ def candidates_named(
     if read_count(value) is not None:
         return [Candidate(key, used_as() or usual_kind("number"))]
     return [candidate for candidate, _ in find_strings(server, [key], now, asked=True)]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar, final
 
 import redis
@@ -18,17 +19,19 @@ from redis.retry import Retry
 from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
 from pyredisson.net.resp import as_redis_error, pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
-from pyredisson.net.slots import Cluster, read_slots
-from pyredisson.net.urls import client_at, known_url, own_settings
+from pyredisson.net.slots import SLOTS, Cluster, read_slots
+from pyredisson.net.urls import client_at, known_url, listed, own_settings
 from pyredisson.net.wire import Address
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Command = tuple["str | bytes", ...]
 """A command's words."""
 
 #: The name of our own connections.
 TOOL_NAME = "pyredisson-inspect"
+_NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
 MAX_BATCH = 500  # commands in flight
@@ -43,14 +46,15 @@ def describe(error: BaseException) -> str:
 
 def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Cut what there is into lists of at most ``size``."""
-    batch: list[T] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
         yield batch
+
+
+def in_parallel(ask: Callable[[T], R], them: Sequence[T]) -> list[R]:
+    """Call a function for each of them, all at the same time, and return the results in their order."""
+    with ThreadPoolExecutor(max_workers=max(1, len(them))) as pool:
+        return list(pool.map(ask, them))
 
 
 @final
@@ -69,20 +73,16 @@ class Server:
         settings["decode_responses"] = False
         if address is not None:
             settings["host"], settings["port"] = address
+        self.endpoint: Endpoint = Endpoint(place.connection_class, settings)
         self.settings: dict[str, Any] = settings
         self.tls: bool = is_tls(place.connection_class)
-        self.node: str = self._node()
-        self.number: int | None = None
+        address = settings.get("host", "localhost"), settings.get("port", 6379)
+        self.node: str = settings.get("path") or listed([address])
         #: Whether ``SCAN`` knows ``TYPE``; ``None`` until it was tried.
         self.filters_types: bool | None = None
         self._connection: Any = place.connection_class(**settings, retry=Retry(NoBackoff(), 0))
         self._greeted = False
         self._lock = threading.Lock()
-
-    def _node(self) -> str:
-        host, port = self.settings.get("host", "localhost"), self.settings.get("port", 6379)
-        path = self.settings.get("path")
-        return path if isinstance(path, str) else f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
     @property
     def url(self) -> str:
@@ -96,19 +96,12 @@ class Server:
             redis.exceptions.RedisError: It could not be asked, or refuses.
             OSError: It could not be asked.
         """
-        [reply] = self.ask_many([_words(command)])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return _only(self.ask_many([_words(command)]))
 
     def tell(self, *command: Any) -> Any:
         """Send what changes something: once."""
         with self._lock:
-            self._greet()
-            [reply] = self._exchange([pack_command(_words(command))])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+            return _only(self._exchange([pack_command(_words(command))]))
 
     def ask_many(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to many questions; one that is refused is answered by the error.
@@ -120,15 +113,13 @@ class Server:
         answers: list[Any] = []
         with self._lock:
             for batch in self._batches(commands):
-                fresh = not self._greeted
+                may_be_closed = self._greeted
                 try:
-                    self._greet()
                     answers += self._exchange(batch)
                 except rx.ConnectionError:
-                    if fresh:
+                    if not may_be_closed:
                         raise
-                    self._greet()  # The server has closed a connection that was idle: reading may be repeated.
-                    answers += self._exchange(batch)
+                    answers += self._exchange(batch)  # The connection was idle: reading may be repeated.
         return answers
 
     def close(self) -> None:
@@ -150,19 +141,13 @@ class Server:
         if batch:
             yield batch
 
-    def _greet(self) -> None:
-        """Connect, and give the connection a name where that is permitted."""
-        if self._greeted:
-            return
-        self._greeted = True
-        _, number = self._exchange([pack_command(("CLIENT", "SETNAME", TOOL_NAME)), pack_command(("CLIENT", "ID"))])
-        self.number = number if isinstance(number, int) else None
-
     def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
-        connection = self._connection
+        """Send commands, and return the replies. A new connection is given a name first, where that is permitted."""
+        connection, first = self._connection, () if self._greeted else (_NAME_IT,)
         try:
-            connection.send_packed_command([b"".join(commands)], check_health=False)
-            return [_read(connection) for _ in commands]
+            self._greeted = True
+            connection.send_packed_command([b"".join((*first, *commands))], check_health=False)
+            return [_read(connection) for _ in (*first, *commands)][len(first) :]
         except BaseException:
             self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
             raise
@@ -184,6 +169,13 @@ def _read(connection: Any) -> Any:
         return error
 
 
+def _only(replies: list[Any]) -> Any:
+    [reply] = replies
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
 @final
 class Servers:
     """The masters of a place.
@@ -191,6 +183,12 @@ class Servers:
     Args:
         where: A server, sentinels or a cluster, or the URL of one, as all commands take it.
         timeout: Seconds for each answer.
+
+    Attributes:
+        url: The URL, password masked.
+        clustered: Whether they are a cluster.
+        sentinels: The sentinels that are asked for the master, if there are any.
+        named: What each sentinel answered when it was last asked: where the master is; ``None``: it does not know.
 
     Raises:
         ValueError: The URL is not valid.
@@ -202,23 +200,27 @@ class Servers:
             if url.startswith("embedded:"):
                 raise ValueError("embedded:// is private to the client that starts it: name a server")
             where = endpoint_of(client_at(url, {}, redis))
+        self.url: str = url_of_endpoint(where) or ""
+        self.clustered: bool = isinstance(where, Cluster)
+        self.sentinels: Sentinels | None = None if isinstance(where, Cluster) else where.sentinels
+        self.named: list[tuple[Server, Address | Exception | None]] = []
+        self._where = where
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._known: dict[Address, Server] = {}
-        self._asked: dict[Address, Server] = {}
-        self._slots: list[tuple[int, int, Server]] = []
+        self._known: dict[Address | None, Server] = {}
+        self._asked: list[Server] = []
+        if self.sentinels is not None:
+            kind = redis.SSLConnection if self.sentinels.settings.get("ssl") else redis.Connection
+            place = Endpoint(kind, {key: each for key, each in self.sentinels.settings.items() if key != "ssl"})
+            self._asked = [Server(place, timeout, address) for address in self.sentinels.addresses]
+        alone = self.sentinels is None and not self.clustered
+        self._slots: list[tuple[int, int, Server]] = [(0, SLOTS - 1, self._at(None))] if alone else []
         self._sharded: bool | None = None
-        self._cluster = where if isinstance(where, Cluster) else None
-        self._place = Endpoint(where.connection_class, where.settings, getattr(where, "sentinels", None))
-        self._one: Server | None = None
-        if self._cluster is None and self._place.sentinels is None:
-            self._one = Server(self._place, timeout)
-        self.url: str = url_of_endpoint(where) or ""
 
     @property
-    def clustered(self) -> bool:
-        """Whether they are a cluster."""
-        return self._cluster is not None
+    def unserved(self) -> int:
+        """How many slots no master serves, as :meth:`masters` last saw it."""
+        return SLOTS - sum(last - first + 1 for first, last, _ in self._slots)
 
     def masters(self) -> list[Server]:
         """Ask who the masters are now.
@@ -227,17 +229,14 @@ class Servers:
             redis.exceptions.RedisError: No sentinel or node of the cluster answers, or none knows.
         """
         with self._lock:
-            if self._place.sentinels is not None:
-                self._one = self._at(self._by_sentinels(self._place.sentinels))
-            if self._one is not None:
-                return [self._one]
-            self._slots = self._by_nodes()
+            if self.sentinels is not None:
+                self._slots = [(0, SLOTS - 1, self._at(self._by_sentinels(self.sentinels)))]
+            elif isinstance(self._where, Cluster):
+                self._slots = self._by_nodes(self._where)
             return list(dict.fromkeys(server for _, _, server in self._slots))
 
     def of(self, key: bytes) -> Server:
         """Return the master that has a key, as :meth:`masters` last saw it."""
-        if self._one is not None:
-            return self._one
         slot = key_slot(key)
         for first, last, server in self._slots:
             if first <= slot <= last:
@@ -258,49 +257,35 @@ class Servers:
 
     def close(self) -> None:
         """Close all connections."""
-        servers = [*self._known.values(), *self._asked.values()]
-        for server in servers if self._one is None else [*servers, self._one]:
+        for server in (*self._known.values(), *self._asked):
             server.close()
 
-    def _at(self, address: Address) -> Server:
+    def _at(self, address: Address | None) -> Server:
         if address not in self._known:
-            self._known[address] = Server(self._place, self._timeout, address)
+            place = Endpoint(self._where.connection_class, self._where.settings)
+            self._known[address] = Server(place, self._timeout, address)
         return self._known[address]
 
     def _by_sentinels(self, sentinels: Sentinels) -> Address:
-        kind = redis.SSLConnection if sentinels.settings.get("ssl") else redis.Connection
-        settings = {name: value for name, value in sentinels.settings.items() if name != "ssl"}
-        for address in sentinels.addresses:
-            if address not in self._asked:
-                self._asked[address] = Server(Endpoint(kind, settings), self._timeout, address)
-
         def ask(sentinel: Server) -> Address | Exception | None:
             try:
                 return read_master(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.service))
             except (rx.RedisError, OSError) as error:
                 return error
 
-        answers = _in_parallel(ask, [self._asked[address] for address in sentinels.addresses])
-        named = Counter(answer for answer in answers if isinstance(answer, tuple)).most_common(1)
-        if named:
-            return named[0][0]
-        errors = [answer for answer in answers if isinstance(answer, Exception)]
-        if len(errors) == len(answers):
-            raise rx.ConnectionError(f"no sentinel answers: {describe(errors[0])}")
-        raise rx.ConnectionError(f"no sentinel knows where {sentinels.service!r} is")
+        self.named = list(zip(self._asked, in_parallel(ask, self._asked), strict=True))
+        most = Counter(answer for _, answer in self.named if isinstance(answer, tuple)).most_common(1)
+        if most:
+            return most[0][0]
+        errors = [describe(answer) for _, answer in self.named if isinstance(answer, Exception)]
+        raise rx.ConnectionError("; ".join([f"no sentinel knows where {sentinels.service!r} is", *errors[:1]]))
 
-    def _by_nodes(self) -> list[tuple[int, int, Server]]:
-        seeds, remap = (self._cluster.seeds, self._cluster.remap) if self._cluster is not None else ((), None)
+    def _by_nodes(self, cluster: Cluster) -> list[tuple[int, int, Server]]:
         failure: Exception = rx.ConnectionError("no node of the cluster answers")
-        for address in dict.fromkeys((*seeds, *self._known)):
+        for address in dict.fromkeys((*cluster.seeds, *filter(None, self._known))):
             try:
-                reply = self._at(address).ask("CLUSTER", "SLOTS")
-                return [(first, last, self._at(master)) for first, last, master in read_slots(reply, address, remap)]
+                slots = read_slots(self._at(address).ask("CLUSTER", "SLOTS"), address, cluster.remap)
+                return [(first, last, self._at(master)) for first, last, master in slots]
             except (rx.RedisError, OSError) as error:
                 failure = error
         raise failure
-
-
-def _in_parallel(ask: Callable[[Server], T], servers: Sequence[Server]) -> list[T]:
-    with ThreadPoolExecutor(max_workers=max(1, len(servers))) as pool:
-        return list(pool.map(ask, servers))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.inspection.model import LockView, WaiterView, Who
 from pyredisson.inspection.people import People, refine
-from pyredisson.inspection.reading import Stored, names_of
-from pyredisson.inspection.replies import decode_name, read_count, read_owner, read_token
+from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.replies import decode_name, encode_name, read_token
 from pyredisson.inspection.scan import MAX_OWNERS
 from pyredisson.kinds.stored import StoredKind
 
@@ -43,7 +45,7 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
         mode=stored.mode.decode("ascii", "replace") if held and stored.mode in (b"read", b"write") else None,
         free_in=stored.left_ms / 1000 if held and not numbered and stored.left_ms >= 0 else None,
         never_expires=never,
-        waiting_clients=_waiting_clients(stored),
+        waiting_clients=stored.subscribers,
         waiters=waiters,
         token=stored.token,
         permits=number if stored.kind.number == "permits" else None,
@@ -69,31 +71,29 @@ def _alike(stored: Stored) -> list[StoredKind]:
 def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[Who]:
     left = stored.left_ms / 1000 if stored.left_ms >= 0 else None
     if stored.kind.form == "token":
-        if stored.value is not None:
-            seen = read_token(stored.value, now)
-            if seen is not None:  # Otherwise another value was written since it was found.
-                yield people.token_holder(key, stored.value, seen.runtime, seen.made, left)
+        seen = None if stored.value is None else read_token(stored.value, now)
+        if stored.value is not None and seen is not None:  # Otherwise another value was written since it was found.
+            yield replace(people.token_holder(key, stored.value, seen.runtime, seen.made), remaining=left)
     elif stored.kind.number is not None:
         for presence, entry in people.holds_of(key):
-            yield people.person(presence.client_id, entry.thread_id, entry, None)
+            yield people.person(presence.client_id, entry.thread_id, entry)
     else:
         for field, count in stored.owners[:MAX_OWNERS]:
-            owner = read_owner(field)
-            if owner is not None:
-                reads = stored.reads.get(field)
-                yield people.holder(key, field, owner, count, left if reads is None else reads / 1000)
+            if (owner := read_owner(field)) is not None:
+                until = stored.reads[field] / 1000 if field in stored.reads else left
+                holds = max(1, read_count(count) or 1)
+                yield replace(people.holder(key, owner), owner=field.decode(), holds=holds, remaining=until)
 
 
 def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...], now: float) -> Iterable[WaiterView]:
     queued = set()
-    for place, member in enumerate(stored.queue, 1):
+    for place, (member, until) in enumerate(stored.queue.items(), 1):
         owner = read_owner(member)
         if owner is None:
             continue
         queued.add((owner.client_id, owner.thread_id))
         who = people.waiter(key, owner)
-        expired = stored.scores.get(member, 0) <= stored.now_ms
-        yield WaiterView(who, _queued_for(stored, people.kind_of(key)), who.since, place, expired)
+        yield WaiterView(who, _queued_for(stored, people.kind_of(key)), who.since, place, until <= stored.now_ms)
     holding = {(who.client_id, who.thread_id) for who in holders} if stored.kind.form == "owners" else set()
     for presence, entry in people.waits_of(key):
         owner_id = (presence.client_id, entry.thread_id)
@@ -101,8 +101,7 @@ def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...],
         kind = stored_kinds().get(entry.kind)
         has_acquired = owner_id in holding and (kind is None or kind.reentrant)
         if owner_id not in queued and not has_acquired:
-            who = people.person(presence.client_id, entry.thread_id, entry, None)
-            yield WaiterView(who, entry.kind, entry.since)
+            yield WaiterView(people.person(presence.client_id, entry.thread_id, entry), entry.kind, entry.since)
 
 
 def _queued_for(stored: Stored, reported: str | None) -> str:
@@ -112,20 +111,15 @@ def _queued_for(stored: Stored, reported: str | None) -> str:
     return kind.kind if kind is not None and kind.label == in_queue.label else in_queue.kind
 
 
-def _waiting_clients(stored: Stored) -> int:
-    listening = {member.split(b":")[0] for member, count in stored.listening.items() if count}
-    return stored.subscribers + len(listening)
-
-
 def _keys(stored: Stored) -> tuple[str, ...]:
-    names = names_of(stored)
+    names = stored.names
     found = [names.raw]
     if isinstance(names, SemaphoreNames) and stored.taken is not None:
         found.append(names.taken)
     if stored.kind.form == "owners" and isinstance(names, LockNames):
         found += [names.queue, names.timeouts] if stored.queued else []
         found += [names.token] if stored.token is not None else []
-    return tuple(decode_name(each.encode("utf-8", "surrogateescape")) for each in found)
+    return tuple(decode_name(encode_name(each)) for each in found)
 
 
 def _notes(

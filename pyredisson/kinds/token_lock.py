@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.acquiring.attempt import expire
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.diagnosis.holder_lookup import token_id
+from pyredisson.core.diagnosis.replies import token_id
 from pyredisson.core.failures import Failure
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field

@@ -7,11 +7,9 @@ it fails, and names that could move the terminal are left out.
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import ClassVar, final
 
 import click
 from click.shell_completion import (
@@ -25,9 +23,6 @@ from click.shell_completion import (
 )
 
 from pyredisson.net.urls import DEFAULT_URL
-
-if TYPE_CHECKING:
-    from pyredisson.inspection.servers import Command, Server
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -120,7 +115,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     prefix = context.params.get("prefix") or ""
     found: list[str] = []
 
-    import pyredisson.inspection.servers  # noqa: F401  # Now: the time below is the server's.
+    import pyredisson.inspection  # noqa: F401  # Now: the time below is the server's.
 
     def look() -> None:
         try:
@@ -141,42 +136,17 @@ def complete_files(context: click.Context, parameter: click.Parameter, incomplet
 
 
 def lock_names(url: str, prefix: str, found: list[str]) -> None:
-    """Add the names of locks that are held to ``found``, by a SCAN that has a bound in time and number."""
-    from pyredisson.inspection.servers import Servers
+    """Add the names of locks that are held to ``found``, by a search that has a bound in time and number."""
+    from pyredisson.inspection import DOUBTFUL, Inspector
 
     ends = time.monotonic() + SECONDS
-    pattern = re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
     doubtful: list[str] = []  # Strings that may be locks or data.
-    with closing(Servers(url, SECONDS)) as servers:
-        for server in servers.masters():
-            cursor: Any = 0
-            while time.monotonic() < ends and len(found) < MOST:
-                cursor, keys = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-                found += _locks_among(server, keys, doubtful)
-                if not int(cursor):
-                    break
+    with Inspector(url, prefix=prefix, timeout=SECONDS) as inspector:
+        for lock in inspector.locks(seconds=SECONDS):
+            name = prefix + lock.name
+            if lock.held and name.isprintable() and not name.startswith(_INTERNAL):
+                (doubtful if DOUBTFUL in lock.notes else found).append(name)
+            if len(found) >= MOST or time.monotonic() > ends:
+                break
     if len(doubtful) <= MOST:
         found += doubtful
-
-
-def _locks_among(server: Server, keys: list[bytes], doubtful: list[str]) -> list[str]:
-    """Return those of the keys that are locks which are held, and that can be shown."""
-    from pyredisson.inspection.scan import find_strings
-
-    shown = [(key, name) for key in keys if (name := key.decode(errors="replace")).isprintable()]
-    names = {key: name for key, name in shown if not name.startswith(_INTERNAL)}
-    questions: list[Command] = [("HSCAN", key, b"0", b"COUNT", b"1") for key in names]
-    replies = server.ask_many(questions)
-    found = [name for name, reply in zip(names.values(), replies, strict=True) if _has_holder(reply)]
-    for candidate, is_likely in find_strings(server, names, time.time(), asked=False):
-        (found if is_likely else doubtful).append(names[candidate.key])
-    return found
-
-
-def _has_holder(reply: Any) -> bool:
-    from pyredisson.inspection.replies import read_owner
-
-    match reply:
-        case [bytes(), [*parts]]:
-            return any(isinstance(part, bytes) and read_owner(part) is not None for part in parts[:20:2])
-    return False

@@ -10,22 +10,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.diagnosis.holder_lookup import token_id
+from pyredisson.core.diagnosis.replies import StoredOwner, read_client_list, read_owner, read_presence, token_id
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.kinds import usual_kind
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import (
-    StoredOwner,
-    decode_name,
-    encode_name,
-    glob_to_pattern,
-    read_client_list,
-    read_numsub,
-    read_owner,
-    read_presence,
-    read_token,
-)
+from pyredisson.inspection.replies import decode_name, encode_name, glob_to_pattern, read_numsub, read_token
 from pyredisson.inspection.views import view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -238,7 +228,7 @@ def people(*lines: str, complete: bool = True) -> People:
     ],
 )
 def test_who_a_holder_is(known: People, label: str, connected: bool | None) -> None:
-    stored = Stored(b"x", LOCK, exists=True, left_ms=1500, owners=[(f"{CLIENT}:7".encode(), b"2")])
+    stored = Stored(b"x", LOCK, left_ms=1500, fields={f"{CLIENT}:7".encode(): b"2"})
     view = view_of(stored, known, "node", "", NOW)
     [who] = view.holders
     assert (who.label, who.connected, who.holds, who.remaining) == (label, connected, 2, 1.5)
@@ -247,7 +237,7 @@ def test_who_a_holder_is(known: People, label: str, connected: bool | None) -> N
 
 @pytest.mark.parametrize("count", [b"0", b"-1", b"", b"x", b"9" * 100])
 def test_half_a_lock_is_shown_as_broken(count: bytes) -> None:
-    stored = Stored(b"x", LOCK, exists=True, left_ms=-1, owners=[(f"{CLIENT}:7".encode(), count)])
+    stored = Stored(b"x", LOCK, left_ms=-1, fields={f"{CLIENT}:7".encode(): count})
     view = view_of(stored, people(), "node", "", NOW)
     assert view.never_expires
     assert any("broken" in note for note in view.notes)
@@ -255,8 +245,7 @@ def test_half_a_lock_is_shown_as_broken(count: bytes) -> None:
 
 def test_a_queue_with_dead_waiters() -> None:
     dead, alive = f"{OTHER}:1".encode(), f"{CLIENT}:2".encode()
-    stored = Stored(b"x", LOCK, queue=[dead, alive], queued=2, now_ms=1000.0)
-    stored.scores = {dead: 999, alive: 2000}
+    stored = Stored(b"x", LOCK, queue={dead: 999, alive: 2000}, queued=2, now_ms=1000.0)
     view = view_of(stored, people(named(CLIENT)), "node", "", NOW)
     assert [(each.place, each.expired) for each in view.waiters] == [(1, True), (2, False)]
     assert view.kind == "fair_lock"
@@ -268,14 +257,14 @@ def test_an_owner_that_has_acquired_the_lock_since_it_reported_its_wait_does_not
     known = people(named(CLIENT))
     entry = {"kind": kind, "name": "x", "id": 7, "thread": "MainThread", "ms": 12_000}
     known.add(CLIENT, read_presence(CLIENT, presence(holds=[], waits=[entry]), 25_000, NOW))
-    stored = Stored(b"x", LOCK, exists=True, left_ms=1500, owners=[(f"{CLIENT}:7".encode(), b"1")])
+    stored = Stored(b"x", LOCK, left_ms=1500, fields={f"{CLIENT}:7".encode(): b"1"})
     assert len(view_of(stored, known, "node", "", NOW).waiters) == waits
     free = Stored(b"x", LOCK)
     assert len(view_of(free, known, "node", "", NOW).waiters) == 1
 
 
 def test_a_prefix_is_not_part_of_the_name() -> None:
-    stored = Stored(b"app:x", LOCK, exists=True, left_ms=1, owners=[(f"{CLIENT}:7".encode(), b"1")])
+    stored = Stored(b"app:x", LOCK, left_ms=1, fields={f"{CLIENT}:7".encode(): b"1"})
     view = view_of(stored, people(), "node", "app:", NOW)
     assert (view.name, view.keys) == ("x", ("app:x",))
 

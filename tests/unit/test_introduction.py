@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import Holder, __version__
-from pyredisson.core.diagnosis.holder_lookup import Found, token_id
+from pyredisson.core.diagnosis.holder_lookup import Found
 from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.diagnosis.replies import token_id
 from pyredisson.net.introduction import app_in, connection_name, introduction
 from pyredisson.net.resp import pack
 

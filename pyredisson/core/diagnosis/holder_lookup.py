@@ -9,15 +9,26 @@ Rules kept here:
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.diagnosis.replies import (
+    Connection,
+    PresenceEntry,
+    StoredOwner,
+    StoredPresence,
+    read_client_list,
+    read_count,
+    read_owner,
+    read_presence,
+    token_id,
+)
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import LockNames, ReadWriteNames, presence_key
 from pyredisson.core.waiting.protocol import OBSERVERS
@@ -45,14 +56,7 @@ MOST_ASKED: Final = 32
 #: The most fields of a hash that are read: a read-write lock has one for each reader.
 FIELDS: Final = "64"
 
-_OWNER: Final = re.compile(r"([0-9a-zA-Z-]{8,64}):(\d{1,18})(?::write)?")
-_NAME: Final = re.compile(r"(?:^| )name=pyredisson:([^: ]*):([^: ]*):(\d{1,10}):([^: ]+) ")
 _CONNECTED: Final = re.compile(rb"connected_clients:(\d{1,9})\r?$", re.MULTILINE)
-
-
-def token_id(token: bytes) -> str:
-    """Return what stands for the token of a token lock where it must not be known: the beginning of its digest."""
-    return sha256(token).hexdigest()[:8]
 
 
 class Found(NamedTuple):
@@ -93,14 +97,12 @@ class Found(NamedTuple):
 
 def found_here(client: ClientBase, ownership: Ownership) -> Found:
     """Return the holder that an ownership of a client of this process stands for."""
-    now, identity = client.runtime.now(), client.runtime.identity()
+    now = client.runtime.now()
     held_for = now - ownership.since[0] if ownership.since else None
     holder = Holder(
         client.id,
         ownership.who.number,
-        identity.app,
-        identity.host,
-        identity.pid,
+        *client.runtime.identity()[:3],
         ownership.who.name,
         None if held_for is None else client.runtime.unix_time() - held_for,
         max(0.0, ownership.deadline - now),
@@ -128,7 +130,7 @@ class Finder:
     def __init__(self, client: ClientBase, clients: Callable[[], Iterable[Neighbour]]) -> None:
         self.client: ClientBase = client
         self.clients: Callable[[], Iterable[Neighbour]] = clients
-        self._names: dict[str, Holder] | None = None
+        self._names: dict[str, Connection] | None = None
         self._names_at = -math.inf
         self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
 
@@ -154,10 +156,8 @@ class Finder:
 
     async def _run(self, search: Callable[[], Awaitable[None]], asked: bool = False) -> None:
         if self._may_search(asked):
-            try:
+            with suppress(Exception):  # It would hide the error that is about to be raised.
                 await search()
-            except Exception:
-                pass  # It would hide the error that is about to be raised.
 
     def _may_search(self, asked: bool) -> bool:
         if self.client.closed or not (asked or self.client.config.presence):
@@ -168,7 +168,7 @@ class Finder:
         began.append(now)
         return True
 
-    async def names(self, search: Search) -> dict[str, Holder] | None:
+    async def names(self, search: Search) -> dict[str, Connection] | None:
         """Return the clients that are connected, by their ids; ``None``: not known."""
         if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
             self._names_at, self._names = self.client.runtime.now(), None
@@ -177,7 +177,8 @@ class Finder:
             if connected is not None and int(connected[1]) <= MOST_NAMES:
                 listed = await search.ask("CLIENT", "LIST")
                 if isinstance(listed, bytes):
-                    self._names = _connected(listed.decode(errors="replace"))
+                    found = read_client_list(listed)
+                    self._names = {each.client_id: each for each in found if each.client_id is not None}
         return self._names
 
 
@@ -219,16 +220,16 @@ class Search:
         self.found = Found(free=kind == b"none")
         if kind == b"hash":
             scanned: Any = await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS)
-            fields = [field.decode() for field in scanned[1][::2]]
-            owner = next((match for each in fields if (match := _OWNER.fullmatch(each))), None)
+            fields = scanned[1][::2]
+            owner = next((owner for each in fields if (owner := read_owner(each))), None)
             if owner is not None:
-                self.found = Found(Holder(owner[1], int(owner[2])))
+                self.found = Found(Holder(owner.client_id, owner.thread_id))
                 await self._left()
-                await self._who(owner[1], int(owner[2]))
-            await self._count(ReadWriteNames(self._key) if "mode" in fields else LockNames(self._key))
+                await self._who(owner)
+            await self._count(ReadWriteNames(self._key) if b"mode" in fields else LockNames(self._key))
         elif kind == b"string":
             token = await self.ask("GET", self._key)
-            if isinstance(token, bytes) and not token.lstrip(b"-").isdigit():
+            if isinstance(token, bytes) and read_count(token) is None:
                 self.found = Found(Holder())
                 await self._left()
                 await self._by_token(token_id(token))
@@ -239,35 +240,31 @@ class Search:
         self.available = int(available or 0)
         here = [client for client in self._finder.clients() if client.address == self._client.address]
         for client, entry in self._held_by(here):
-            app, host, pid, _ = client.runtime.identity()
-            self.holders.append(Holder(client.id, entry.who.number, app, host, pid, entry.who.name))
-        for client_id, said in await self._published(except_for={client.id for client in here}):
-            for hold in said["holds"]:
-                if hold["name"] == self._key:
-                    who = said["app"], said["host"], said["pid"], hold["thread"]
-                    self.holders.append(Holder(client_id, hold["id"], *who))
+            self.holders.append(Holder(client.id, entry.who.number, *client.runtime.identity()[:3], entry.who.name))
+        for each in await self._published(except_for={client.id for client in here}):
+            said = self._read(*each)
+            for hold in self._holds_in(said):
+                self.holders.append(Holder(said.client_id, hold.thread_id, said.app, said.host, said.pid, hold.thread))
 
     async def _left(self) -> None:
         left = await self.ask("PTTL", self._key)
         if isinstance(left, int) and left != -2:
             self._learn(remaining=math.inf if left == -1 else left / 1000)
 
-    async def _who(self, client_id: str, number: int) -> None:
+    async def _who(self, owner: StoredOwner) -> None:
         """Learn who the holder is of which this is the field."""
+        client_id, number = owner.client_id, owner.thread_id
         for client, entry in self._held_by(self._finder.clients()):
             if client.id == client_id and entry.who.number == number:
                 self._learn_from(client, entry)
                 return
-        said: Any = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
-        if said is not None:
-            published = _read(said)
-            self._learn(app=published["app"], host=published["host"], pid=published["pid"])
-            await self._learn_published(published, client_id, "id", number)
-            return
-        if self._one_server and (names := await self._finder.names(self)) is not None:
+        published = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
+        if published is not None:
+            self._learn_whose(self._read(client_id, published))
+            await self._learn_published(client_id, published, lambda hold: hold.thread_id == number)
+        elif self._one_server and (names := await self._finder.names(self)) is not None:
             if client_id in names:
-                named = names[client_id]
-                self._learn(app=named.app, host=named.host, pid=named.pid)
+                self._learn_whose(names[client_id])
             else:
                 self.found = self.found._replace(foreign=True)
 
@@ -278,39 +275,52 @@ class Search:
                 self._learn(client_id=client.id, thread_id=entry.who.number)
                 self._learn_from(client, entry)
                 return
-        for client_id, said in await self._published():
-            if await self._learn_published(said, client_id, "token_id", wanted):
+        for client_id, published in await self._published():
+            if await self._learn_published(client_id, published, lambda hold: hold.token_id == wanted):
                 return
 
     def _held_by(self, clients: Iterable[Neighbour]) -> Iterator[tuple[Neighbour, Entry]]:
         """Yield the holds of these clients of this process that have the key of this search."""
         return ((client, entry) for client in clients for entry in client.presence.held(self._key))
 
-    async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Any]]:
+    async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Reply]]:
         """Return what the clients connected to the server publish, except for these, by their ids."""
         names = await self._finder.names(self) if self._one_server else None
         ids = [each for each in names or () if each not in except_for][:MOST_ASKED]
         if not ids:
             return []
         replies: Any = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
-        return [(each, _read(said)) for each, said in zip(ids, replies, strict=True) if said is not None]
+        return [(each, said) for each, said in zip(ids, replies, strict=True) if said is not None]
 
-    async def _learn_published(self, said: Any, client_id: str, field: str, value: object) -> bool:
-        """Learn what a client has published of its hold in which this field has this value. Returns whether it has."""
-        of_lock = (each for each in said["holds"] if each["name"] == self._key and each.get(field) == value)
-        if (entry := next(of_lock, None)) is None:
+    def _read(self, client_id: str, published: Reply, left: Reply = None) -> StoredPresence:
+        """Read what a client has published of itself. Raises ``ValueError`` if another program wrote that."""
+        if (said := read_presence(client_id, published, left, self._runtime.unix_time())) is None:
+            raise ValueError("this is not what a client publishes of itself")
+        return said
+
+    def _holds_in(self, said: StoredPresence) -> list[PresenceEntry]:
+        return [hold for hold in said.holds if hold.name == self._key]
+
+    async def _learn_published(self, client_id: str, published: Reply, meant: Callable[[PresenceEntry], bool]) -> bool:
+        """Learn what a client has published of the hold that is meant. Returns whether it has."""
+        said = self._read(client_id, published)
+        if (hold := next(filter(meant, self._holds_in(said)), None)) is None:
             return False
-        self._learn(app=said["app"], host=said["host"], pid=said["pid"])
-        self._learn(client_id=client_id, thread_id=entry["id"], thread=entry["thread"], reason=entry.get("reason"))
-        self.found = self.found._replace(fixed=not entry["watchdog"])
-        left: Any = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
-        if left >= 0:
-            self._learn_age((entry["ms"] + said["ttl_ms"] - left) / 1000)
+        self._learn_whose(said)
+        self._learn(client_id=client_id, thread_id=hold.thread_id, thread=hold.thread, reason=hold.reason)
+        self.found = self.found._replace(fixed=not hold.watchdog)
+        left = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
+        hold = next(filter(meant, self._holds_in(self._read(client_id, published, left))))
+        if hold.since is not None:
+            self._learn_age(self._runtime.unix_time() - hold.since)
         return True
 
+    def _learn_whose(self, client: StoredPresence | Connection | Identity) -> None:
+        self._learn(app=client.app, host=client.host, pid=client.pid)
+
     def _learn_from(self, client: Neighbour, entry: Entry) -> None:
-        app, host, pid, _ = client.runtime.identity()
-        self._learn(app=app, host=host, pid=pid, thread=entry.who.name)
+        self._learn_whose(client.runtime.identity())
+        self._learn(thread=entry.who.name)
         self.found = self.found._replace(fixed=not entry.watchdog)
         self._learn_age(self._runtime.now() - entry.since)
 
@@ -334,20 +344,3 @@ class Search:
                 own = (count_of(names.channel) is not None) - (count_of(names.waiting) is not None)
                 # Of the clients in the wait queue some listen to the channel as well: the observers.
                 self.found = self.found._replace(waiting=max(0, heard[1] - heard[3] - own + (listed or 0)))
-
-
-def _read(published: bytes) -> Any:
-    """Read what a client has published of itself. Raises ``ValueError`` if another program wrote that."""
-    said = json.loads(published)
-    if not all(isinstance(said[field], str | None) for field in ("app", "host")):
-        raise ValueError("this is not what a client publishes of itself")
-    return said
-
-
-def _connected(listed: str) -> dict[str, Holder]:
-    found = {}
-    for line in listed.splitlines():
-        if (match := _NAME.search(line)) is not None:
-            app, host, pid, client_id = match.groups()
-            found[client_id] = Holder(client_id, app=app if app != "-" else None, host=host, pid=int(pid))
-    return found

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, final
 
-from pyredisson.core.diagnosis.holder_lookup import token_id
+from pyredisson.core.diagnosis.replies import read_count, token_id
 from pyredisson.core.names import WAITING, LockNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.inspection.replies import MAX_TOKEN, read_count, read_token
+from pyredisson.inspection.replies import MAX_TOKEN, read_token
 
 EventName: TypeAlias = Literal[
     "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered", "no_lock"
