@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from pyredisson import Config, Redisson
-from pyredisson.inspection import Inspector
+from pyredisson.inspection import Inspector, Who
 from pyredisson.inspection.servers import Servers
 from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
@@ -38,10 +38,10 @@ class Watcher:
         ends = time.monotonic() + within
         while [event for event, _ in self.seen][: len(events)] != list(events):
             assert time.monotonic() < ends, f"expected {events}, saw {self.seen}"
-            for _, lock, change in self.watch.next_changes():
-                self.seen.append((change.event, change.owner))
+            for _, _, change in self.watch.next_changes():
+                self.seen.append((change.event, change.who and change.who.owner))
                 self.held.append(change.held)
-                self.labels.append(self.watch.whom(lock, change.owner).label)
+                self.labels.append((change.who or Who()).label)
         self.seen = self.seen[len(events) :]
 
 

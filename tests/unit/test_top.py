@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
+from pyredisson.tools.sampling.messages import name_of
 from pyredisson.tools.top.rounds import TopRound, percentile, round_of
-from pyredisson.tools.top.sampler import name_of
 from pyredisson.tools.top.show import screen_of, text_of
 
 NOW = 1_700_000_000.0

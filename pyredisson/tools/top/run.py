@@ -19,10 +19,10 @@ from pyredisson.inspection import Inspector, describe
 from pyredisson.shared.process import is_posix
 from pyredisson.tools.common import ExitCode, say, signals, unavailable
 from pyredisson.tools.output import is_without_reader, without_reader
+from pyredisson.tools.sampling.messages import servers_at
 from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
 from pyredisson.tools.top.show import screen_of, text_of
-from pyredisson.tools.watch.news import servers_at
 
 TIMEOUT = 2.0  # seconds for each answer
 INTERVAL = 1.0  # seconds
