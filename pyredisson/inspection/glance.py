@@ -11,6 +11,7 @@ from typing import Any, final
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.foreign import foreign_text
+from pyredisson.inspection.inspector import Inspector
 from pyredisson.inspection.kinds import stored_kinds, usual_kind
 from pyredisson.inspection.model import LockView, Who
 from pyredisson.inspection.people import People
@@ -24,7 +25,7 @@ from pyredisson.inspection.replies import (
     read_owner,
     read_token,
 )
-from pyredisson.inspection.servers import Command, Server, Servers
+from pyredisson.inspection.servers import Command, Server
 from pyredisson.inspection.views import view_of
 from pyredisson.kinds.stored import Form
 
@@ -58,19 +59,19 @@ def channels_of(name: str) -> list[str]:
     return list(dict.fromkeys(kind.names(name).channel for kind in stored_kinds().values()))
 
 
-def glance_at(servers: Servers, prefix: str, names: Sequence[str]) -> list[Glance]:
+def glance_at(names: Sequence[str], inspector: Inspector) -> list[Glance]:
     """Return what is stored of some locks, also of one that is free.
 
     Args:
-        servers: Where they are; its masters are known.
-        prefix: What stands before all names.
         names: Their names.
+        inspector: Where they are; the masters of its servers are known.
 
     Raises:
         redis.exceptions.RedisError: A server does not answer, or not to this user.
         OSError: A server does not answer.
     """
     by_server: dict[Server, list[bytes]] = defaultdict(list)
+    servers, prefix = inspector.servers, inspector.prefix
     keys = [encode_name(prefix + name) for name in names]
     for key in keys:
         by_server[servers.of(key)].append(key)

@@ -14,7 +14,6 @@ import redis
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector, Who
-from pyredisson.inspection.servers import Servers
 from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
 from tests.command_line import programs
@@ -47,16 +46,13 @@ class Watcher:
 
 @pytest.fixture
 def watching() -> Iterator[Callable[..., Watcher]]:
-    opened: list[Watch] = []
+    with ExitStack() as stack:
 
-    def start(url: str, *names: str, prefix: str = "") -> Watcher:
-        watch = Watch(names, Servers(url, 5.0), Inspector(url, timeout=5.0, prefix=prefix), prefix=prefix)
-        opened.append(watch)
-        return Watcher(watch)
+        def start(url: str, *names: str, prefix: str = "") -> Watcher:
+            inspector = stack.enter_context(Inspector(url, timeout=5.0, prefix=prefix))
+            return Watcher(stack.enter_context(closing(Watch(names, inspector))))
 
-    yield start
-    for watch in opened:
-        watch.close()
+        yield start
 
 
 @pytest.fixture
@@ -303,7 +299,7 @@ def test_a_cluster_is_watched_on_each_of_its_nodes(
 def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pytest.CaptureFixture[str]) -> None:
     server = fresh_server()
     url = server.url
-    with closing(Watch(["order"], Servers(url, 1.0), Inspector(url, timeout=1.0))) as watch:
+    with Inspector(url, timeout=1.0) as inspector, closing(Watch(["order"], inspector)) as watch:
         events = watch.events()
         assert next(events)[2].event == "free"
         server.kill()

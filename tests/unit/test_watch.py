@@ -150,7 +150,7 @@ def test_a_key_that_is_no_lock_is_called_so() -> None:
     assert (holds(held), held.lock.free_in, held.waiting, held.foreign) == ({A: 1}, 29.0, 2, None)
 
     def between(before: Glance, after: Glance) -> list[str]:
-        return [change.event for change in changes_between(before, before.lock, after, NOTHING)]
+        return [change.event for change in changes_between(before, after, NOTHING)]
 
     assert between(free, listed) == ["no_lock"]
     assert between(listed, free) == ["free"]

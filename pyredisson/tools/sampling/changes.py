@@ -29,12 +29,14 @@ class Evidence:
         forced: Whether a tool reported that it had freed the lock.
         expired: Whether the server reported that the key has expired.
         overdue: Whether the time to live of the earlier view has passed.
+        silent: Whether a client has reported that it is of a kind whose releases may send no message.
     """
 
     messages: int = 0
     forced: bool = False
     expired: bool = False
     overdue: bool = False
+    silent: bool = False
 
 
 NOTHING = Evidence()
@@ -112,6 +114,6 @@ def _end_of(before: LockView | None, after: LockView | None, evidence: Evidence,
     if evidence.expired or evidence.overdue:
         return "expired"
     kind = stored_kinds().get(before.kind) if before else None
-    # Of several readers, only the last one sends a message.
-    is_silent = (kind is not None and not kind.announces) or bool(before and before.mode and after and after.mode)
-    return "released" if is_silent else "ended"
+    is_silent = evidence.silent or (kind is not None and not kind.announces)
+    one_of_several = before and before.mode and after and after.mode  # Only the last reader sends a message.
+    return "released" if is_silent or one_of_several else "ended"

@@ -18,8 +18,7 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.inspection.servers import TOOL_NAME, Server, Servers
-from pyredisson.tools.common import BadUsage
+from pyredisson.inspection.servers import TOOL_NAME, Server
 
 READ_FOR = 0.2  # seconds until a thread checks whether it is to end
 RETRY = 1.0  # seconds until a lost connection is made again
@@ -32,18 +31,6 @@ RELEASES = sorted(
 _CHANNEL = re.compile(rf"(?:{'|'.join(map(re.escape, RELEASES))})(.*)", re.DOTALL)
 _WAITER = re.compile(r":[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$")
 _GLOB = re.compile(r"([\\*?\[\]])")
-
-
-def servers_at(url: str, timeout: float) -> Servers:
-    """Return the servers at a URL that a user typed. Nothing is sent yet.
-
-    Raises:
-        BadUsage: The URL is not valid. The message does not repeat it: a part that failed to parse may be a password.
-    """
-    try:
-        return Servers(url, timeout)
-    except (ValueError, TypeError):
-        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
 
 
 def without_waiter(channel: str) -> str:

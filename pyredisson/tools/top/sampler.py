@@ -21,8 +21,9 @@ from typing import final
 import redis.exceptions as rx
 
 from pyredisson.inspection import Inspector, LockView, Snapshot
+from pyredisson.inspection.look import Look
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
-from pyredisson.inspection.servers import Server, Servers
+from pyredisson.inspection.servers import Server
 from pyredisson.tools.sampling.messages import RELEASES, Message, Subscription, name_of
 from pyredisson.tools.sampling.pace import Pace, in_daemon_thread
 from pyredisson.tools.top.rounds import TopRound, round_of
@@ -90,9 +91,7 @@ class Sampler:
     """Reads locks, one round after another.
 
     Args:
-        servers: The servers.
-        inspector: Reads the locks there.
-        prefix: What stands before all names.
+        inspector: Reads the locks.
         pattern: Which locks; ``None``: all.
         rows: How many locks to list.
 
@@ -100,16 +99,12 @@ class Sampler:
         redis.exceptions.RedisError: The server is not available.
     """
 
-    def __init__(
-        self, servers: Servers, inspector: Inspector, pattern: str | None = None, *, prefix: str = "", rows: int = 20
-    ) -> None:
+    def __init__(self, inspector: Inspector, pattern: str | None = None, *, rows: int = 20) -> None:
         self.rows = rows
         self._pattern = pattern
         self._wanted = glob_to_pattern(encode_name(pattern or "*"))
-        self._prefix = prefix
-        self._servers = servers
         self._inspector = inspector
-        self._masters = self._servers.masters()
+        self._masters = inspector.servers.masters()
         for server in self._masters:
             server.ask("PING")
         self._snapshot: Snapshot = self._inspector.snapshot(pattern, seconds=SHORT_SEARCH)
@@ -119,7 +114,7 @@ class Sampler:
         self._search: Future[Snapshot] | None = None
         self._fresh: Mapping[str, LockView | None] = {}
         self._reads = Pace(SEARCH_SHARE)
-        sharded = self._servers.publishes_by(self._masters[0]) == "SPUBLISH"  # There are no patterns for those.
+        sharded = inspector.servers.publishes_by(self._masters[0]) == "SPUBLISH"  # There are no patterns for those.
         self._releases = Releases([] if sharded else self._masters)
         self._counted_at = time.monotonic()
         self._rates: Mapping[str, float] | None = None
@@ -147,16 +142,8 @@ class Sampler:
         return self._round(self.rows, cpu=self._read_cpu())
 
     def close(self) -> None:
-        """Close all connections."""
+        """Stop counting. The inspector stays open."""
         self._releases.close()
-        self._servers.close()
-        self._inspector.close()
-
-    def __enter__(self) -> Sampler:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _round(self, rows: int, cpu: float | None = None) -> TopRound:
         return round_of(
@@ -172,9 +159,11 @@ class Sampler:
     def _read_again(self) -> dict[str, LockView | None]:
         """Read the first few locks again."""
         began = time.monotonic()
-        names = [row.name for row in self._round(min(self.rows, READ_AGAIN)).rows]
-        fresh: dict[str, LockView | None] = dict.fromkeys(names)
-        fresh.update((view.name, view) for view in self._inspector.locks_named(names))
+        names = [row.lock.name for row in self._round(min(self.rows, READ_AGAIN)).rows]
+        look = Look(self._inspector.servers, self._inspector.prefix)
+        look.meet()
+        fresh = {name: look.one(encode_name(self._inspector.prefix + name)) for name in names}
+        look.raise_errors()
         self._reads.worked(time.monotonic() - began)
         return fresh
 
@@ -187,20 +176,20 @@ class Sampler:
         rates: Counter[str] = Counter()
         for channel, count in counted.items():
             key = name_of(channel)
-            if key is not None and key.startswith(self._prefix):
-                name = key.removeprefix(self._prefix)
+            if key is not None and key.startswith(self._inspector.prefix):
+                name = key.removeprefix(self._inspector.prefix)
                 if self._wanted.fullmatch(encode_name(name)):
                     rates[name] += count
         self._rates = {name: count / seconds for name, count in rates.items()}
 
     def _read_cpu(self) -> float | None:
-        """Return what share of a core the servers have used since the last call; ``None`` if they do not report it."""
+        """Return what share of a core the servers have used since the last call."""
         used, now = 0.0, time.monotonic()
         try:
             for server in self._masters:
                 reply = server.ask("INFO", "cpu")
                 used += sum(map(float, _CPU.findall(reply if isinstance(reply, bytes) else b"")))
-        except rx.ResponseError:  # This user may not ask. One that does not answer fails the round.
+        except (rx.RedisError, OSError):
             return None
         before, self._cpu = self._cpu, (used, now)
         if before is None or now <= before[1]:

@@ -12,29 +12,30 @@ import queue
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias, final
 
 import redis.exceptions as rx
 
 from pyredisson.core.names import check_name, forced_channel
-from pyredisson.inspection import Inspector, LockView, Who, describe
+from pyredisson.inspection import Inspector, Who, describe
 from pyredisson.inspection.glance import Glance, channels_of, glance_at
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.replies import encode_name
-from pyredisson.inspection.servers import Server, Servers
-from pyredisson.tools.common import BadUsage, ExitCode, say, unavailable
+from pyredisson.inspection.servers import Server
+from pyredisson.tools.common import BadUsage, say, unavailable
+from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.sampling.changes import Change, Evidence, changes, number_of, owner_of
-from pyredisson.tools.sampling.messages import Message, Subscription, servers_at, without_waiter
+from pyredisson.tools.sampling.messages import Message, Subscription, without_waiter
 from pyredisson.tools.sampling.pace import Pace
 from pyredisson.tools.watch.show import line_of, record_of
 
 Meaning: TypeAlias = Literal["release", "forced", "key"]
 """Of a message about a lock: a release, a forced unlock, or a notification of its key."""
 
-TIMEOUT = 2.0  # seconds for each answer
+TIMEOUT = 2.0  # seconds for a subscription
 READ_EVERY = 1.0  # seconds, without notifications of keys
 READ_SELDOM = 5.0  # with them
 READ_AGAIN = 0.02  # at the earliest
@@ -59,9 +60,8 @@ def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> 
             check_name(prefix + name)
     except ValueError as error:
         raise BadUsage(str(error)) from None
-    servers = servers_at(url, TIMEOUT)
     try:
-        with Watch(names, servers, Inspector(url, prefix=prefix, timeout=TIMEOUT), prefix=prefix) as watch:
+        with inspecting(url, prefix) as inspector, closing(Watch(names, inspector)) as watch:
             if not as_json:
                 say(watch.describe())
             for at, lock, change in watch.events():
@@ -69,9 +69,6 @@ def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> 
                 print(json.dumps(record) if as_json else line_of(record, named=len(names) > 1), flush=True)
     except BrokenPipeError:
         return without_reader()
-    except (rx.RedisError, OSError) as error:
-        say(unavailable(describe(error), servers.url))
-        return ExitCode.UNAVAILABLE
     return 0
 
 
@@ -109,16 +106,11 @@ class Watched:
     def evidence(self, now: float) -> Evidence:
         """Return what was received since it was last read, and forget it."""
         free_in = None if self.state is None else self.state.lock.free_in
-        found = replace(self.received, overdue=free_in is not None and now >= self.read_at + free_in)
+        kind = stored_kinds().get(self.kind or "")
+        is_overdue, is_silent = free_in is not None and now >= self.read_at + free_in, kind and not kind.announces
+        found = replace(self.received, overdue=is_overdue, silent=bool(is_silent))
         self.received, self.stirred = Evidence(), None
         return found
-
-    def view(self) -> LockView | None:
-        """Return its last view, of the kind that a client has reported if that sends no messages."""
-        kind = stored_kinds().get(self.kind or "")
-        if self.state is None or kind is None or kind.announces:
-            return self.state and self.state.lock
-        return replace(self.state.lock, kind=kind.kind)
 
 
 @final
@@ -127,27 +119,24 @@ class Watch:
 
     Args:
         names: The locks.
-        servers: Where they are.
-        inspector: Finds out who holds them.
-        prefix: What stands before all names.
+        inspector: Reads them.
 
     Raises:
         redis.exceptions.RedisError: The server is not available.
     """
 
-    def __init__(self, names: Sequence[str], servers: Servers, inspector: Inspector, *, prefix: str = "") -> None:
+    def __init__(self, names: Sequence[str], inspector: Inspector) -> None:
         self._locks = {name: Watched(name) for name in names}
-        self._servers = servers
         self._inspector = inspector
-        self._prefix = prefix
+        self._servers = inspector.servers
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._meanings: dict[str, tuple[Watched, Meaning]] = {}  # By channel
         self._who: dict[str, Who] = {}
         self._lists = Pace(REST, ahead=AHEAD)
-        servers.masters()
+        self._servers.masters()
         by_server: dict[Server, list[Watched]] = defaultdict(list)
         for name, lock in self._locks.items():
-            by_server[servers.of(encode_name(prefix + name))].append(lock)
+            by_server[self._servers.of(encode_name(inspector.prefix + name))].append(lock)
         self._notified = all(_notifies(server) for server in by_server)
         self._subscriptions = [self._subscribe(server, them) for server, them in by_server.items()]
         for each in self._subscriptions:
@@ -158,7 +147,7 @@ class Watch:
         releases: list[str] = []
         others: list[str] = []
         for lock in locks:
-            key = self._prefix + lock.name
+            key = self._inspector.prefix + lock.name
             released, forced = channels_of(key), forced_channel(key)
             notified = f"__keyspace@{server.settings.get('db') or 0}__:{key}"
             releases += released
@@ -211,21 +200,15 @@ class Watch:
             pass
         now = time.monotonic()
         names = [name for name, lock in self._locks.items() if lock.due <= now]
-        found = zip(names, glance_at(self._servers, self._prefix, names), strict=True)
-        return [change for name, state in found for change in self._compare(self._locks[name], state)]
+        found = zip(names, glance_at(names, self._inspector), strict=True)
+        happened = [each for name, state in found for each in self._compare(self._locks[name], state)]
+        # All new owners are known by now, so that one list of the clients names them.
+        return [(at, lock, replace(each, who=each.who and self._whom(each.who))) for at, lock, each in happened]
 
     def close(self) -> None:
-        """Close all connections."""
+        """End the subscriptions. The inspector stays open."""
         for each in self._subscriptions:
             each.close()
-        self._servers.close()
-        self._inspector.close()
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _receive(self, message: Message) -> None:
         if message.kind != "message":
@@ -239,18 +222,18 @@ class Watch:
             lock.receive(message.at, means, message.text)
 
     def _compare(self, lock: Watched, state: Glance) -> Iterator[tuple[float, Watched, Change]]:
-        now, read_at, stirred, before, view = time.monotonic(), lock.read_at, lock.stirred, lock.state, lock.view()
+        now, read_at, stirred, before = time.monotonic(), lock.read_at, lock.stirred, lock.state
         evidence = lock.evidence(now)
         lock.state, lock.read_at = state, now
         error = 0.0 if evidence.overdue else now - (read_at if stirred is None else stirred)  # Of what ended.
-        exclusive = view is not None and view.holders and view.mode is None and number_of(view) is None
+        was = None if before is None else before.lock
+        exclusive = was is not None and was.holders and was.mode is None and number_of(was) is None
         since = Since(time.time(), error if self._notified or exclusive else now - read_at)
         interval = READ_SELDOM if self._notified else READ_EVERY
         free_in = state.lock.free_in
         lock.due = now + (interval if free_in is None else min(interval, free_in + 0.01))
-        for change in _first(state) if before is None else changes_between(before, view, state, evidence):
-            held = self._held(lock, change, since, error)
-            yield since.at, lock, replace(change, who=change.who and self._whom(lock, change.who), held=held)
+        for change in _first(state) if before is None else changes_between(before, state, evidence):
+            yield since.at, lock, replace(change, held=self._held(lock, change, since, error))
 
     def _held(self, lock: Watched, change: Change, now: Since, error: float) -> float | None:
         """Return for how many seconds the owner has held the lock, if that is known, and note when it acquired it.
@@ -267,7 +250,7 @@ class Watch:
         if change.event == "acquired":
             lock.since[owner] = now
             return None
-        if change.event == "held" and (known := self._whom(lock, change.who).since) is not None:
+        if change.event == "held" and (known := self._whom(change.who).since) is not None:
             lock.since[owner] = Since(known, 0.0)
         since = lock.since.get(owner)
         if change.event in ("held", "reentered"):
@@ -279,7 +262,7 @@ class Watch:
         held = max(0.0, now.at - since.at)
         return held if since.error + error <= max(KNOWN_WITHIN, KNOWN_TO * held) else None
 
-    def _whom(self, lock: Watched, who: Who) -> Who:
+    def _whom(self, who: Who) -> Who:
         """Return who an owner is, as far as its client reports. Clients are listed only for an owner that is new."""
         owner = _listed_as(who)
         if owner not in self._who and self._lists.is_due:
@@ -313,9 +296,9 @@ def _first(state: Glance) -> Iterator[Change]:
         yield Change("no_lock" if state.foreign else "free", number=number_of(state.lock))
 
 
-def changes_between(before: Glance, view: LockView | None, after: Glance, evidence: Evidence) -> Iterator[Change]:
+def changes_between(before: Glance, after: Glance, evidence: Evidence) -> Iterator[Change]:
     """Yield what happened to a lock, or to a key that was or is none."""
-    yield from changes(view, after.lock, evidence)
+    yield from changes(before.lock, after.lock, evidence)
     if before.foreign != after.foreign and not after.lock.holders:
         yield Change("free" if after.foreign is None else "no_lock")
 
