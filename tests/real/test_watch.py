@@ -144,6 +144,23 @@ def test_each_holder_is_named_from_the_beginning(
             assert watcher.labels[-1].startswith("late@")
 
 
+def test_owners_that_appear_together_are_named_by_one_list_of_the_clients(
+    watching: Callable[..., Watcher], fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server()
+    names = [str(number) for number in range(6)]
+    watcher = watching(server.url, *names)
+    watcher.sees(*["free"] * 6)
+    with server.client() as keys, ExitStack() as stack:
+        before = keys.info("commandstats").get("cmdstat_client|list", {"calls": 0})["calls"]
+        for name in names:
+            client = stack.enter_context(Redisson.from_url(server.url, config=Config(client_name=name)))
+            client.get_lock(name).lock()
+        watcher.sees(*["acquired"] * 6)
+        assert [label.split("@")[0] for label in watcher.labels[-6:]] == names
+        assert keys.info("commandstats")["cmdstat_client|list"]["calls"] - before == 1
+
+
 def test_the_holder_of_a_token_lock_is_named_once_its_client_has_reported(
     watching: Callable[..., Watcher], valkey: Server, unique_name: str
 ) -> None:

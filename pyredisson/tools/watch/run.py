@@ -201,7 +201,8 @@ class Watch:
         now = time.monotonic()
         names = [name for name, lock in self._locks.items() if lock.due <= now]
         found = zip(names, glance_at(names, self._inspector), strict=True)
-        happened = [each for name, state in found for each in self._compare(self._locks[name], state)]
+        now = time.monotonic()  # The same for all, so that they are due together again.
+        happened = [each for name, state in found for each in self._compare(self._locks[name], state, now)]
         # All new owners are known by now, so that one list of the clients names them.
         return [(at, lock, replace(each, who=each.who and self._whom(each.who))) for at, lock, each in happened]
 
@@ -221,8 +222,8 @@ class Watch:
             lock, means = found
             lock.receive(message.at, means, message.text)
 
-    def _compare(self, lock: Watched, state: Glance) -> Iterator[tuple[float, Watched, Change]]:
-        now, read_at, stirred, before = time.monotonic(), lock.read_at, lock.stirred, lock.state
+    def _compare(self, lock: Watched, state: Glance, now: float) -> Iterator[tuple[float, Watched, Change]]:
+        read_at, stirred, before = lock.read_at, lock.stirred, lock.state
         evidence = lock.evidence(now)
         lock.state, lock.read_at = state, now
         error = 0.0 if evidence.overdue else now - (read_at if stirred is None else stirred)  # Of what ended.
