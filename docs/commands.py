@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from socket import gethostname
 
@@ -226,12 +226,11 @@ def draw_top(url: str, shown: dict[str, str]) -> None:
     from rich.console import Console
 
     from pyredisson.inspection import Inspector
-    from pyredisson.inspection.servers import Servers
     from pyredisson.tools.top.sampler import Sampler
     from pyredisson.tools.top.show import screen_of
 
     console = Console(width=WIDE, height=12, file=io.StringIO(), force_terminal=True, color_system="standard")
-    with Sampler(Servers(url, 2.0), Inspector(url)) as sampler:
+    with Inspector(url) as inspector, closing(Sampler(inspector)) as sampler:
         for _ in range(3):
             time.sleep(1)
             seen = sampler.round()

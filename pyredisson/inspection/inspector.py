@@ -44,6 +44,16 @@ class Inspector:
         """The URL, password masked."""
         return self._servers.url
 
+    @property
+    def servers(self) -> Servers:
+        """The servers, with one connection to each."""
+        return self._servers
+
+    @property
+    def prefix(self) -> str:
+        """What stands before all names."""
+        return self._prefix
+
     def __enter__(self) -> Inspector:
         """Return the inspector; the block closes it."""
         return self

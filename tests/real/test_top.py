@@ -7,14 +7,13 @@ import signal
 import termios
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector
-from pyredisson.inspection.servers import Servers
 from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
 from tests.command_line import PYREDISSON, Programs, programs
@@ -34,9 +33,13 @@ def server(fresh_server: Callable[..., Server]) -> Server:
     return fresh_server()
 
 
-def sampler_at(server: Server, pattern: str | None = None, prefix: str = "") -> Sampler:
-    inspector = Inspector(server.url, prefix=prefix)
-    return Sampler(Servers(server.url, 5.0), inspector, pattern, prefix=prefix)
+@contextmanager
+def sampler_at(server: Server, pattern: str | None = None, prefix: str = "") -> Iterator[Sampler]:
+    with (
+        Inspector(server.url, prefix=prefix, timeout=5.0) as inspector,
+        closing(Sampler(inspector, pattern)) as sampler,
+    ):
+        yield sampler
 
 
 def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
@@ -46,24 +49,23 @@ def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
         held.lock()
         waiter = threading.Thread(target=lambda: client.get_lock("held").lock(1))
         waiter.start()
-        sampler = sampler_at(server)
 
-        def contended() -> TopRound | None:
+        def contended(sampler: Sampler) -> TopRound | None:
             with quick:
                 pass
             found = sampler.round()
-            rows = {row.name: row for row in found.rows}
+            rows = {row.lock.name: row for row in found.rows}
             seen = rows.get("held")
             ready = seen is not None and seen.longest_wait is not None and seen.held is not None
             return found if ready and rows.get("quick") is not None and found.rate else None
 
-        found = until(contended, 30, what="all is seen")
-        row = next(row for row in found.rows if row.name == "held")
+        with sampler_at(server) as sampler:
+            found = until(lambda: contended(sampler), 30, what="all is seen")
+        row = next(row for row in found.rows if row.lock.name == "held")
         assert found.rows[0] is row
-        assert row.holders[0].startswith("web@")
-        assert row.waiting == 1
+        assert row.lock.holders[0].label.startswith("web@")
+        assert row.lock.waiting == 1
         assert found.waits is not None
-        sampler.close()
         held.unlock()
         waiter.join()
 
@@ -72,9 +74,9 @@ def test_a_prefix_and_a_pattern_leave_others_out(server: Server) -> None:
     with Redisson.from_url(server.url, config=Config(prefix="shop:")) as client:
         client.get_lock("order").lock(60)
         client.get_lock("other").lock(60)
-        with closing(sampler_at(server, "ord*", "shop:")) as sampler:
-            assert [row.name for row in sampler.round().rows] == ["order"]
-            assert [row.name for row in sampler.round().rows] == ["order"]
+        with sampler_at(server, "ord*", "shop:") as sampler:
+            assert [row.lock.name for row in sampler.round().rows] == ["order"]
+            assert [row.lock.name for row in sampler.round().rows] == ["order"]
 
 
 @pytest.mark.volume
@@ -84,7 +86,7 @@ def test_ten_thousand_locks_cost_the_server_little(server: Server) -> None:
         for number in range(10_000):
             pipeline.hset(f"lock:{number}", "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", 1)
         pipeline.execute()
-        with closing(sampler_at(server)) as sampler:
+        with sampler_at(server) as sampler:
             until(lambda: sampler.round().complete and sampler._search is None, 60, what="a search is complete")
             before = keys.info("stats")["total_commands_processed"]
             assert sampler.round().held == 10_000

@@ -13,8 +13,7 @@ import pytest
 import redis
 
 from pyredisson import Config, Redisson
-from pyredisson.inspection import Inspector
-from pyredisson.inspection.servers import Servers
+from pyredisson.inspection import Inspector, Who
 from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
 from tests.command_line import programs
@@ -38,25 +37,22 @@ class Watcher:
         ends = time.monotonic() + within
         while [event for event, _ in self.seen][: len(events)] != list(events):
             assert time.monotonic() < ends, f"expected {events}, saw {self.seen}"
-            for _, lock, change in self.watch.next_changes():
-                self.seen.append((change.event, change.owner))
+            for _, _, change in self.watch.next_changes():
+                self.seen.append((change.event, change.who and change.who.owner))
                 self.held.append(change.held)
-                self.labels.append(self.watch.whom(lock, change.owner).label)
+                self.labels.append((change.who or Who()).label)
         self.seen = self.seen[len(events) :]
 
 
 @pytest.fixture
 def watching() -> Iterator[Callable[..., Watcher]]:
-    opened: list[Watch] = []
+    with ExitStack() as stack:
 
-    def start(url: str, *names: str, prefix: str = "") -> Watcher:
-        watch = Watch(names, Servers(url, 5.0), Inspector(url, timeout=5.0, prefix=prefix), prefix=prefix)
-        opened.append(watch)
-        return Watcher(watch)
+        def start(url: str, *names: str, prefix: str = "") -> Watcher:
+            inspector = stack.enter_context(Inspector(url, timeout=5.0, prefix=prefix))
+            return Watcher(stack.enter_context(closing(Watch(names, inspector))))
 
-    yield start
-    for watch in opened:
-        watch.close()
+        yield start
 
 
 @pytest.fixture
@@ -146,6 +142,23 @@ def test_each_holder_is_named_from_the_beginning(
             client.get_lock(name).lock()
             watcher.sees("forced", "acquired")
             assert watcher.labels[-1].startswith("late@")
+
+
+def test_owners_that_appear_together_are_named_by_one_list_of_the_clients(
+    watching: Callable[..., Watcher], fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server()
+    names = [str(number) for number in range(6)]
+    watcher = watching(server.url, *names)
+    watcher.sees(*["free"] * 6)
+    with server.client() as keys, ExitStack() as stack:
+        before = keys.info("commandstats").get("cmdstat_client|list", {"calls": 0})["calls"]
+        for name in names:
+            client = stack.enter_context(Redisson.from_url(server.url, config=Config(client_name=name)))
+            client.get_lock(name).lock()
+        watcher.sees(*["acquired"] * 6)
+        assert [label.split("@")[0] for label in watcher.labels[-6:]] == names
+        assert keys.info("commandstats")["cmdstat_client|list"]["calls"] - before == 1
 
 
 def test_the_holder_of_a_token_lock_is_named_once_its_client_has_reported(
@@ -303,7 +316,7 @@ def test_a_cluster_is_watched_on_each_of_its_nodes(
 def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pytest.CaptureFixture[str]) -> None:
     server = fresh_server()
     url = server.url
-    with closing(Watch(["order"], Servers(url, 1.0), Inspector(url, timeout=1.0))) as watch:
+    with Inspector(url, timeout=1.0) as inspector, closing(Watch(["order"], inspector)) as watch:
         events = watch.events()
         assert next(events)[2].event == "free"
         server.kill()

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
+from pyredisson.tools.sampling.messages import name_of
 from pyredisson.tools.top.rounds import TopRound, percentile, round_of
-from pyredisson.tools.top.sampler import name_of
 from pyredisson.tools.top.show import screen_of, text_of
 
 NOW = 1_700_000_000.0
@@ -32,18 +32,18 @@ def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20
 def test_the_locks_with_the_most_waiters_come_first_then_the_busiest() -> None:
     quiet, waited, busy, free = view("quiet"), view("waited", clients=3), view("busy"), view("free", held=None)
     found = seen(quiet, waited, busy, free, rates={"busy": 7.0})
-    assert [row.name for row in found.rows] == ["waited", "busy", "quiet"]
+    assert [row.lock.name for row in found.rows] == ["waited", "busy", "quiet"]
     assert (found.held, found.contended, found.waiting, found.rate) == (3, 1, 3, 7.0)
 
 
 def test_a_lock_that_is_always_free_when_it_is_looked_at_is_seen_by_its_releases() -> None:
-    assert [(row.name, row.rate) for row in seen(rates={"quick": 40.0}).rows] == [("quick", 40.0)]
+    assert [(row.lock.name, row.rate) for row in seen(rates={"quick": 40.0}).rows] == [("quick", 40.0)]
 
 
 def test_what_was_read_again_counts_instead_of_the_search() -> None:
     snapshot = Snapshot(NOW, (view("gone"), view("now-waited")))
     found = round_of(snapshot, {"gone": None, "now-waited": view("now-waited", clients=2)}, None, now=NOW, rows=5)
-    assert [(row.name, row.waiting) for row in found.rows] == [("now-waited", 2)]
+    assert [(row.lock.name, row.lock.waiting) for row in found.rows] == [("now-waited", 2)]
     assert found.held == 1
     assert found.rate is None
 

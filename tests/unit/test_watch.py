@@ -8,25 +8,33 @@ from dataclasses import dataclass, replace
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
-from pyredisson.inspection import Who
+from pyredisson.inspection import LockView, Who
+from pyredisson.inspection.glance import Glance, questions, read_glance
+from pyredisson.tools.sampling.changes import Change, Evidence, changes
+from pyredisson.tools.watch.run import changes_between
 from pyredisson.tools.watch.show import line_of, record_of
-from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
 
 A = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
 B = "11111111-0b7d-4e7c-9d53-2f3d5c1b7a90:8"
 
-FREE = State()
-HELD = State(holders={A: 1}, ends=30.0)
-BY_B = State(holders={B: 1}, ends=30.0)
-TOKEN = State(holders={"token 1f2e3d4c": 1}, ends=30.0, silent=True)
+
+def view(holders: dict[str, int] | None = None, mode: str | None = None, **more: object) -> LockView:
+    owners = tuple(Who(owner=owner, holds=holds) for owner, holds in (holders or {}).items())
+    return LockView(**{"name": "order:17", "kind": "lock", "node": "", "holders": owners, "mode": mode, **more})  # type: ignore[arg-type]
+
+
+FREE = view()
+HELD = view({A: 1}, free_in=30.0)
+BY_B = view({B: 1}, free_in=30.0)
+TOKEN = view({"token 1f2e3d4c": 1}, free_in=30.0, kind="token_lock")
 NOTHING = Evidence()
 MESSAGE = Evidence(messages=1)
 OVERDUE = Evidence(overdue=True)
 FORCED = Evidence(messages=1, forced=True)
 
 
-def events(before: State, after: State, evidence: Evidence) -> list[tuple[str, str | None]]:
-    return [(change.event, change.owner) for change in changes(before, after, evidence)]
+def events(before: LockView, after: LockView, evidence: Evidence) -> list[tuple[str, str | None]]:
+    return [(change.event, change.who and change.who.owner) for change in changes(before, after, evidence)]
 
 
 @pytest.mark.parametrize(
@@ -49,23 +57,25 @@ def events(before: State, after: State, evidence: Evidence) -> list[tuple[str, s
         (FREE, FREE, MESSAGE, [("released", None)]),
         (HELD, BY_B, Evidence(messages=3), [("released", A), ("released", None), ("acquired", B)]),
         # Nested holds.
-        (HELD, replace(HELD, holders={A: 2}), NOTHING, [("reentered", A)]),
+        (HELD, view({A: 2}), NOTHING, [("reentered", A)]),
         # A token lock sends no message.
         (TOKEN, FREE, NOTHING, [("released", "token 1f2e3d4c")]),
         (TOKEN, FREE, OVERDUE, [("expired", "token 1f2e3d4c")]),
         # Of several readers, only the last one sends a message.
-        (State({A: 1, B: 1}, "read"), State({B: 1}, "read"), NOTHING, [("released", A)]),
-        (State({B: 1}, "read"), FREE, MESSAGE, [("released", B)]),
+        (view({A: 1, B: 1}, "read"), view({B: 1}, "read"), NOTHING, [("released", A)]),
+        (view({B: 1}, "read"), FREE, MESSAGE, [("released", B)]),
         # A plain semaphore, or a latch.
-        (State(number=3), State(number=2), MESSAGE, [("changed", None)]),
-        (State(number=3), State(number=3), MESSAGE, []),
+        (view(permits=3), view(permits=2), MESSAGE, [("changed", None)]),
+        (view(permits=3), view(permits=3), MESSAGE, []),
+        # The writer of a read-write lock goes on as a reader.
+        (view({f"{A}:write": 1}, "write"), view({A: 1}, "read"), MESSAGE, []),
         # A semaphore whose permits have ids.
-        (State(number=2), State({"permit 00ff": 1}, number=1), NOTHING, [("acquired", "permit 00ff")]),
-        (State({"permit 00ff": 1}, number=1), State(number=2), MESSAGE, [("released", "permit 00ff")]),
+        (view(permits=2), view({"permit 00ff": 1}, permits=1), NOTHING, [("acquired", "permit 00ff")]),
+        (view({"permit 00ff": 1}, permits=1), view(permits=2), MESSAGE, [("released", "permit 00ff")]),
     ],
 )
 def test_what_happened_between_two_looks(
-    before: State, after: State, evidence: Evidence, happened: list[tuple[str, str | None]]
+    before: LockView, after: LockView, evidence: Evidence, happened: list[tuple[str, str | None]]
 ) -> None:
     assert events(before, after, evidence) == happened
 
@@ -83,42 +93,68 @@ WRONG = ResponseError("WRONGTYPE Operation against a key holding the wrong kind 
 COUNTS = [b"a", 2, b"b", 0, b"c", 0, b"d", 0]
 
 
+def read(
+    left: object = -1,
+    hashed: object = WRONG,
+    value: object = WRONG,
+    permits: object = (),
+    token: object = None,
+    queued: object = 0,
+    subscribed: object = (),
+    listed: object = 0,
+    key_type: object = b"none",
+) -> Glance:
+    replies = [left, hashed, value, list(permits) if permits == () else permits, token, queued]
+    return read_glance(b"orders", [*replies, list(subscribed) if subscribed == () else subscribed, listed, key_type])
+
+
+def holds(glance: Glance) -> dict[str, int]:
+    return {who.owner: who.holds for who in glance.lock.holders}
+
+
 def test_a_look_is_read() -> None:
-    assert len(look_at("orders")) == len([29_000, 1, 2, 3, 4, 5, 6, 7, 8])
-    hashed = [29_000, [b"0", [A.encode(), b"2"]], WRONG, [], b"17", 3, COUNTS]
-    assert read_look(hashed) == State({A: 2}, ends=29.0, token=17, queued=3, subscribed=2)
-    written = [-1, [b"0", [b"mode", b"write", A.encode() + b":write", b"1"]], WRONG, [], None, 0, COUNTS]
-    assert read_look(written) == State({A: 1}, "write", subscribed=2)
-    assert read_look([-2, [b"0", []], b"", [], None, 0, COUNTS]) == State(subscribed=2)
-    with_ears = [*COUNTS, b"pyredisson_waiting:{orders}", 2]
-    assert read_look([-2, [b"0", []], b"", [], None, 0, with_ears, 5]) == State(subscribed=5)
-    assert read_look([-1, WRONG, b"3", [], None, 0, []]) == State(number=3)
-    token = read_look([500, WRONG, b"0123456789abcdef0123456789abcdef01234567", [], None, 0, []])
-    assert token.silent
-    assert [owner[:6] for owner in token.holders] == ["token "]
-    assert read_look([500, WRONG, b"cP3pmRS0XkbX7aPT9TVjHQ==", [], None, 0, []]).silent
-    foreign = read_look([-1, WRONG, b"dark", [], None, 0, []])
-    assert [owner[:7] for owner in foreign.holders] == ["string "], "perhaps no lock"
-    assert read_look([500, WRONG, b"x" * 65, [], None, 0, []]).holders == {}, "too long for a token"
-    permits = read_look([-1, WRONG, b"1", [b"\x00\xff"], None, 0, []])
-    assert permits.holders == {"permit 00ff": 1}
+    assert len(questions(b"orders")) == len([29_000, 1, 2, 3, 4, 5, 6, 7, 8])
+    hashed = read(29_000, [b"0", [A.encode(), b"2"]], token=b"17", queued=3, subscribed=COUNTS, key_type=b"hash")
+    assert (holds(hashed), hashed.lock.free_in, hashed.lock.token) == ({A: 2}, 29.0, 17)
+    assert (hashed.queued, hashed.lock.waiting_clients, hashed.waiting) == (3, 2, 3)
+    written = read(-1, [b"0", [b"mode", b"write", A.encode() + b":write", b"1"]], subscribed=COUNTS, key_type=b"hash")
+    assert (holds(written), written.lock.mode, written.waiting) == ({f"{A}:write": 1}, "write", 2)
+    assert written.lock.free_in is None
+    free = read(-2, [b"0", []], b"", subscribed=COUNTS)
+    assert free == Glance(view(name="orders", waiting_clients=2, keys=("orders",)))
+    with_observers = [*COUNTS, b"pyredisson_waiting:{orders}", 2]
+    assert read(-2, [b"0", []], b"", subscribed=with_observers, listed=5).lock.waiting_clients == 5
+    assert read(value=b"3", key_type=b"string").lock.permits == 3
+    token = read(500, value=b"0123456789abcdef0123456789abcdef01234567")
+    assert [event for event, _ in events(token.lock, FREE, NOTHING)] == ["released"], "it sends no message"
+    assert [owner[:6] for owner in holds(token)] == ["token "]
+    other = read(500, value=b"cP3pmRS0XkbX7aPT9TVjHQ==")
+    assert [event for event, _ in events(other.lock, FREE, NOTHING)] == ["released"]
+    foreign = read(value=b"dark")
+    assert [owner[:7] for owner in holds(foreign)] == ["string "], "perhaps no lock"
+    assert holds(read(500, value=b"x" * 65)) == {}, "too long for a token"
+    permits = read(value=b"1", permits=[b"\x00\xff"])
+    assert holds(permits) == {"permit 00ff": 1}
+    assert permits.lock.permits == 1
 
 
 def test_a_key_that_is_no_lock_is_called_so() -> None:
-    hashed = read_look([-1, [b"0", [b"name", b"bob"]], WRONG, WRONG, None, 0, COUNTS, 0, b"hash"])
+    hashed = read(-1, [b"0", [b"name", b"bob"]], subscribed=COUNTS, key_type=b"hash")
     assert hashed.foreign == "no lock: the key holds a hash of another program"
-    listed = read_look([-1, WRONG, WRONG, WRONG, None, 0, COUNTS, 0, b"list"])
+    listed = read(permits=WRONG, subscribed=COUNTS, key_type=b"list")
     assert listed.foreign == "no lock: the key holds a list of another program"
-    for found in (
-        [-2, [b"0", []], b"", [], None, 0, COUNTS, 0, b"none"],
-        [-1, WRONG, b"3", [], None, 0, [], 0, b"string"],
-    ):
-        assert read_look(found).foreign is None
-    held = [29_000, [b"0", [A.encode(), b"1"]], WRONG, [], None, 0, COUNTS, 0, b"hash"]
-    assert read_look(held) == replace(HELD, ends=29.0, subscribed=2)
-    assert events(FREE, listed, NOTHING) == [("no_lock", None)]
-    assert events(listed, FREE, NOTHING) == [("free", None)]
-    assert events(listed, HELD, NOTHING) == [("acquired", A)]
+    free, number = read(-2, [b"0", []], b"", subscribed=COUNTS), read(value=b"3", key_type=b"string")
+    assert free.foreign is None
+    assert number.foreign is None
+    held = read(29_000, [b"0", [A.encode(), b"1"]], subscribed=COUNTS, key_type=b"hash")
+    assert (holds(held), held.lock.free_in, held.waiting, held.foreign) == ({A: 1}, 29.0, 2, None)
+
+    def between(before: Glance, after: Glance) -> list[str]:
+        return [change.event for change in changes_between(before, after, NOTHING)]
+
+    assert between(free, listed) == ["no_lock"]
+    assert between(listed, free) == ["free"]
+    assert between(listed, held) == ["acquired"]
     assert (
         line(Change("no_lock"), Seen(state=listed))
         == "no lock   the key holds a list of another program, 2 clients waiting"
@@ -126,59 +162,63 @@ def test_a_key_that_is_no_lock_is_called_so() -> None:
 
 
 def test_who_waits_is_counted_by_client_unless_there_is_a_queue() -> None:
-    assert line(Change("free"), Seen(state=replace(FREE, subscribed=1))) == "free      1 client waiting"
-    assert line(Change("free"), Seen(state=replace(FREE, subscribed=2))) == "free      2 clients waiting"
-    assert line(Change("free"), Seen(state=replace(FREE, subscribed=2, queued=5))) == "free      5 queued"
+    two = replace(FREE, waiting_clients=2)
+    assert line(Change("free"), Seen(state=Glance(replace(FREE, waiting_clients=1)))) == "free      1 client waiting"
+    assert line(Change("free"), Seen(state=Glance(two))) == "free      2 clients waiting"
+    assert line(Change("free"), Seen(state=Glance(two, queued=5))) == "free      5 queued"
 
 
 def test_a_look_at_nonsense_is_no_error() -> None:
-    assert read_look(["x", {}, 7, b"x", WRONG, b"y", 3]) == State()
-    assert read_look([None, [b"0", [b"\xff", b"\xfe", b"name"]], None, None, b"x", None, None]) == State()
+    nothing = Glance(view(name="orders", keys=("orders",)))
+    assert read("x", {}, 7, b"x", WRONG, b"y", 3, "z", 5) == nothing
+    assert read(None, [b"0", [b"\xff", b"\xfe", b"name"]], None, None, b"x", None, None, None, None) == nothing
     large = [b"%s" % A.replace("7", "8").encode(), b"9" * 100]
-    assert list(read_look([None, [b"0", large], None, None, None, None, None]).holders.values()) == [1]
+    assert list(holds(read(None, [b"0", large], None, None, None, None, None)).values()) == [1]
 
 
 def test_a_look_that_is_refused_is_not_taken_for_a_free_lock() -> None:
     with pytest.raises(NoPermissionError):
-        read_look([NoPermissionError("NOPERM"), *[WRONG] * 6])
+        read(NoPermissionError("NOPERM"))
 
 
 @dataclass
 class Seen:
     name: str = "order:17"
-    state: State | None = HELD
+    state: Glance | None = Glance(HELD)  # noqa: RUF009
 
 
 WHO = Who("8f3a1c5e", 12, app="web", host="web-3", pid=4711)
 
 
 def line(change: Change, seen: Seen | None = None, *, named: bool = False) -> str:
-    return line_of(record_of(1_700_000_000.5, seen or Seen(), change, WHO), named=named).split("  ", 1)[1]
+    return line_of(record_of(1_700_000_000.5, seen or Seen(), change), named=named).split("  ", 1)[1]
 
 
 def test_an_event_is_a_line() -> None:
-    waited_for = replace(HELD, queued=3)
-    assert line(Change("acquired", A, handed_over=True, holds=1)) == "acquired  web@web-3 pid 4711 t12  handed over"
+    waited_for = Glance(HELD, queued=3)
+    assert line(Change("acquired", WHO, handed_over=True, holds=1)) == "acquired  web@web-3 pid 4711 t12  handed over"
     seen = Seen(state=waited_for)
-    assert line(Change("released", A, held=41.79), seen) == "released  web@web-3 pid 4711 t12  held 42 s, 3 queued"
-    assert line(Change("expired", A, held=30.0)).endswith(
+    assert line(Change("released", WHO, held=41.79), seen) == "released  web@web-3 pid 4711 t12  held 42 s, 3 queued"
+    assert line(Change("expired", WHO, held=30.0)).endswith(
         "EXPIRED   web@web-3 pid 4711 t12  held 30 s, not renewed in time"
     )
-    assert line(Change("forced", A)).startswith("FORCED    web@web-3")
-    assert line(Change("ended", A)).endswith("without a message: a fair or spin lock, or removed by hand")
+    assert line(Change("forced", WHO)).startswith("FORCED    web@web-3")
+    assert line(Change("ended", WHO)).endswith("without a message: a fair or spin lock, or removed by hand")
     assert line(Change("released", count=3)) == "released  3 holds that were not seen"
-    assert line(Change("free"), Seen(state=FREE), named=True) == "order:17  free"
-    assert line(Change("acquired", A), Seen(state=replace(HELD, mode="read", token=7))).endswith("read side, token 7")
+    assert line(Change("free"), Seen(state=Glance(FREE)), named=True) == "order:17  free"
+    assert line(Change("acquired", WHO), Seen(state=Glance(replace(HELD, mode="read", token=7)))).endswith(
+        "read side, token 7"
+    )
 
 
 def test_names_do_not_move_the_terminal() -> None:
     assert "\x1b" not in line(Change("free"), Seen(name="\x1b]0;x\x07"), named=True)
     who = replace(WHO, app="\x1b[31m")
-    assert "\x1b" not in line_of(record_of(0, Seen(), Change("acquired", A), who), named=False)
+    assert "\x1b" not in line_of(record_of(0, Seen(), Change("acquired", who)), named=False)
 
 
 def test_an_event_as_json_has_units_in_its_names() -> None:
-    record = json.loads(json.dumps(record_of(1_700_000_000.5, Seen(), Change("released", A, held=1.5), WHO)))
+    record = json.loads(json.dumps(record_of(1_700_000_000.5, Seen(), Change("released", WHO, held=1.5))))
     assert record["schema"] == 1
     assert record["at_unix_ms"] == 1_700_000_000_500
     assert (record["event"], record["name"], record["held_ms"]) == ("released", "order:17", 1500)

@@ -16,26 +16,16 @@ class TopRow:
     """One lock.
 
     Attributes:
-        name: Its name.
-        kind: Its kind.
-        holders: Who holds it, in a few words each.
+        lock: What is known of it.
         held: For how many seconds, as far as its holder says.
-        free_in: Seconds until it expires unless it is renewed.
-        never_expires: Whether it is held without an expiry.
-        waiting: How many wait: threads and tasks where they are known, else clients.
         longest_wait: The age of the oldest wait that is known, in seconds.
         rate: Releases a second; ``None`` if they are not counted.
     """
 
-    name: str
-    kind: str
-    holders: tuple[str, ...]
-    held: float | None
-    free_in: float | None
-    never_expires: bool
-    waiting: int
-    longest_wait: float | None
-    rate: float | None
+    lock: LockView
+    held: float | None = None
+    longest_wait: float | None = None
+    rate: float | None = None
 
 
 @final
@@ -95,13 +85,13 @@ class TopRound:
             "errors": list(self.errors),
             "locks": [
                 {
-                    "name": row.name,
-                    "kind": row.kind,
-                    "holders": list(row.holders),
+                    "name": row.lock.name,
+                    "kind": row.lock.kind,
+                    "holders": [who.label for who in row.lock.holders],
                     "held_ms": _ms(row.held),
-                    "free_in_ms": _ms(row.free_in),
-                    "never_expires": row.never_expires,
-                    "waiting": row.waiting,
+                    "free_in_ms": _ms(row.lock.free_in),
+                    "never_expires": row.lock.never_expires,
+                    "waiting": row.lock.waiting,
                     "longest_wait_ms": _ms(row.longest_wait),
                     "releases_per_second": None if row.rate is None else round(row.rate, 1),
                 }
@@ -142,15 +132,15 @@ def round_of(
     """
     views = [view for old in snapshot.locks if (view := fresh.get(old.name, old)) is not None]
     found = [_row(view, rates, now) for view in views if view.held or view.waiting]
-    known = {row.name for row in found}
+    known = {row.lock.name for row in found}
     # A lock that is released often may be free whenever it is looked at.
     found += [
-        TopRow(name, "lock", (), None, None, False, 0, None, rate)
+        TopRow(LockView(name, "lock", ""), rate=rate)
         for name, rate in sorted((rates or {}).items(), key=lambda pair: -pair[1])[:rows]
         if name not in known and rate > 0
     ]
     waits = sorted(now - each.since for view in views for each in view.waiters if each.since is not None)
-    found.sort(key=lambda row: (-row.waiting, -(row.rate or 0), -(row.held or 0), row.name))
+    found.sort(key=lambda row: (-row.lock.waiting, -(row.rate or 0), -(row.held or 0), row.lock.name))
     return TopRound(
         at=now,
         held=sum(view.held for view in views),
@@ -172,14 +162,5 @@ def round_of(
 def _row(view: LockView, rates: Mapping[str, float] | None, now: float) -> TopRow:
     since = [who.since for who in view.holders if who.since is not None]
     waits = [now - each.since for each in view.waiters if each.since is not None]
-    return TopRow(
-        name=view.name,
-        kind=view.kind,
-        holders=tuple(who.label for who in view.holders),
-        held=max(0.0, now - min(since)) if since else None,
-        free_in=view.free_in,
-        never_expires=view.never_expires,
-        waiting=view.waiting,
-        longest_wait=max(waits, default=None),
-        rate=None if rates is None else rates.get(view.name, 0.0),
-    )
+    held = max(0.0, now - min(since)) if since else None
+    return TopRow(view, held, max(waits, default=None), None if rates is None else rates.get(view.name, 0.0))

@@ -9,22 +9,21 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from types import FrameType
 
 import redis.exceptions as rx
 
-from pyredisson.inspection import Inspector, describe
+from pyredisson.inspection import describe
 from pyredisson.shared.process import is_posix
-from pyredisson.tools.common import ExitCode, say, signals, unavailable
+from pyredisson.tools.common import say, signals, unavailable
+from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
 from pyredisson.tools.top.show import screen_of, text_of
-from pyredisson.tools.watch.news import servers_at
 
-TIMEOUT = 2.0  # seconds for each answer
 INTERVAL = 1.0  # seconds
 ROWS = 20  # in a record
 
@@ -35,18 +34,13 @@ def run_top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds
     Raises:
         BadUsage: The URL is not valid.
     """
-    servers = servers_at(url, TIMEOUT)
     try:
-        inspector = Inspector(url, prefix=prefix, timeout=TIMEOUT)
-        with Sampler(servers, inspector, pattern, prefix=prefix, rows=ROWS) as sampler:
+        with inspecting(url, prefix) as inspector, closing(Sampler(inspector, pattern, rows=ROWS)) as sampler:
             if as_json or not _is_terminal():
                 return _print_rounds(sampler, as_json=as_json, rounds=rounds)
             return _draw_rounds(sampler, rounds=rounds)
     except BrokenPipeError:
         return without_reader()
-    except (rx.RedisError, OSError) as error:
-        say(unavailable(describe(error), servers.url))
-        return ExitCode.UNAVAILABLE
 
 
 def _is_terminal() -> bool:

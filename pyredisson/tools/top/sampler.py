@@ -1,4 +1,4 @@
-"""How ``pyredisson top`` looks at servers, and what that costs them.
+"""How ``pyredisson top`` samples servers, and what that costs them.
 
 * A search for all locks (SCAN) takes at most `LONG_SEARCH` seconds, and the next one begins when `SEARCH_SHARE` times
   as long has passed: searches take at most one part in twenty of the time, however many locks there are. But the first
@@ -15,107 +15,83 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
-from typing import Any, final
+from concurrent.futures import Future
+from typing import final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LockNames, ReadWriteNames, SemaphoreNames
 from pyredisson.inspection import Inspector, LockView, Snapshot
 from pyredisson.inspection.look import Look
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
-from pyredisson.inspection.servers import Server, Servers
+from pyredisson.inspection.servers import Server
+from pyredisson.tools.sampling.messages import RELEASES, Message, Subscription, name_of
+from pyredisson.tools.sampling.pace import Pace, in_daemon_thread
 from pyredisson.tools.top.rounds import TopRound, round_of
-from pyredisson.tools.watch.news import pubsub_of
 
 SHORT_SEARCH = 2.0  # seconds
 LONG_SEARCH = 30.0
 SEARCH_SHARE = 20.0
 SEARCH_AGAIN = 5.0  # seconds, at least
 READ_AGAIN = 10  # locks, each round
-READ_FOR = 0.2  # seconds until a thread looks whether it is to end
 MANY_MESSAGES = 5000
 SAMPLED = 10  # rounds
 
-#: What stands before the names in the channels of releases.
-PREFIXES = [kind("x").channel.partition("{")[0] for kind in (LockNames, ReadWriteNames, SemaphoreNames)]
-_CHANNEL = re.compile(rf"(?:{'|'.join(map(re.escape, PREFIXES))})(.*)", re.DOTALL)
-_WAITER = re.compile(r":[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$")
 _CPU = re.compile(rb"^used_cpu_(?:sys|user):(\d+(?:\.\d+)?)\r?$", re.MULTILINE)
-
-
-def name_of(channel: str) -> str | None:
-    """Return the lock whose release is announced on a channel."""
-    found = _CHANNEL.fullmatch(_WAITER.sub("", channel))
-    if found is None:
-        return None
-    name = found[1]
-    return name[1:-1] if name.startswith("{") and name.find("}") == len(name) - 1 else name
 
 
 @final
 class Releases:
-    """Counts the release messages of all locks of a server, in a thread of its own."""
+    """Counts the release messages of all locks, by channel, in some rounds only if they are many."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, servers: list[Server]) -> None:
+        self._servers = servers
         self._counts: Counter[str] = Counter()
         self._mutex = threading.Lock()
-        self._wanted = threading.Event()
-        self._wanted.set()
-        self._closed = False
-        self.counting: threading.Event = threading.Event()
-        self._thread = threading.Thread(target=self._count_on, name="pyredisson top", daemon=True)
-        self._thread.start()
+        self._skip = 0  # rounds
+        self._subscribe()
 
-    def want(self, wanted: bool) -> None:
-        """Begin or stop to count."""
-        if wanted:
-            self._wanted.set()
-        else:
-            self._wanted.clear()
+    @property
+    def is_sampled(self) -> bool:
+        """Whether they are counted only now and then."""
+        return self._skip > 0
 
-    def take(self) -> Counter[str]:
-        """Return what was counted since the last call, by channel."""
+    def counted(self, seconds: float) -> Mapping[str, int] | None:
+        """Return what was counted in the seconds since the last call; ``None`` if it was not counted."""
         with self._mutex:
-            taken, self._counts = self._counts, Counter()
-        return taken
+            counts, self._counts = self._counts, Counter()
+        if self._skip > 1:
+            self._skip -= 1
+            if self._skip == 1:
+                self._subscribe()
+            return None
+        if not any(each.ready.is_set() for each in self._subscriptions):
+            return None
+        self._skip = SAMPLED if counts.total() > MANY_MESSAGES * seconds else 0
+        if self._skip:
+            for each in self._subscriptions:
+                each.end()
+        return counts
 
     def close(self) -> None:
         """Stop counting."""
-        self._closed = True
-        self._wanted.set()
-        self._thread.join(2 * READ_FOR)
+        for each in self._subscriptions:
+            each.close()
 
-    def _count_on(self) -> None:
-        while not self._closed:
-            self._wanted.wait()
-            try:
-                with closing(pubsub_of(self._server)) as pubsub:
-                    pubsub.psubscribe(*(f"{prefix}*" for prefix in PREFIXES))
-                    while self._wanted.is_set() and not self._closed:
-                        self._read(pubsub.get_message(timeout=READ_FOR))
-            except (rx.RedisError, OSError):
-                self.counting.clear()
-                time.sleep(1.0)
+    def _subscribe(self) -> None:
+        self._subscriptions = [Subscription(each, self._receive, beginnings=RELEASES) for each in self._servers]
 
-    def _read(self, message: Any) -> None:
-        match message:
-            case {"type": "psubscribe"}:
-                self.counting.set()
-            case {"type": "pmessage", "channel": bytes() as channel}:
-                with self._mutex:
-                    self._counts[channel.decode(errors="replace")] += 1
+    def _receive(self, message: Message) -> None:
+        if message.kind == "message":
+            with self._mutex:
+                self._counts[message.channel] += 1
 
 
 @final
 class Sampler:
-    """Looks at servers, one round after another.
+    """Reads locks, one round after another.
 
     Args:
-        servers: The servers.
-        inspector: Looks at them.
-        prefix: What stands before all names.
+        inspector: Reads the locks.
         pattern: Which locks; ``None``: all.
         rows: How many locks to list.
 
@@ -123,119 +99,88 @@ class Sampler:
         redis.exceptions.RedisError: The server is not available.
     """
 
-    def __init__(
-        self, servers: Servers, inspector: Inspector, pattern: str | None = None, *, prefix: str = "", rows: int = 20
-    ) -> None:
+    def __init__(self, inspector: Inspector, pattern: str | None = None, *, rows: int = 20) -> None:
         self.rows = rows
         self._pattern = pattern
-        self._wanted = None if pattern is None else glob_to_pattern(encode_name(prefix + pattern))
-        self._prefix = prefix
-        self._servers = servers
+        self._wanted = glob_to_pattern(encode_name(pattern or "*"))
         self._inspector = inspector
-        self._masters = self._servers.masters()
+        self._masters = inspector.servers.masters()
         for server in self._masters:
             server.ask("PING")
         self._snapshot: Snapshot = self._inspector.snapshot(pattern, seconds=SHORT_SEARCH)
-        self._search_at = self._next_search() if self._snapshot.complete else 0.0
-        self._search: threading.Thread | None = None
-        self._found: Snapshot | None = None
+        self._searches = Pace(SEARCH_SHARE, least=SEARCH_AGAIN)
+        if self._snapshot.complete:
+            self._searches.worked(self._snapshot.seconds)
+        self._search: Future[Snapshot] | None = None
         self._fresh: Mapping[str, LockView | None] = {}
-        self._read_at = 0.0
-        sharded = self._servers.publishes_by(self._masters[0]) == "SPUBLISH"  # There are no patterns for those.
-        self._releases = [] if sharded else [Releases(server) for server in self._masters]
+        self._reads = Pace(SEARCH_SHARE)
+        sharded = inspector.servers.publishes_by(self._masters[0]) == "SPUBLISH"  # There are no patterns for those.
+        self._releases = Releases([] if sharded else self._masters)
         self._counted_at = time.monotonic()
         self._rates: Mapping[str, float] | None = None
-        self._sampled = 0
         self._cpu: tuple[float, float] | None = None
         self._read_cpu()
 
     def round(self) -> TopRound:
-        """Look, and return what is seen.
+        """Read what is due, and return what is known.
 
         Raises:
             redis.exceptions.RedisError: The server does not answer.
         """
-        if self._search is not None and not self._search.is_alive():
-            self._search = None
-            self._snapshot, self._found = self._found or self._snapshot, None
-            self._search_at = self._next_search()
-            self._fresh = {}
-        elif self._search is None and time.monotonic() >= self._search_at:
-            # It may take long, and must not keep the process from ending.
-            self._search = threading.Thread(target=self._search_all, name="pyredisson top search", daemon=True)
-            self._search.start()
-        if time.monotonic() >= self._read_at:
+        if self._search is not None and self._search.done():
+            if self._search.exception() is None:  # The round shows an error when it reads the locks at the top.
+                self._snapshot = self._search.result()
+            self._search, self._fresh = None, {}
+            self._searches.worked(self._snapshot.seconds)
+        elif self._search is None and self._searches.is_due:
+            self._search = in_daemon_thread(
+                lambda: self._inspector.snapshot(self._pattern, seconds=LONG_SEARCH), "pyredisson top search"
+            )
+        if self._reads.is_due:
             self._fresh = self._read_again()
         self._count()
+        return self._round(self.rows, cpu=self._read_cpu())
+
+    def close(self) -> None:
+        """Stop counting. The inspector stays open."""
+        self._releases.close()
+
+    def _round(self, rows: int, cpu: float | None = None) -> TopRound:
         return round_of(
             self._snapshot,
             self._fresh,
             self._rates,
             now=time.time(),
-            rows=self.rows,
-            cpu=self._read_cpu(),
-            sampled=self._sampled > 0,
+            rows=rows,
+            cpu=cpu,
+            sampled=self._releases.is_sampled,
         )
-
-    def close(self) -> None:
-        """Close all connections."""
-        for each in self._releases:
-            each.close()
-        self._servers.close()
-        self._inspector.close()
-
-    def __enter__(self) -> Sampler:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _is_wanted(self, key: str) -> bool:
-        return self._wanted is None or self._wanted.fullmatch(encode_name(key)) is not None
-
-    def _search_all(self) -> None:
-        try:
-            self._found = self._inspector.snapshot(self._pattern, seconds=LONG_SEARCH)
-        except (rx.RedisError, OSError):
-            pass  # The round says so, when it reads the locks at the top.
-
-    def _next_search(self) -> float:
-        return time.monotonic() + max(SEARCH_AGAIN, SEARCH_SHARE * self._snapshot.seconds)
 
     def _read_again(self) -> dict[str, LockView | None]:
         """Read the first few locks again."""
         began = time.monotonic()
-        rows = round_of(self._snapshot, self._fresh, self._rates, now=time.time(), rows=min(self.rows, READ_AGAIN)).rows
-        look = Look(self._servers, self._prefix)
+        names = [row.lock.name for row in self._round(min(self.rows, READ_AGAIN)).rows]
+        look = Look(self._inspector.servers, self._inspector.prefix)
         look.meet()
-        fresh = {row.name: look.one(encode_name(self._prefix + row.name)) for row in rows}
+        fresh = {name: look.one(encode_name(self._inspector.prefix + name)) for name in names}
         look.raise_errors()
-        self._read_at = began + SEARCH_SHARE * (time.monotonic() - began)
+        self._reads.worked(time.monotonic() - began)
         return fresh
 
     def _count(self) -> None:
         now = time.monotonic()
         seconds, self._counted_at = now - self._counted_at, now
-        counted: Counter[str] = Counter()
-        for each in self._releases:
-            for channel, count in each.take().items():
-                name = name_of(channel)
-                if name is not None and name.startswith(self._prefix) and self._is_wanted(name):
-                    counted[name.removeprefix(self._prefix)] += count
-        if self._sampled > 1:  # Nothing was counted: the last rates stand.
-            self._sampled -= 1
-            if self._sampled == 1:
-                for each in self._releases:
-                    each.want(True)
-            return
-        if any(each.counting.is_set() for each in self._releases) and seconds > 0:
-            self._rates = {name: count / seconds for name, count in counted.items()}
-            if counted.total() > MANY_MESSAGES * seconds:
-                self._sampled = SAMPLED
-                for each in self._releases:
-                    each.want(False)
-            else:
-                self._sampled = 0
+        counted = self._releases.counted(seconds)
+        if counted is None or seconds <= 0:
+            return  # The last rates stand.
+        rates: Counter[str] = Counter()
+        for channel, count in counted.items():
+            key = name_of(channel)
+            if key is not None and key.startswith(self._inspector.prefix):
+                name = key.removeprefix(self._inspector.prefix)
+                if self._wanted.fullmatch(encode_name(name)):
+                    rates[name] += count
+        self._rates = {name: count / seconds for name, count in rates.items()}
 
     def _read_cpu(self) -> float | None:
         """Return what share of a core the servers have used since the last call."""

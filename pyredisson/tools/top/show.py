@@ -39,14 +39,15 @@ def honesty_of(seen: TopRound) -> str:
 
 def cells_of(row: TopRow) -> dict[str, str]:
     """Return what each column shows of a lock."""
-    more = f" (+{len(row.holders) - 1})" if len(row.holders) > 1 else ""
+    lock = row.lock
+    more = f" (+{len(lock.holders) - 1})" if len(lock.holders) > 1 else ""
     return {
-        "LOCK": plain(row.name),
-        "WAITING": str(row.waiting or ""),
+        "LOCK": plain(lock.name),
+        "WAITING": str(lock.waiting or ""),
         "REL/s": "" if not row.rate else f"{row.rate:.1f}" if row.rate < 10 else f"{row.rate:.0f}",
-        "HELD BY": plain(row.holders[0]) + more if row.holders else "",
+        "HELD BY": plain(lock.holders[0].label) + more if lock.holders else "",
         "FOR": "" if row.held is None else duration_text(row.held),
-        "FREE IN": "never" if row.never_expires else "" if row.free_in is None else duration_text(row.free_in),
+        "FREE IN": "never" if lock.never_expires else "" if lock.free_in is None else duration_text(lock.free_in),
         "LONGEST WAIT": "" if row.longest_wait is None else duration_text(row.longest_wait),
     }
 
@@ -75,7 +76,7 @@ def screen_of(seen: TopRound, console: Console) -> RenderableType:
 
 
 def _style_of(column: str, row: TopRow) -> str:
-    if column == "FREE IN" and row.never_expires:
+    if column == "FREE IN" and row.lock.never_expires:
         return "red"
     return "yellow" if column == "WAITING" else ""
 

@@ -1,8 +1,8 @@
-"""``pyredisson watch``: look at locks when the server says that something happened, and now and then anyway.
+"""``pyredisson watch``: read locks when the server announces that something happened, and now and then anyway.
 
-What it costs the server: one subscription; a look (one small request for all locks of a server) at each message, at
-most 50 a second; without notifications of keys one more each second, with them each five seconds; and one at the moment
-a lock's time to live ends.
+What it costs the server: one subscription; one small request for all locks of a server at each message, at most 50 a
+second; without notifications of keys one more each second, with them each five seconds; and one at the moment a lock's
+time to live ends.
 """
 
 from __future__ import annotations
@@ -10,27 +10,35 @@ from __future__ import annotations
 import json
 import queue
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import check_name
+from pyredisson.core.names import check_name, forced_channel
 from pyredisson.inspection import Inspector, Who, describe
+from pyredisson.inspection.glance import Glance, channels_of, glance_at
 from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.inspection.servers import Server, Servers
-from pyredisson.tools.common import BadUsage, ExitCode, say, unavailable
+from pyredisson.inspection.replies import encode_name
+from pyredisson.inspection.servers import Server
+from pyredisson.tools.common import BadUsage, say, unavailable
+from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
-from pyredisson.tools.watch.news import News, NewsSubscription, servers_at
+from pyredisson.tools.sampling.changes import Change, Evidence, changes, number_of, owner_of
+from pyredisson.tools.sampling.messages import Message, Subscription, without_waiter
+from pyredisson.tools.sampling.pace import Pace
 from pyredisson.tools.watch.show import line_of, record_of
-from pyredisson.tools.watch.states import Change, Evidence, State, changes, look_at, read_look
 
-TIMEOUT = 2.0  # seconds for each answer
-LOOK_EVERY = 1.0  # seconds, without notifications of keys
-LOOK_SELDOM = 5.0  # with them
-LOOK_AGAIN = 0.02  # at the earliest
+Meaning: TypeAlias = Literal["release", "forced", "key"]
+"""Of a message about a lock: a release, a forced unlock, or a notification of its key."""
+
+TIMEOUT = 2.0  # seconds for a subscription
+READ_EVERY = 1.0  # seconds, without notifications of keys
+READ_SELDOM = 5.0  # with them
+READ_AGAIN = 0.02  # at the earliest
 MOST_KNOWN = 10_000  # owners
 REST = 20  # times as long as it takes to list clients pass until they may be listed again
 AHEAD = 2.0  # seconds; a few lists at once, when several owners appear
@@ -52,19 +60,15 @@ def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> 
             check_name(prefix + name)
     except ValueError as error:
         raise BadUsage(str(error)) from None
-    servers = servers_at(url, TIMEOUT)
     try:
-        with Watch(names, servers, Inspector(url, prefix=prefix, timeout=TIMEOUT), prefix=prefix) as watch:
+        with inspecting(url, prefix) as inspector, closing(Watch(names, inspector)) as watch:
             if not as_json:
                 say(watch.describe())
             for at, lock, change in watch.events():
-                record = record_of(at, lock, change, watch.whom(lock, change.owner))
+                record = record_of(at, lock, change)
                 print(json.dumps(record) if as_json else line_of(record, named=len(names) > 1), flush=True)
     except BrokenPipeError:
         return without_reader()
-    except (rx.RedisError, OSError) as error:
-        say(unavailable(describe(error), servers.url))
-        return ExitCode.UNAVAILABLE
     return 0
 
 
@@ -77,61 +81,82 @@ class Since(NamedTuple):
 
 @final
 class Watched:
-    """One lock, and what was received about it since the last look."""
+    """One lock, and what was received about it since it was last read."""
 
-    def __init__(self, name: str, key: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.key = key
-        self.kind: str | None = None
-        self.state: State | None = None
-        self.looked: float = 0.0
+        self.kind: str | None = None  # Known only of clients that publish what they hold.
+        self.state: Glance | None = None
+        self.read_at: float = 0.0
         self.due: float = 0.0
         self.since: dict[str, Since] = {}  # By owner
-        self.stirred: float | None = None  # When the first news since the last look arrived
-        self.messages: int = 0
-        self.forced: bool = False
-        self.expired: bool = False
+        self.stirred: float | None = None  # When the first message since then arrived
+        self.received: Evidence = Evidence()
+
+    def receive(self, at: float, means: Meaning, text: str) -> None:
+        """Note a message, which makes it due."""
+        self.stirred = at if self.stirred is None else self.stirred
+        self.received = Evidence(
+            self.received.messages + (means == "release"),
+            self.received.forced or means == "forced",
+            self.received.expired or (means == "key" and text == "expired"),
+        )
+        self.due = min(self.due, max(at, self.read_at + READ_AGAIN))
 
     def evidence(self, now: float) -> Evidence:
-        """Return what was received since the last look, and forget it."""
-        ends = None if self.state is None or self.state.ends is None else self.looked + self.state.ends
-        found = Evidence(self.messages, self.forced, self.expired, ends is not None and now >= ends)
-        self.messages, self.forced, self.expired, self.stirred = 0, False, False, None
+        """Return what was received since it was last read, and forget it."""
+        free_in = None if self.state is None else self.state.lock.free_in
+        kind = stored_kinds().get(self.kind or "")
+        is_overdue, is_silent = free_in is not None and now >= self.read_at + free_in, kind and not kind.announces
+        found = replace(self.received, overdue=is_overdue, silent=bool(is_silent))
+        self.received, self.stirred = Evidence(), None
         return found
 
 
 @final
 class Watch:
-    """Looks at locks, and says what happens to them.
+    """Reads locks again and again, and reports what happens to them.
 
     Args:
         names: The locks.
-        servers: Where they are.
-        inspector: Says who is who there.
-        prefix: What stands before all names.
+        inspector: Reads them.
 
     Raises:
         redis.exceptions.RedisError: The server is not available.
     """
 
-    def __init__(self, names: Sequence[str], servers: Servers, inspector: Inspector, *, prefix: str = "") -> None:
-        self._locks = {prefix + name: Watched(name, prefix + name) for name in names}
-        self._servers = servers
+    def __init__(self, names: Sequence[str], inspector: Inspector) -> None:
+        self._locks = {name: Watched(name) for name in names}
         self._inspector = inspector
-        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._servers = inspector.servers
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._meanings: dict[str, tuple[Watched, Meaning]] = {}  # By channel
         self._who: dict[str, Who] = {}
-        self._list_at = 0.0
-        servers.masters()
-        by_server: dict[Server, list[str]] = {}
-        for key in self._locks:
-            by_server.setdefault(self._servers.of(key.encode()), []).append(key)
-        self._sharded = self._servers.publishes_by(next(iter(by_server))) == "SPUBLISH"
+        self._lists = Pace(REST, ahead=AHEAD)
+        self._servers.masters()
+        by_server: dict[Server, list[Watched]] = defaultdict(list)
+        for name, lock in self._locks.items():
+            by_server[self._servers.of(encode_name(inspector.prefix + name))].append(lock)
         self._notified = all(_notifies(server) for server in by_server)
-        self._subscriptions = [
-            NewsSubscription(server, them, sharded=self._sharded, news=self._news) for server, them in by_server.items()
-        ]
+        self._subscriptions = [self._subscribe(server, them) for server, them in by_server.items()]
         for each in self._subscriptions:
             each.ready.wait(TIMEOUT)
+
+    def _subscribe(self, server: Server, locks: Sequence[Watched]) -> Subscription:
+        """Receive what a server announces about some locks."""
+        releases: list[str] = []
+        others: list[str] = []
+        for lock in locks:
+            key = self._inspector.prefix + lock.name
+            released, forced = channels_of(key), forced_channel(key)
+            notified = f"__keyspace@{server.settings.get('db') or 0}__:{key}"
+            releases += released
+            others += (forced, notified)
+            self._meanings.update(dict.fromkeys(released, (lock, "release")))
+            self._meanings.update({forced: (lock, "forced"), notified: (lock, "key")})
+        sharded = self._servers.publishes_by(server) == "SPUBLISH"
+        receive = self._messages.put
+        return Subscription(server, receive, beginnings=releases, channels=others, sharded=releases if sharded else ())
 
     def describe(self) -> str:
         """Return what is watched, and what may be missed."""
@@ -160,80 +185,55 @@ class Watch:
                 if not failing:
                     failing = True
                     say(unavailable(describe(error)))
-                time.sleep(LOOK_EVERY)
+                time.sleep(READ_EVERY)
                 with suppress(rx.RedisError, OSError):
                     self._servers.masters()  # Another one may be the master now.
 
     def next_changes(self) -> list[tuple[float, Watched, Change]]:
-        """Wait for news or for the time of the next look, look, and return what happened, with Unix times."""
-        now = time.monotonic()
+        """Wait for a message or until a lock is due, read it, and return what happened, with Unix times."""
         due = min(lock.due for lock in self._locks.values())
         try:
-            self._note(self._news.get(timeout=max(0.0, due - now)))
+            self._receive(self._messages.get(timeout=max(0.0, due - time.monotonic())))
             while True:
-                self._note(self._news.get_nowait())
+                self._receive(self._messages.get_nowait())
         except queue.Empty:
             pass
         now = time.monotonic()
-        return list(self._look([lock for lock in self._locks.values() if lock.due <= now]))
+        names = [name for name, lock in self._locks.items() if lock.due <= now]
+        found = zip(names, glance_at(names, self._inspector), strict=True)
+        now = time.monotonic()  # The same for all, so that they are due together again.
+        happened = [each for name, state in found for each in self._compare(self._locks[name], state, now)]
+        # All new owners are known by now, so that one list of the clients names them.
+        return [(at, lock, replace(each, who=each.who and self._whom(each.who))) for at, lock, each in happened]
 
     def close(self) -> None:
-        """Close all connections."""
+        """End the subscriptions. The inspector stays open."""
         for each in self._subscriptions:
             each.close()
-        self._servers.close()
-        self._inspector.close()
 
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _note(self, news: News) -> None:
-        lock = self._locks.get(news.name)
-        if lock is None:
-            say("connected again" if news.kind == "back" else f"the connection was lost: {news.text}")
+    def _receive(self, message: Message) -> None:
+        if message.kind != "message":
+            say("connected again" if message.kind == "back" else f"the connection was lost: {message.text}")
             for each in self._locks.values():
-                each.due = min(each.due, news.at)
+                each.due = min(each.due, message.at)
             return
-        lock.stirred = news.at if lock.stirred is None else lock.stirred
-        lock.messages += news.kind == "message"
-        lock.forced |= news.kind == "forced"
-        lock.expired |= news.kind == "key" and news.text == "expired"
-        lock.due = min(lock.due, max(news.at, lock.looked + LOOK_AGAIN))
+        found = self._meanings.get(message.channel) or self._meanings.get(without_waiter(message.channel))
+        if found is not None:
+            lock, means = found
+            lock.receive(message.at, means, message.text)
 
-    def _look(self, due: Sequence[Watched]) -> Iterable[tuple[float, Watched, Change]]:
-        by_server: dict[Server, list[Watched]] = {}
-        for lock in due:
-            by_server.setdefault(self._servers.of(lock.key.encode()), []).append(lock)
-        for server, locks in by_server.items():
-            commands = [command for lock in locks for command in look_at(lock.key, sharded=self._sharded)]
-            replies = server.ask_many(commands)
-            each = len(commands) // len(locks)
-            for index, lock in enumerate(locks):
-                yield from self._compare(lock, read_look(replies[index * each : (index + 1) * each]))
-
-    def _compare(self, lock: Watched, state: State) -> Iterable[tuple[float, Watched, Change]]:
-        now, looked, stirred = time.monotonic(), lock.looked, lock.stirred
+    def _compare(self, lock: Watched, state: Glance, now: float) -> Iterator[tuple[float, Watched, Change]]:
+        read_at, stirred, before = lock.read_at, lock.stirred, lock.state
         evidence = lock.evidence(now)
-        before, lock.state, lock.looked = lock.state, state, now
-        error = now - (looked if stirred is None else stirred)  # Of what ended.
-        if evidence.overdue:
-            error = 0.0
-        exclusive = before is not None and before.holders and before.mode is None and before.number is None
-        since = Since(time.time(), error if self._notified or exclusive else now - looked)
-        interval = LOOK_SELDOM if self._notified else LOOK_EVERY
-        lock.due = now + (interval if state.ends is None else min(interval, state.ends + 0.01))
-        kind = stored_kinds().get(lock.kind or "")  # Known only of clients that publish what they hold.
-        if before is not None and kind is not None and not kind.announces:
-            before = replace(before, silent=True)
-        if before is None:
-            found = [Change("held", owner, holds=holds) for owner, holds in state.holders.items()]
-            found = found or [Change("no_lock" if state.foreign else "free", number=state.number)]
-        else:
-            found = list(changes(before, state, evidence))
-        for change in found:
+        lock.state, lock.read_at = state, now
+        error = 0.0 if evidence.overdue else now - (read_at if stirred is None else stirred)  # Of what ended.
+        was = None if before is None else before.lock
+        exclusive = was is not None and was.holders and was.mode is None and number_of(was) is None
+        since = Since(time.time(), error if self._notified or exclusive else now - read_at)
+        interval = READ_SELDOM if self._notified else READ_EVERY
+        free_in = state.lock.free_in
+        lock.due = now + (interval if free_in is None else min(interval, free_in + 0.01))
+        for change in _first(state) if before is None else changes_between(before, state, evidence):
             yield since.at, lock, replace(change, held=self._held(lock, change, since, error))
 
     def _held(self, lock: Watched, change: Change, now: Since, error: float) -> float | None:
@@ -245,32 +245,30 @@ class Watch:
             now: When it happened, if it began.
             error: By how many seconds that may be too late, if it ended.
         """
-        if change.owner is None:
+        if change.who is None:
             return None
+        owner = owner_of(change.who)
         if change.event == "acquired":
-            lock.since[change.owner] = now
+            lock.since[owner] = now
             return None
-        if change.event == "held" and (known := self.whom(lock, change.owner).since) is not None:
-            lock.since[change.owner] = Since(known, 0.0)
-        since = lock.since.get(change.owner)
+        if change.event == "held" and (known := self._whom(change.who).since) is not None:
+            lock.since[owner] = Since(known, 0.0)
+        since = lock.since.get(owner)
         if change.event in ("held", "reentered"):
             error = 0.0
         else:
-            lock.since.pop(change.owner, None)
+            lock.since.pop(owner, None)
         if since is None:
             return None
         held = max(0.0, now.at - since.at)
         return held if since.error + error <= max(KNOWN_WITHIN, KNOWN_TO * held) else None
 
-    def whom(self, lock: Watched, owner: str | None) -> Who:
-        """Return who an owner is, as far as its client says. The clients are listed only for an owner that is new."""
-        if owner is None:
-            return Who()
-        if _listed_as(owner) not in self._who and time.monotonic() >= self._list_at:
+    def _whom(self, who: Who) -> Who:
+        """Return who an owner is, as far as its client reports. Clients are listed only for an owner that is new."""
+        owner = _listed_as(who)
+        if owner not in self._who and self._lists.is_due:
             self._list()
-        client_id, _, number = owner.partition(":")
-        known = self._who.get(_listed_as(owner))
-        return known or (Who(client_id, int(number), owner=owner) if number else Who(owner=owner))
+        return self._who.get(owner, who)
 
     def _list(self) -> None:
         """Learn who holds the locks of which not all holders are known. It takes a small part of the time."""
@@ -280,22 +278,35 @@ class Watch:
         new = [
             each
             for each in self._locks.values()
-            if each.state is None or any(_listed_as(owner) not in self._who for owner in each.state.holders)
+            if each.state is None or any(_listed_as(who) not in self._who for who in each.state.lock.holders)
         ]
         with suppress(rx.RedisError, OSError):
             views = {view.name: view for view in self._inspector.locks_named(each.name for each in new)}
             for each in new:
                 view = views.get(each.name)
                 each.kind = view.kind if view is not None else None
-                for who in view.holders if view is not None else ():
-                    self._who[who.owner.removesuffix(":write")] = who
-        now = time.monotonic()
-        self._list_at = max(self._list_at, now - AHEAD) + REST * (now - began)
+                self._who.update({owner_of(who): who for who in view.holders} if view is not None else {})
+        self._lists.worked(time.monotonic() - began)
 
 
-def _listed_as(owner: str) -> str:
+def _first(state: Glance) -> Iterator[Change]:
+    """Yield what is shown of a lock when the watch begins."""
+    for who in state.lock.holders:
+        yield Change("held", who, holds=who.holds)
+    if not state.lock.holders:
+        yield Change("no_lock" if state.foreign else "free", number=number_of(state.lock))
+
+
+def changes_between(before: Glance, after: Glance, evidence: Evidence) -> Iterator[Change]:
+    """Yield what happened to a lock, or to a key that was or is none."""
+    yield from changes(before.lock, after.lock, evidence)
+    if before.foreign != after.foreign and not after.lock.holders:
+        yield Change("free" if after.foreign is None else "no_lock")
+
+
+def _listed_as(who: Who) -> str:
     """Return what the list of holders calls an owner: that of a token lock by the digits of its token alone."""
-    return owner.removeprefix("token ")
+    return owner_of(who).removeprefix("token ")
 
 
 def _notifies(server: Server) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol
 
-from pyredisson.inspection import Who, as_json
+from pyredisson.inspection import LockView, as_json
+from pyredisson.inspection.glance import Glance
 from pyredisson.tools.common import plain
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.watch.states import Change, State
+from pyredisson.tools.sampling.changes import Change
 
 #: What needs attention is written in capitals.
 SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds", "no_lock": "no lock"}
@@ -24,29 +25,30 @@ class Lock(Protocol):
     """What is known of a lock when something has happened to it."""
 
     name: str
-    state: State | None
+    state: Glance | None
 
 
-def record_of(at: float, lock: Lock, change: Change, who: Who) -> dict[str, Any]:
+def record_of(at: float, lock: Lock, change: Change) -> dict[str, Any]:
     """Return an event as JSON can hold it."""
-    state = lock.state or State()
+    state = lock.state or Glance(LockView("", "lock", ""))
+    view = state.lock
     return {
         "schema": 1,
         "at_unix_ms": round(at * 1000),
         "name": lock.name,
         "event": change.event,
-        "holder": None if change.owner is None else as_json(who),
+        "holder": None if change.who is None else as_json(change.who),
         "held_ms": None if change.held is None else round(change.held * 1000),
         "count": change.count,
         "handed_over": change.handed_over,
         "holds": change.holds,
-        "mode": state.mode,
-        "token": state.token,
+        "mode": view.mode,
+        "token": view.token,
         "value": change.number,
         "waiting": state.waiting,
         "queued": state.queued,
         "foreign": state.foreign,
-        "free_in_ms": None if state.ends is None else round(state.ends * 1000),
+        "free_in_ms": None if view.free_in is None else round(view.free_in * 1000),
     }
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from pyredisson.tools.web.seen import SeenRow
+from pyredisson.tools.sampling.changes import changes
+from pyredisson.tools.web.seen import SeenRow, shorten
 
 MAX_LOCKS = 1_000
 MAX_EVENTS = 100  # of each lock
@@ -73,20 +74,18 @@ class History:
             at: When the later one was taken.
             within: Seconds between the two.
         """
-        for lock_id in after.keys() | (before or {}).keys():
-            was, now = (before or {}).get(lock_id), after.get(lock_id)
-            if was is now:
+        earlier = before or {}
+        for lock_id in after.keys() | earlier.keys():
+            was, now = earlier.get(lock_id), after.get(lock_id)
+            row = now or was
+            if row is None or was is now:
                 continue
-            held_before, held_now = _holders(was), _holders(now)
-            for owner in held_before.keys() - held_now.keys():
-                self.add(was, PageEvent(at, "ended", held_before[owner], within))  # type: ignore[arg-type]
-            for owner in held_now.keys() - held_before.keys():
-                what = "held" if before is None else "acquired"
-                self.add(now, PageEvent(at, what, held_now[owner], within))  # type: ignore[arg-type]
-
-
-def _holders(row: SeenRow | None) -> dict[str, str]:
-    return {} if row is None else {each.who.owner or each.label: each.label for each in row.holders}
+            for change in changes(was and was.lock, now and now.lock):
+                if change.who is None or change.event == "reentered":
+                    continue
+                # Without messages, all that is known of an end is that it happened.
+                what = "ended" if change.event != "acquired" else "held" if before is None else "acquired"
+                self.add(row, PageEvent(at, what, shorten(change.who.label), within))
 
 
 @final
@@ -120,7 +119,7 @@ class Waits:
         bucket, waiting, longest = self._buckets[-1], 0, 0.0
         for row in rows:
             waiting += row.waiting
-            longest = max([longest, *(at - each.since for each in row.waiters if each.since and not each.expired)])
+            longest = max([longest, *(at - each.since for each in row.waiters if each.since and not each.dead)])
         bucket.waiting, bucket.longest = max(bucket.waiting, waiting), max(bucket.longest, longest)
 
     def last_hour(self, now: float) -> list[Bucket]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
-from pyredisson.inspection import ClientView, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.inspection import ClientView, LockView, Snapshot, WaiterView, WaitGraph, Who, wait_graph
 from pyredisson.inspection.kinds import shown_kinds, stored_kinds
 from pyredisson.tools.common import plain
+from pyredisson.tools.sampling.changes import owner_of
 from pyredisson.tools.web.graph import Drawing, WaitEdge, draw
 
 PAGE = 100  # rows
@@ -64,19 +65,6 @@ class SeenHolder:
 
 @final
 @dataclass(frozen=True)
-class SeenWaiter:
-    """An owner that waits for a lock, with its time in Unix time."""
-
-    who: Who
-    label: str
-    kind: str
-    since: float | None
-    place: int | None
-    expired: bool
-
-
-@final
-@dataclass(frozen=True)
 class SeenRow:
     """A lock as it is shown.
 
@@ -96,7 +84,7 @@ class SeenRow:
     lock: LockView
     title: str
     holders: tuple[SeenHolder, ...]
-    waiters: tuple[SeenWaiter, ...]
+    waiters: tuple[WaiterView, ...]
     waiting: int
     until: float | None
     problems: tuple[str, ...]
@@ -124,7 +112,7 @@ class SeenRow:
 
     def contains(self, text: str) -> bool:
         """Whether a text in lower case is in its name, its kind, or the name of a holder or waiter."""
-        owners = (*(each.label for each in self.holders), *(each.label for each in self.waiters))
+        owners = (*(each.who.label for each in self.holders), *(each.who.label for each in self.waiters))
         names = (self.lock.name, self.lock.kind, *owners)
         return any(text in name.lower() for name in names)
 
@@ -193,19 +181,19 @@ def _drawing(graph: WaitGraph, rows: Mapping[str, SeenRow]) -> Drawing | None:
 
 
 def _row(lock_id: str, lock: LockView, taken: float, before: SeenRow | None, deadlocked: bool) -> SeenRow:
-    held = {_key(each.who): each for each in before.holders} if before else {}
-    waited = {_key(each.who): each for each in before.waiters} if before else {}
+    held = {owner_of(each.who): each for each in before.holders} if before else {}
+    waited = {owner_of(each.who): each for each in before.waiters} if before else {}
     holders = []
     for who in lock.holders:
-        was = held.get(_key(who))
+        was = held.get(owner_of(who))
         until = None if who.remaining is None else taken + who.remaining
         since = _steady(was and was.since, who.since)
         holders.append(SeenHolder(who, shorten(who.label), since, _steady(was and was.until, until)))
     waiters = []
     for each in lock.waiters:
-        earlier = waited.get(_key(each.who))
+        earlier = waited.get(owner_of(each.who))
         since = _steady(earlier and earlier.since, each.since)
-        waiters.append(SeenWaiter(each.who, shorten(each.who.label), each.kind, since, each.place, each.dead))
+        waiters.append(replace(each, since=since))
     until = None if lock.free_in is None else taken + lock.free_in
     row = SeenRow(
         id=lock_id,
@@ -219,10 +207,6 @@ def _row(lock_id: str, lock: LockView, taken: float, before: SeenRow | None, dea
         remarks=tuple(shorten(each) for each in lock.notes if not _PROBLEM.search(each)),
     )
     return before if row == before and before is not None else row
-
-
-def _key(who: Who) -> object:
-    return who.owner or (who.client_id, who.thread_id, who.thread)
 
 
 def _steady(before: float | None, now: float | None) -> float | None:

@@ -14,10 +14,11 @@ from redis.exceptions import RedisError
 
 from pyredisson.inspection import Inspector, LockView, describe
 from pyredisson.tools.common import BadUsage, ExitCode, say
+from pyredisson.tools.sampling.pace import in_daemon_thread
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Free, Outcome, Site
 from pyredisson.tools.web.pages import Pages
-from pyredisson.tools.web.watcher import Watcher, in_daemon_thread
+from pyredisson.tools.web.watcher import Watcher
 
 #: How long open connections may take to end after Ctrl-C.
 CLOSE_SECONDS = 1
@@ -57,7 +58,8 @@ def freeing(inspector: Inspector) -> Free:
 
     async def free(lock: LockView) -> Outcome:
         try:
-            unlocked = await in_daemon_thread(lambda: inspector.unlock(lock.name, seen=lock))
+            unlocking = in_daemon_thread(lambda: inspector.unlock(lock.name, seen=lock), "pyredisson-web-unlock")
+            unlocked = await asyncio.wrap_future(unlocking)
         except (RedisError, OSError, ValueError) as error:
             return Outcome(False, 503, "Not freed", describe(error))
         match unlocked.outcome:

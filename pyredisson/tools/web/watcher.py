@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar, final
+from typing import final
 
 from pyredisson.inspection import Snapshot, describe
+from pyredisson.tools.sampling.pace import Pace, in_daemon_thread
 from pyredisson.tools.web.history import History, Waits
 from pyredisson.tools.web.seen import SeenRow, SeenState, see, shorten
-
-T = TypeVar("T")
 
 #: Pauses are at least this many times as long as the look before: however many keys there are, the server has a rest.
 REST = 4
@@ -37,32 +35,6 @@ class Trouble:
     error: str
 
 
-async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """Call a function in a thread that the end of this process does not wait for. It may only read."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if result.done():
-            return  # Its reader was cancelled.
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)  # type: ignore[arg-type]
-
-    def run() -> None:
-        value, failure = None, None
-        try:
-            value = call()
-        except Exception as error:
-            failure = error
-        with suppress(RuntimeError):  # The loop has ended.
-            loop.call_soon_threadsafe(settle, value, failure)
-
-    threading.Thread(target=run, name="pyredisson-web-look", daemon=True).start()
-    return await result
-
-
 @final
 class Watcher:
     """The last snapshot, what changed before, and the loop that takes the next one.
@@ -81,6 +53,7 @@ class Watcher:
 
     def __init__(self, take: Callable[[], Snapshot], *, interval: float, always: bool = False) -> None:
         self._take = take
+        self._pace = Pace(REST)
         self.interval: float = interval
         self.always: bool = always
         self.seen: SeenState | None = None
@@ -145,7 +118,7 @@ class Watcher:
             await self.look()
             took = time.monotonic() - began
             # A server that does not answer needs no rest, and its return is to be seen soon.
-            pause = self.interval if self.trouble else max(self.interval - took, REST * took)
+            pause = self.interval if self.trouble else max(self.interval - took, self._pace.pause_after(took))
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), pause)
             self._hurry.clear()
@@ -154,7 +127,7 @@ class Watcher:
         """Take one snapshot and publish it, or why there is none."""
         before = self.seen
         try:
-            seen = await in_daemon_thread(lambda: see(self._take(), before))
+            seen = await asyncio.wrap_future(in_daemon_thread(lambda: see(self._take(), before), "pyredisson-web-look"))
         except Exception as error:
             self._fail(describe(error))
         else:
