@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from pyredisson.holders import Holder
     from pyredisson.lease import Lease
+    from pyredisson.runs import Ran, Skipped
     from pyredisson.shared.made_owners import Owner
     from pyredisson.shared.owners import current_thread_id
     from pyredisson.threads.client import Redisson
@@ -66,11 +67,13 @@ __all__ = [
     "PermitExpirableSemaphore",
     "PermitHold",
     "QuorumUnreachableError",
+    "Ran",
     "ReadWriteLock",
     "RedLock",
     "Redisson",
     "RedissonError",
     "Semaphore",
+    "Skipped",
     "SpinLock",
     "StaleTokenError",
     "TokenLock",
@@ -86,7 +89,7 @@ if not TYPE_CHECKING:
     _import_module("pyredisson.shared.patching")  # It notes what threads are when this library is imported.
     del TYPE_CHECKING
 
-    _SUBMODULES = ("config", "errors", "events", "holders", "lease")
+    _SUBMODULES = ("config", "errors", "events", "holders", "lease", "runs")
     #: Where the names come from. A module is loaded when a name is first used that none before it has: a program for
     #: asyncio does not need the half that is for threads.
     _SOURCES = (
@@ -94,6 +97,7 @@ if not TYPE_CHECKING:
         "config",
         "holders",
         "lease",
+        "runs",
         "shared.made_owners",
         "shared.owners",
         "threads.client",

@@ -26,6 +26,7 @@ PLAIN = {
     "delays",
     "remaining",
     "ensure_held",
+    "run_once",
     "synchronized",
 }
 
@@ -76,7 +77,8 @@ class Method:
 
 
 def without_asyncio(annotation: str) -> str:
-    annotation = annotation.replace("Coroutine[Any, Any, R]", "R")  # What synchronized() decorates is awaited there.
+    # What synchronized() decorates is awaited there.
+    annotation = re.sub(r"Coroutine\[Any, Any, (R|R \| Skipped)\]", r"\1", annotation)
     annotation = annotation.replace("AsyncIterator[", "Iterator[")
     return re.sub(r"\bFactory\b", "Redisson", re.sub(r"\bredis\.asyncio\.", "redis.", annotation))
 

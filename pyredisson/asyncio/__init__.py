@@ -36,6 +36,7 @@ from pyredisson.errors import (
 )
 from pyredisson.holders import Holder
 from pyredisson.lease import Lease
+from pyredisson.runs import Ran, Skipped
 from pyredisson.shared.made_owners import Owner
 from pyredisson.shared.task_owners import current_task_id as current_thread_id
 
@@ -64,11 +65,13 @@ __all__ = [
     "PermitExpirableSemaphore",
     "PermitHold",
     "QuorumUnreachableError",
+    "Ran",
     "ReadWriteLock",
     "RedLock",
     "Redisson",
     "RedissonError",
     "Semaphore",
+    "Skipped",
     "SpinLock",
     "StaleTokenError",
     "TokenLock",

@@ -13,6 +13,7 @@ MODULES = {
     "FencedLockCore": "kinds.fenced_lock",
     "SpinLockCore": "kinds.spin_lock",
     "NonReentrantLockCore": "kinds.non_reentrant",
+    "RunOnceCore": "kinds.run_once",
     "ReadWriteLockCore": "kinds.read_write_lock",
     "TokenLockCore": "kinds.token_lock",
     "SemaphoreCore": "kinds.semaphore",
