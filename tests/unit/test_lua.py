@@ -49,7 +49,7 @@ DIGESTS = {
     "read_lock_renew": "4e8e2471d45cd2ca5896a786859f97fc28f2cbb4",
     "read_write_lock_force_unlock": "a8eb7b49051cc4e72deba5e317cb176993acf3b8",
     "read_write_lock_stop_waiting": "5c25283b9a93fc07c2556d293ba4faafcce0d800",
-    "run_once_release": "b80a03e3c86992672476a20dc34dbdb823619f95",
+    "run_once_release": "ccb8fb89a824c4b443a172438bee531170038b7d",
     "semaphore_acquire": "688310000814f98ee6080f7e3d76ae42d8273267",
     "semaphore_acquire_waiting": "913de8874df2bc79214dac9ac2d43103b464ec3f",
     "semaphore_add": "4edcf90249c119fdb810de3249859362bb645a20",
