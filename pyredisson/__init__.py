@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyredisson.shared.made_owners import Owner
     from pyredisson.shared.owners import current_thread_id
     from pyredisson.threads.client import Redisson
+    from pyredisson.threads.election import Campaign, LeaderElection, Observation, Term
     from pyredisson.threads.hold import HoldContext as Hold
     from pyredisson.threads.hold import PermitHold
     from pyredisson.threads.primitives import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 
 __all__ = [
+    "Campaign",
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
@@ -52,6 +54,7 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Holder",
+    "LeaderElection",
     "Lease",
     "Lock",
     "LockError",
@@ -62,6 +65,7 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantFairLock",
     "NonReentrantLock",
+    "Observation",
     "OutcomeUnknownError",
     "Owner",
     "PermitExpirableSemaphore",
@@ -76,6 +80,7 @@ __all__ = [
     "Skipped",
     "SpinLock",
     "StaleTokenError",
+    "Term",
     "TokenLock",
     "__version__",
     "current_thread_id",
@@ -104,6 +109,7 @@ if not TYPE_CHECKING:
         "threads.primitives",
         "threads.hold",
         "threads.semaphores",
+        "threads.election",
     )
 
     def __getattr__(name):

@@ -26,6 +26,7 @@ from pyredisson.shared.arguments import backoff_of
 from pyredisson.shared.made_owners import Owner, caller_of, make_core
 
 if TYPE_CHECKING:
+    from pyredisson.asyncio.election import LeaderElection
     from pyredisson.asyncio.run_once import RunOnce
     from pyredisson.core.deadline import Seconds
     from pyredisson.runs import Skipped
@@ -182,6 +183,18 @@ class Factory:
                 ...
         """
         return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
+
+    def get_leader_election(self, name: str) -> LeaderElection:
+        """Return a handle on the election with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_leader_election("scheduler").term() as term:
+                print(term.token)
+        """
+        from pyredisson.asyncio.election import LeaderElection  # Few programs need it.
+
+        return LeaderElection(self, make_core(self._core, kinds.ElectionCore, name))
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.

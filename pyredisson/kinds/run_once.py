@@ -1,8 +1,8 @@
 """The lock of what runs on one process at a time, and not again for a time after it began.
 
 Source: ShedLock (``lockAtMostFor``, ``lockAtLeastFor``). It is a lock with a fixed lease, stored as any other, so that
-a crash frees it. What differs is its release: until ``at_least`` has passed, by the server's clock, the key stays, under a
-field that no owner has. So hosts whose clocks differ do not run it twice.
+a crash frees it. What differs is its release: until ``at_least`` has passed, by the server's clock, the key stays,
+under a field that no owner has. So hosts whose clocks differ do not run it twice.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ MODULES = {
     "SpinLockCore": "kinds.spin_lock",
     "NonReentrantLockCore": "kinds.non_reentrant",
     "RunOnceCore": "kinds.run_once",
+    "ElectionCore": "kinds.election",
     "ReadWriteLockCore": "kinds.read_write_lock",
     "TokenLockCore": "kinds.token_lock",
     "SemaphoreCore": "kinds.semaphore",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
     from pyredisson.runs import Skipped
     from pyredisson.shared.synchronized import Guarding, WhenBusy
+    from pyredisson.threads.election import LeaderElection
     from pyredisson.threads.run_once import RunOnce
 
 P = ParamSpec("P")
@@ -221,6 +222,18 @@ class Redisson(BaseClient):
                 ...
         """
         return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
+
+    def get_leader_election(self, name: str) -> LeaderElection:
+        """Return a handle on the election with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            with client.get_leader_election("scheduler").term() as term:
+                print(term.token)
+        """
+        from pyredisson.threads.election import LeaderElection  # Few programs need it.
+
+        return LeaderElection(self, make_core(self._core, kinds.ElectionCore, name))
 
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.

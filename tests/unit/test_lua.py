@@ -19,6 +19,8 @@ BLOCKS = sorted(path.stem for path in (FOLDER / "shared").glob("*.lua"))
 #: changes its line here, on purpose.
 DIGESTS = {
     "counter_set": "5f9e553850065dd675d94466f2b99f7deefc5dca",
+    "election_acquire": "c97b076bd181b8bcd9fab1556d661752848a62b3",
+    "election_acquire_waiting": "465c25c88f426e02f7befc9083678a7fff725ee7",
     "fair_acquire": "7f5789169015d31adfb163f2e1a480cc7366811e",
     "fair_force_unlock": "ffa6760e133545b57cb18b9b982d242b5dc976ac",
     "fair_look": "cbec21bb11d96cda45f476111572d106167dc973",
