@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     )
     from pyredisson.holders import Holder
     from pyredisson.lease import Lease
+    from pyredisson.runs import Ran, Skipped
     from pyredisson.shared.made_owners import Owner
     from pyredisson.shared.owners import current_thread_id
     from pyredisson.threads.client import Redisson
+    from pyredisson.threads.election import Campaign, LeaderElection, Observation, Term
     from pyredisson.threads.hold import HoldContext as Hold
     from pyredisson.threads.hold import PermitHold
     from pyredisson.threads.primitives import (
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 
 __all__ = [
+    "Campaign",
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
@@ -51,6 +54,7 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Holder",
+    "LeaderElection",
     "Lease",
     "Lock",
     "LockError",
@@ -61,18 +65,22 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantFairLock",
     "NonReentrantLock",
+    "Observation",
     "OutcomeUnknownError",
     "Owner",
     "PermitExpirableSemaphore",
     "PermitHold",
     "QuorumUnreachableError",
+    "Ran",
     "ReadWriteLock",
     "RedLock",
     "Redisson",
     "RedissonError",
     "Semaphore",
+    "Skipped",
     "SpinLock",
     "StaleTokenError",
+    "Term",
     "TokenLock",
     "__version__",
     "current_thread_id",
@@ -86,7 +94,7 @@ if not TYPE_CHECKING:
     _import_module("pyredisson.shared.patching")  # It notes what threads are when this library is imported.
     del TYPE_CHECKING
 
-    _SUBMODULES = ("config", "errors", "events", "holders", "lease")
+    _SUBMODULES = ("config", "errors", "events", "holders", "lease", "runs")
     #: Where the names come from. A module is loaded when a name is first used that none before it has: a program for
     #: asyncio does not need the half that is for threads.
     _SOURCES = (
@@ -94,12 +102,14 @@ if not TYPE_CHECKING:
         "config",
         "holders",
         "lease",
+        "runs",
         "shared.made_owners",
         "shared.owners",
         "threads.client",
         "threads.primitives",
         "threads.hold",
         "threads.semaphores",
+        "threads.election",
     )
 
     def __getattr__(name):

@@ -26,6 +26,10 @@ PLAIN = {
     "delays",
     "remaining",
     "ensure_held",
+    "run",
+    "observe",
+    "term",
+    "run_once",
     "synchronized",
 }
 
@@ -41,6 +45,7 @@ DUNDERS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 #: What only the docstring of an asyncio class says.
 ASYNCIO_ONLY_TEXT = {
+    "Term": "The callback is cancelled when it has to return, wherever it waits. ",
     "Redisson": "It serves one event loop at a time. If that loop was closed, the client starts afresh on the next "
     "one, and its earlier holds are lost; use from a second live loop raises ``RuntimeError``. ",
 }
@@ -76,8 +81,10 @@ class Method:
 
 
 def without_asyncio(annotation: str) -> str:
-    annotation = annotation.replace("Coroutine[Any, Any, R]", "R")  # What synchronized() decorates is awaited there.
+    # What synchronized() decorates is awaited there.
+    annotation = re.sub(r"Coroutine\[Any, Any, (R|R \| Skipped)\]", r"\1", annotation)
     annotation = annotation.replace("AsyncIterator[", "Iterator[")
+    annotation = annotation.replace("Callable[[Term], Awaitable[object]]", "Callable[[Term], object]")
     return re.sub(r"\bFactory\b", "Redisson", re.sub(r"\bredis\.asyncio\.", "redis.", annotation))
 
 

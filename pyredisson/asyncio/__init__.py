@@ -6,6 +6,7 @@ and add ``await`` and ``async with``.
 
 from pyredisson import __version__
 from pyredisson.asyncio.client import Redisson
+from pyredisson.asyncio.election import Campaign, LeaderElection, Observation, Term
 from pyredisson.asyncio.hold import HoldContext as Hold
 from pyredisson.asyncio.hold import PermitHold
 from pyredisson.asyncio.primitives import (
@@ -36,10 +37,12 @@ from pyredisson.errors import (
 )
 from pyredisson.holders import Holder
 from pyredisson.lease import Lease
+from pyredisson.runs import Ran, Skipped
 from pyredisson.shared.made_owners import Owner
 from pyredisson.shared.task_owners import current_task_id as current_thread_id
 
 __all__ = [
+    "Campaign",
     "ClientClosedError",
     "Config",
     "ConstantBackoff",
@@ -49,6 +52,7 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Holder",
+    "LeaderElection",
     "Lease",
     "Lock",
     "LockError",
@@ -59,18 +63,22 @@ __all__ = [
     "NoSyncedSlavesError",
     "NonReentrantFairLock",
     "NonReentrantLock",
+    "Observation",
     "OutcomeUnknownError",
     "Owner",
     "PermitExpirableSemaphore",
     "PermitHold",
     "QuorumUnreachableError",
+    "Ran",
     "ReadWriteLock",
     "RedLock",
     "Redisson",
     "RedissonError",
     "Semaphore",
+    "Skipped",
     "SpinLock",
     "StaleTokenError",
+    "Term",
     "TokenLock",
     "__version__",
     "current_thread_id",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pyredisson.asyncio.primitives import (
     FairLock,
@@ -22,11 +22,15 @@ from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of, check_times
+from pyredisson.shared.arguments import backoff_of
 from pyredisson.shared.made_owners import Owner, caller_of, make_core
 
 if TYPE_CHECKING:
+    from pyredisson.asyncio.election import LeaderElection
+    from pyredisson.asyncio.run_once import RunOnce
     from pyredisson.core.deadline import Seconds
+    from pyredisson.runs import Skipped
+    from pyredisson.shared.synchronized import Guarding, WhenBusy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -180,6 +184,18 @@ class Factory:
         """
         return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
 
+    def get_leader_election(self, name: str) -> LeaderElection:
+        """Return a handle on the election with this name. Raises as :meth:`get_lock`.
+
+        Example::
+
+            async with client.get_leader_election("scheduler").term() as term:
+                print(term.token)
+        """
+        from pyredisson.asyncio.election import LeaderElection  # Few programs need it.
+
+        return LeaderElection(self, make_core(self._core, kinds.ElectionCore, name))
+
     def new_owner(self) -> Owner:
         """Return a new owner of locks, independent of threads and tasks, for ``get_lock(name, owner=owner)``.
 
@@ -227,9 +243,37 @@ class Factory:
         self._core.check_open()
         return RedLock(*locks)
 
+    @overload
     def synchronized(
-        self, key: str, *, wait_time: Seconds | None = None, lease_time: Seconds | None = None
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+        self,
+        key: str,
+        *,
+        wait_time: Seconds | None = ...,
+        lease_time: Seconds | None = ...,
+        kind: Guarding = ...,
+        when_busy: Literal["wait", "raise"] = ...,
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def synchronized(
+        self,
+        key: str,
+        *,
+        wait_time: Seconds | None = ...,
+        lease_time: Seconds | None = ...,
+        kind: Guarding = ...,
+        when_busy: Literal["skip"],
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | Skipped]]]: ...
+
+    def synchronized(
+        self,
+        key: str,
+        *,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        kind: Guarding = "lock",
+        when_busy: WhenBusy = "wait",
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | Skipped]]]:
         """Return a decorator that runs each call of a function under a lock named after the call's arguments.
 
         Example::
@@ -242,6 +286,9 @@ class Factory:
                 ``{order_id}``, ``{self.id}``, ``{args[0]}``. Write a literal brace twice.
             wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`Lock.lock`.
+            kind: Which lock: ``"lock"``, ``"fair"``, ``"fenced"``, ``"spin"`` or ``"token"``.
+            when_busy: If another owner holds the lock: ``"wait"`` for it; ``"skip"``: return ``Skipped(holder)``;
+                ``"raise"`` :class:`LockTimeoutError`. The last two wait only if ``wait_time`` is given.
 
         Raises:
             TypeError, ValueError: On decorating: not a function that can be decorated (a ``def`` by a client for
@@ -250,7 +297,39 @@ class Factory:
             LockLostError: On calling: the lock was lost while the function ran.
         """
         self._core.check_open()
-        check_times(wait_time, lease_time)
-        from pyredisson.shared.synchronized import synchronized_task  # Few programs need it.
+        from pyredisson.shared.synchronized import guard_of  # Few programs need it.
 
-        return synchronized_task(lambda name: self.get_lock(name).hold(wait_time, lease_time), key)
+        guard = guard_of(self, self._skipped, key, wait_time, lease_time, kind, when_busy)
+        return guard.task
+
+    def run_once(self, name: str, *, at_most: Seconds = 600, at_least: Seconds = 0) -> RunOnce:
+        """Return a block, or a decorator, for what runs on one process at a time; other processes skip it at once.
+
+        As the block of ``async with`` it has a lease, or ``None`` if another owner runs it, or has begun it within
+        ``at_least``. A decorated function returns ``Ran(value)`` or ``Skipped(holder)``; its name may be a template as
+        for :meth:`synchronized`. Source: ShedLock.
+
+        Example::
+
+            @client.run_once("report:{day}", at_most=600, at_least=60)
+            async def report(day: str) -> int: ...
+
+        Args:
+            name: The name of the lock.
+            at_most: Seconds after which it is free if the process crashes. A run that takes longer is lost: leaving it
+                raises ``LockLostError``.
+            at_least: Seconds from its beginning, by the server's clock, for which it does not run again, not even here.
+
+        Raises:
+            TypeError, ValueError: The name or a time is not valid, or ``at_least`` is more than ``at_most``.
+            ClientClosedError: The client was closed.
+        """
+        self._core.check_open()
+        from pyredisson.asyncio.run_once import RunOnce  # Few programs need it.
+
+        return RunOnce(self, name, at_most, at_least, self._skipped)
+
+    async def _skipped(self, name: str) -> Skipped:
+        from pyredisson.runs import Skipped  # Few programs need it.
+
+        return Skipped((await self._core.finder.find(name, asked=True)).holder)

@@ -81,17 +81,17 @@ def seconds(value: object, what: str) -> float:
     return result
 
 
-def lease_ms(lease_time: Seconds) -> int:
-    """Return a lease in whole milliseconds, rounded up.
+def lease_ms(lease_time: Seconds, what: str = "lease_time") -> int:
+    """Return a lease in whole milliseconds, rounded up. ``what`` is what its caller calls it.
 
     Raises:
         TypeError: Not a time.
         ValueError: Not positive, not finite, or beyond what a server can count; more than a day, and no ``timedelta``.
     """
-    value = seconds(lease_time, "lease_time")
+    value = seconds(lease_time, what)
     if 0 < value <= MAX_SECONDS:
-        check_unit(value, "lease_time")
-    return whole_ms(value)
+        check_unit(value, what)
+    return whole_ms(value, what)
 
 
 def whole_ms(time: Seconds, what: str = "lease_time") -> int:

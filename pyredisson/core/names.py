@@ -103,6 +103,11 @@ def forced_channel(key: str) -> str:
     return f"pyredisson_forced:{{{key}}}"
 
 
+def elected_channel(key: str) -> str:
+    """Ours alone: where a new leader is announced to the observers of an election."""
+    return prefixed("pyredisson_elected", key)
+
+
 class Names(ABC):
     """The keys and the channel of something.
 

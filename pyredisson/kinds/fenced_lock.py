@@ -36,12 +36,23 @@ class FencedKind(PlainKind):
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
+        return self.with_tokens("fenced_acquire", call, epoch, repeat)
+
+    def with_tokens(
+        self,
+        script: str,
+        call: AcquireCall,
+        epoch: int,
+        repeat: bool,
+        keys: tuple[str, ...] = (),
+        more: tuple[str, ...] = (),
+    ) -> Request:
+        """Make the call of a script that acquires with a token; it takes ``keys`` and ``more`` arguments besides."""
         joins = next((each.token for each in call.ownership.holds if each.token is not None), None)
         token = "" if joins is None else joins
-        args = call.lease_ms, call.count, token, int(self.client.config.fence_from_clock)
-        keys = (self.names.token,)
+        args = call.lease_ms, call.count, token, int(self.client.config.fence_from_clock), *more
         own, update = call.ownership, call.update
-        return self.request("fenced_acquire", own, args, keys, epoch=epoch, repeat=repeat, update=update)
+        return self.request(script, own, args, (self.names.token, *keys), epoch=epoch, repeat=repeat, update=update)
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""

@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
 _ATTEMPT = re.compile(r"^-- attempt: (\w+)\n", re.MULTILINE)
 _WORD = re.compile(r"\$([A-Z_]+)")
-_HEADER = re.compile(r"\A(?:--(?! include: ).*\n)*")
+_HEADER = re.compile(r"\A(?:--(?! (?:include|attempt): ).*\n)*")
 
 
 def script_names() -> list[str]:
@@ -34,7 +34,7 @@ def script_text(name: str) -> str:
 
 
 def _attempt(line: re.Match[str]) -> str:
-    body = _HEADER.sub("", (_FOLDER / f"{line[1]}.lua").read_text(encoding="utf-8"))
+    body = _ATTEMPT.sub(_attempt, _HEADER.sub("", (_FOLDER / f"{line[1]}.lua").read_text(encoding="utf-8")))
     indented = "".join(f"    {each}" for each in body.splitlines(keepends=True))
     return f"local function attempt()\n{indented}end\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic
 
 from pyredisson.errors import LockError
@@ -76,3 +76,44 @@ class PermitsBlock(NotPortable, Generic[PermitLeaseT_co]):
             block.forget()
         elif block is not None:
             warn_never_entered(self, block.name)
+
+
+class AnyTerm(NotPortable):
+    """A time of leadership."""
+
+    def __init__(self, lease: Lease[int], end: Callable[[], None]) -> None:
+        self._lease = lease
+        lease._when_lost(end)
+
+    def __repr__(self) -> str:
+        return f"<Term {self.token}: {'lost' if self.lost else f'{self.remaining():.3f} s'}>"
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this term, greater than those of all terms before."""
+        return self._lease.token
+
+    @property
+    def lost(self) -> bool:
+        """Whether it leads no longer, although it did not resign."""
+        return self._lease.lost
+
+    def remaining(self) -> float:
+        """Return the seconds for which it is certain that it leads; renewal extends them.
+
+        Example::
+
+            def lead(term: Term) -> None:
+                print(term.remaining())
+        """
+        return self._lease.remaining()
+
+    def ensure_held(self) -> None:
+        """Raise ``LockLostError`` unless it is certain at this moment that it leads.
+
+        Example::
+
+            def lead(term: Term) -> None:
+                term.ensure_held()  # right before what only a leader may do
+        """
+        self._lease.ensure_held()

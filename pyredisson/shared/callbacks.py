@@ -13,6 +13,12 @@ from collections.abc import Callable
 #: The largest number of threads. If that number of callbacks block, the next one waits for one of them.
 MOST = 8
 
+#: Seconds after which one who stands for election, or observes one, looks whether it was stopped.
+LOOK_EVERY = 10.0
+
+#: Seconds until it goes on after an error.
+PAUSE = 1.0
+
 _log = logging.getLogger("pyredisson")
 
 
@@ -53,3 +59,13 @@ class Callbacks:
                 pass  # As in a thread of its own.
             except BaseException:
                 _log.exception("pyredisson: the callback %r failed", callback)
+
+
+def report_callback(name: str) -> None:
+    """Log the error of a callback that is being handled."""
+    _log.exception("pyredisson: the callback of the election %r failed", name)
+
+
+def report_trouble(name: str, error: Exception) -> None:
+    """Log an error of the server, after which it is tried again."""
+    _log.warning("pyredisson: the election %r: %s; trying again in %g s", name, error, PAUSE)

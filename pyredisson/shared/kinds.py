@@ -13,6 +13,8 @@ MODULES = {
     "FencedLockCore": "kinds.fenced_lock",
     "SpinLockCore": "kinds.spin_lock",
     "NonReentrantLockCore": "kinds.non_reentrant",
+    "RunOnceCore": "kinds.run_once",
+    "ElectionCore": "kinds.election",
     "ReadWriteLockCore": "kinds.read_write_lock",
     "TokenLockCore": "kinds.token_lock",
     "SemaphoreCore": "kinds.semaphore",

@@ -1,4 +1,4 @@
-"""``client.synchronized(key)``: a function that runs under a lock whose name is made from the call's arguments.
+"""``client.synchronized()`` and ``client.run_once()``: functions that run under a lock named after their arguments.
 
 Everything that can be wrong with it is reported when the function is decorated, not when it is called.
 """
@@ -9,13 +9,21 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, get_args
 
+from pyredisson.core.deadline import lease_ms, seconds
 from pyredisson.core.names import check_name
+from pyredisson.errors import LockError
+from pyredisson.runs import Ran
+from pyredisson.shared import kinds
+from pyredisson.shared.arguments import check_times
+from pyredisson.shared.made_owners import make_core
+from pyredisson.shared.misuse import NotPortable
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Seconds
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class Key:
@@ -77,11 +85,11 @@ def _fields(template: str) -> Iterator[str]:
         raise ValueError(f"{template!r} is not a valid template for a name: {error}") from None
 
 
-def _check(function: object) -> None:
+def _check(function: object, word: str) -> None:
     if isinstance(function, (staticmethod, classmethod)):
-        raise TypeError(f"put @{type(function).__name__} above @synchronized, not below it")
+        raise TypeError(f"put @{type(function).__name__} above @{word}, not below it")
     if not inspect.isfunction(function):
-        raise TypeError(f"synchronized() decorates functions, not {function!r}")
+        raise TypeError(f"{word}() decorates functions, not {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"{function.__qualname__}() is a generator: its body runs after the call, when the lock has been released; "
@@ -89,61 +97,156 @@ def _check(function: object) -> None:
         )
 
 
-def _check_key(key: object) -> None:
+def _check_key(key: object, word: str) -> None:
     if isinstance(key, str):
         return
     example = f"{key.__name__}:{{...}}" if inspect.isfunction(key) else "orders:{order_id}"
     raise TypeError(
-        f"synchronized() takes the name of a lock, a str, not {key!r}: write "
-        f'@client.synchronized("{example}") above the function'
+        f'{word}() takes the name of a lock, a str, not {key!r}: write @client.{word}("{example}") above the function'
     )
 
 
-def synchronized_function(
-    block: Callable[[str], AbstractContextManager[object]], key: str
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """See :meth:`pyredisson.Redisson.synchronized`; ``block`` makes the block of the lock with a name."""
-    _check_key(key)
+class Guard:
+    """How calls are guarded. Immutable.
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        _check(function)
+    Args:
+        word: What the decorator is called.
+        key: The lock's name, or a template of it.
+        block: Makes the block of the lock with a name. It has a lease, or ``None``: then the function is not called.
+        skipped: Makes what is returned then, of the lock's name; a coroutine with asyncio.
+        ran: Makes what is returned of the function's result.
+
+    Raises:
+        TypeError: The key is not a ``str``.
+    """
+
+    def __init__(
+        self,
+        word: str,
+        key: str,
+        block: Callable[[str], Any],
+        skipped: Callable[[str], Any],
+        ran: Callable[[Any], Any] = lambda result: result,
+    ) -> None:
+        _check_key(key, word)
+        self._word, self._key, self._block, self._skipped, self._ran = word, key, block, skipped, ran
+
+    def function(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        """Decorate a function."""
+        _check(function, self._word)
         if inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"{function.__qualname__}() is a coroutine function: its body runs after the call, when the lock is "
-                "free again; use synchronized() of a pyredisson.asyncio client"
+                f"free again; use {self._word}() of a pyredisson.asyncio client"
             )
-        name = Key(key, function)
+        key = Key(self._key, function)
 
         @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with block(name.of(args, kwargs)):
-                return function(*args, **kwargs)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            name = key.of(args, kwargs)
+            with self._block(name) as lease:
+                if lease is not None:
+                    return self._ran(function(*args, **kwargs))
+            return self._skipped(name)
 
         return call
 
-    return decorate
-
-
-def synchronized_task(
-    block: Callable[[str], AbstractAsyncContextManager[object]], key: str
-) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
-    """See :meth:`pyredisson.asyncio.Redisson.synchronized`; ``block`` makes the block of the lock with a name."""
-    _check_key(key)
-
-    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        _check(function)
+    def task(self, function: Callable[P, Coroutine[Any, Any, Any]]) -> Callable[P, Coroutine[Any, Any, Any]]:
+        """Decorate a coroutine function."""
+        _check(function, self._word)
         if not inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"{function.__qualname__}() is not a coroutine function: waiting in it would block the event loop; "
-                "make it `async def`, or use synchronized() of a client for threads"
+                f"make it `async def`, or use {self._word}() of a client for threads"
             )
-        name = Key(key, function)
+        key = Key(self._key, function)
 
         @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with block(name.of(args, kwargs)):
-                return await function(*args, **kwargs)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            name = key.of(args, kwargs)
+            async with self._block(name) as lease:
+                if lease is not None:
+                    return self._ran(await function(*args, **kwargs))
+            return await self._skipped(name)
 
         return call
 
-    return decorate
+
+#: What happens to a call when another owner holds the lock.
+WhenBusy: TypeAlias = Literal["wait", "skip", "raise"]
+#: Which lock it is: that of ``get_lock()``, ``get_fair_lock()`` and so on.
+Guarding: TypeAlias = Literal["lock", "fair", "fenced", "spin", "token"]
+
+
+def guard_of(
+    client: Any,
+    skipped: Callable[[str], Any],
+    key: str,
+    wait_time: Seconds | None,
+    lease_time: Seconds | None,
+    kind: Guarding,
+    when_busy: WhenBusy,
+) -> Guard:
+    """Return the guard of ``synchronized()``, whose arguments these are. ``skipped``: as for :class:`Guard`.
+
+    Raises:
+        TypeError, ValueError: One of them is not valid.
+    """
+    check_times(wait_time, lease_time)
+    if kind not in get_args(Guarding):
+        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(Guarding)))}, not {kind!r}")
+    if when_busy not in get_args(WhenBusy):
+        raise ValueError(f"when_busy must be 'wait', 'skip' or 'raise', not {when_busy!r}")
+    make = getattr(client, "get_lock" if kind == "lock" else f"get_{kind}_lock")
+    wait = 0 if when_busy != "wait" and wait_time is None else wait_time
+    return Guard("synchronized", key, lambda name: make(name).hold(wait, lease_time, skip=when_busy == "skip"), skipped)
+
+
+class RunOnce(NotPortable):
+    """What the two forms of ``client.run_once()`` share.
+
+    Args:
+        client: The client.
+        key: The lock's name; of a function, a template of it.
+        at_most: Seconds until it is free if the process crashes.
+        at_least: Seconds from its beginning for which it does not run again.
+        skipped: As for :class:`Guard`.
+
+    Raises:
+        TypeError, ValueError: A name or a time is not valid.
+    """
+
+    #: The lock of this form.
+    _lock_class: type[Any]
+
+    def __init__(
+        self, client: Any, key: str, at_most: Seconds, at_least: Seconds, skipped: Callable[[str], Any]
+    ) -> None:
+        _check_key(key, "run_once")
+        check_name(key)
+        self._most_ms, least = lease_ms(at_most, "at_most"), seconds(at_least, "at_least")
+        self._least_ms = round(least * 1000)
+        if not 0 <= self._least_ms <= self._most_ms:
+            raise ValueError(f"at_least must be from 0 to at_most, not {least:g} s")
+        self._client, self._key, self._most, self._skipped = client, key, at_most, skipped
+        self._entered: Any = None
+
+    def __repr__(self) -> str:
+        return f"<RunOnce {self._key!r}>"
+
+    def _lock_of(self, name: str) -> Any:
+        core = make_core(self._client._core, kinds.RunOnceCore, name, self._most_ms, self._least_ms)
+        return self._lock_class(self._client, core)
+
+    def _block(self, name: str) -> Any:
+        return self._lock_of(name).hold(0, self._most, skip=True)
+
+    def _enter_once(self) -> Any:
+        """Make the block of ``with``, which may be entered once."""
+        if self._entered is not None:
+            raise LockError(f"run_once({self._key!r}) can be entered only once: call it again", name=self._key)
+        self._entered = self._block(self._key)
+        return self._entered
+
+    def _guard(self) -> Guard:
+        return Guard("run_once", self._key, self._block, self._skipped, Ran)

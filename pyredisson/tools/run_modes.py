@@ -11,6 +11,7 @@ from typing import Any, Literal, final
 from redis.exceptions import RedisError
 
 from pyredisson import Lease, Lock, Redisson, RedissonError
+from pyredisson.core.deadline import explicit
 from pyredisson.tools.common import BadUsage
 
 #: What a message of the library advises to a programmer.
@@ -23,12 +24,16 @@ class Mode:
     """Which kind of lock a name is.
 
     Attributes:
-        kind: The plain lock, one side of a read-write lock, a fenced lock, or a semaphore.
+        kind: The plain lock, one side of a read-write lock, a fenced lock, a semaphore, or what runs once in a time.
         permits: How many commands may run at the same time, for a semaphore.
+        at_least: Seconds from its beginning for which a command does not run again.
+        at_most: Seconds after which its lease ends.
     """
 
-    kind: Literal["lock", "shared", "exclusive", "fenced", "permits"] = "lock"
+    kind: Literal["lock", "shared", "exclusive", "fenced", "permits", "once"] = "lock"
     permits: int = 1
+    at_least: float = 0
+    at_most: float = 0
 
     def subject(self, name: str) -> str:
         """Return what to call the lock in a message."""
@@ -101,6 +106,8 @@ def guard_of(client: Redisson, name: str, mode: Mode) -> RunGuard:
             lock = client.get_read_write_lock(name).write_lock()
         elif mode.kind == "fenced":
             lock = client.get_fenced_lock(name)
+        elif mode.kind == "once":
+            lock = client.run_once(name, at_most=explicit(mode.at_most), at_least=mode.at_least).lock
         else:
             lock = client.get_lock(name)
     except (ValueError, TypeError) as error:

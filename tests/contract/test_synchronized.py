@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pyredisson
-from pyredisson import ClientClosedError, LockLostError, LockTimeoutError
+from pyredisson import ClientClosedError, LockLostError, LockTimeoutError, Skipped
 from tests.worlds.base import Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
@@ -26,7 +26,7 @@ def names_held(world: World) -> list[str]:
     return sorted(key for key, (kind, _) in world.redis.everything().items() if kind == "hash")
 
 
-def decorated(client: Remote, body: Callable[..., Any], key: str, **settings: Any) -> Any:
+def decorated(client: Remote, body: Callable[..., Any], key: str, word: str = "synchronized", **settings: Any) -> Any:
     """The body as a function of the client's colour, with its very signature."""
     if is_for_threads(client):
         function = body
@@ -37,7 +37,7 @@ def decorated(client: Remote, body: Callable[..., Any], key: str, **settings: An
 
         function = functools.wraps(body)(function)
         assert inspect.iscoroutinefunction(function)
-    return client.real.synchronized(key, **settings)(function)
+    return getattr(client.real, word)(key, **settings)(function)
 
 
 class Order:
@@ -309,3 +309,33 @@ def test_after_close(world: World) -> None:
         world.actor().do(call, 1)
     with pytest.raises(ClientClosedError):
         client.real.synchronized("x")
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fair", "fenced", "spin", "token"])
+def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(world: World, kind: str) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    held = alice.get(client, "lock" if kind == "lock" else f"{kind}_lock")
+    skips = decorated(client, lambda: 7, "orders", kind=kind, when_busy="skip")
+    raises = decorated(client, lambda: 7, "orders", kind=kind, when_busy="raise")
+    assert bob.do(skips) == bob.do(raises) == 7
+    held.lock()
+    skipped = bob.do(skips)
+    assert isinstance(skipped, Skipped)
+    if kind != "token":
+        assert skipped.holder is not None
+        assert skipped.holder.client_id == client.id
+    with pytest.raises(LockTimeoutError, match="'orders' is held by"):
+        bob.do(raises)
+    held.unlock()
+
+
+@each_runtime
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [({"kind": "rlock"}, "kind must be one of 'lock', 'fair'"), ({"when_busy": "stop"}, "when_busy must be 'wait'")],
+)
+def test_unknown_kinds_and_ways_are_refused(world: World, settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        world.client().real.synchronized("orders", **settings)

@@ -81,6 +81,8 @@ def names_for(owner: str, package: Any, clients: list[Any]) -> dict[str, Any]:
         "semaphore": client.get_semaphore(f"semaphore:{number}", permits=3),
         "permits": client.get_permit_expirable_semaphore(f"permits:{number}", permits=3),
         "latch": client.get_count_down_latch(f"latch:{number}"),
+        "election": client.get_leader_election(f"election:{number}"),
+        "lead": package.Term.wait,
     }
 
 

@@ -19,6 +19,8 @@ BLOCKS = sorted(path.stem for path in (FOLDER / "shared").glob("*.lua"))
 #: changes its line here, on purpose.
 DIGESTS = {
     "counter_set": "5f9e553850065dd675d94466f2b99f7deefc5dca",
+    "election_acquire": "c97b076bd181b8bcd9fab1556d661752848a62b3",
+    "election_acquire_waiting": "465c25c88f426e02f7befc9083678a7fff725ee7",
     "fair_acquire": "7f5789169015d31adfb163f2e1a480cc7366811e",
     "fair_force_unlock": "ffa6760e133545b57cb18b9b982d242b5dc976ac",
     "fair_look": "cbec21bb11d96cda45f476111572d106167dc973",
@@ -49,6 +51,7 @@ DIGESTS = {
     "read_lock_renew": "4e8e2471d45cd2ca5896a786859f97fc28f2cbb4",
     "read_write_lock_force_unlock": "a8eb7b49051cc4e72deba5e317cb176993acf3b8",
     "read_write_lock_stop_waiting": "5c25283b9a93fc07c2556d293ba4faafcce0d800",
+    "run_once_release": "ccb8fb89a824c4b443a172438bee531170038b7d",
     "semaphore_acquire": "688310000814f98ee6080f7e3d76ae42d8273267",
     "semaphore_acquire_waiting": "913de8874df2bc79214dac9ac2d43103b464ec3f",
     "semaphore_add": "4edcf90249c119fdb810de3249859362bb645a20",

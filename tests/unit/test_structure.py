@@ -45,6 +45,7 @@ PUBLIC = {
     "pyredisson.fencing.sqlalchemy",
     "pyredisson.holders",
     "pyredisson.lease",
+    "pyredisson.runs",
     "pyredisson.observe.opentelemetry",
     "pyredisson.observe.prometheus",
     "pyredisson.testing",
@@ -86,6 +87,7 @@ CORE_MAY_IMPORT = {
     "pyredisson.errors",
     "pyredisson.holders",
     "pyredisson.lease",
+    "pyredisson.runs",
 }
 CORE_MAY_IMPORT_FOR_TYPING = {"pyredisson.config"}
 

@@ -57,7 +57,8 @@ class Store(ABC):
         found: dict[str, tuple[str, Any]] = {}
         for key in [raw.decode() for raw in self.command("KEYS", "*")]:
             kind = _text(self.command("TYPE", key))
-            found[key] = (kind, self._content(kind, key))
+            if kind != "none":  # It has expired meanwhile.
+                found[key] = (kind, self._content(kind, key))
         return found
 
     def _content(self, kind: str, key: str) -> Any:

@@ -68,6 +68,12 @@ class Runner(click.Command):
 @click.option("--shared", is_flag=True, help="Hold the read side of a read-write lock, as all others with --shared.")
 @click.option("--exclusive", is_flag=True, help="Hold the write side of that lock, alone.")
 @click.option("--fenced", is_flag=True, help="Pass a fencing token to the command, in PYREDISSON_TOKEN.")
+@click.option(
+    "--at-least",
+    type=Duration(),
+    metavar="TIME",
+    help="Run it once: not again before this time after its start, on any machine. Needs --lease.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say who holds the lock while waiting, and when it was acquired.")
 @click.option(
     "--url",
@@ -88,6 +94,7 @@ def run(
     shared: bool,
     exclusive: bool,
     fenced: bool,
+    at_least: float | None,
     verbose: bool,
     url: str,
 ) -> None:
@@ -96,13 +103,15 @@ def run(
     \b
         pyredisson run nightly-report --wait 0 ./report.sh --all
         pyredisson run deploy -n 3 -v --wait 10m ./deploy.sh
+        pyredisson run nightly-report --lease 1h --at-least 10m ./report.sh
 
     Options after COMMAND are its own. A TIME is 5s, 10m or 1h30m; a plain number is seconds. The command finds the name
     in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has ended. Put a URL with a
     password into PYREDISSON_URL: other users can read a command line. Needs a POSIX system.
 
     All who use a NAME have to use it for the same kind of lock: without an option, with --shared or --exclusive, with
-    --fenced, or with -n and the same N. Another N is accepted while no command runs, and wrong usage otherwise.
+    --fenced, or with -n and the same N. Another N is accepted while no command runs, and wrong usage otherwise. With
+    --at-least in a cron job on many machines it runs on one, although their clocks differ; the others exit with 75.
 
     \b
     Exit code: the command's own (128 + n if signal n ended it), or
@@ -115,8 +124,13 @@ def run(
     """
     check_posix("run")
     chosen = {"permits": permits is not None, "shared": shared, "exclusive": exclusive, "fenced": fenced}
+    chosen["once"] = at_least is not None
     if sum(chosen.values()) > 1:
-        raise BadUsage("only one of -n, --shared, --exclusive and --fenced can be used")
+        raise BadUsage("only one of -n, --shared, --exclusive, --fenced and --at-least can be used")
+    if at_least is not None:
+        if lease is None or lease < at_least:
+            raise BadUsage("--at-least needs --lease, at least as long: the time after which a crash frees the name")
+        wait = wait or 0  # Who comes later skips it.
     from pyredisson.tools.run import Times, run_command
     from pyredisson.tools.run_modes import Mode
 
@@ -126,7 +140,7 @@ def run(
             name,
             command,
             url=url,
-            mode=Mode(kind, permits or 1),  # type: ignore[arg-type]
+            mode=Mode(kind, permits or 1, at_least or 0, lease or 0),  # type: ignore[arg-type]
             times=Times(wait, lease, grace, watchdog),
             verbose=verbose,
         )

@@ -1,0 +1,269 @@
+"""Leader elections, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, final
+
+from redis.exceptions import RedisError
+
+from pyredisson.asyncio.hold import HoldContext
+from pyredisson.errors import ClientClosedError, LockLostError, RedissonError
+from pyredisson.shared.blocks import AnyTerm
+from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, report_callback, report_trouble
+from pyredisson.shared.handle import Handle
+
+if TYPE_CHECKING:
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.holders import Holder
+    from pyredisson.kinds.election import ElectionCore
+    from pyredisson.lease import Lease
+
+
+@final
+class LeaderElection(Handle):
+    """One of several processes leads; when it ends or resigns, another one does. Made by
+    :meth:`Redisson.get_leader_election`.
+
+    Each term has a token that is greater than those of all terms before: pass it to what the leader changes. Two never
+    lead at once within the certain time of their terms (:meth:`Lease.remaining`).
+
+    Example::
+
+        election = client.get_leader_election("scheduler")
+        async with election.term() as term:
+            print("leading with token", term.token)
+    """
+
+    __slots__ = ()
+
+    _core: ElectionCore
+
+    def term(self, wait_time: Seconds | None = None) -> HoldContext[Lease[int]]:
+        """Return a context manager that leads for its block: a :class:`Lease` with the token of the term.
+
+        Example::
+
+            async with election.term(wait_time=60) as term:
+                term.ensure_held()
+
+        Args:
+            wait_time: Seconds to wait at most to be elected. ``None``: wait without a time limit.
+
+        Raises:
+            LockTimeoutError: On entering: it was not elected in time.
+            LockLostError: On leaving: it led no longer, as after a pause longer than the watchdog's timeout.
+        """
+        return HoldContext(self, wait_time, None, False, False)
+
+    def run(self, callback: Callable[[Term], Awaitable[object]]) -> Campaign:
+        """Stand for election in a task, and call ``callback(term)`` there while leading, again and again.
+
+        When the callback returns, it resigns and stands again. It has to return soon after :meth:`Term.wait` has; it is
+        never called again before. What it raises is logged.
+
+        Example::
+
+            campaign = election.run(lead)
+            await campaign.stop()
+
+        Returns:
+            The campaign, which :meth:`Campaign.stop` ends.
+        """
+        self._core.client.check_open()
+        return Campaign(self, callback)
+
+    async def leader(self) -> Holder | None:
+        """Return who leads, as far as the server knows within a moment; ``None`` if no one does.
+
+        Example::
+
+            print(await election.leader())
+        """
+        return (await self._core.client.finder.find(self._core.names.name, asked=True)).holder
+
+    def observe(self, callback: Callable[[Holder | None], object]) -> Observation:
+        """Call ``callback(leader)`` in a task now, and whenever another one leads, or no one.
+
+        That is at once for one that is elected or resigns. For one that died, it is when another one is elected, or
+        within ten seconds of the end of its lease.
+
+        Example::
+
+            observation = election.observe(print)
+        """
+        self._core.client.check_open()
+        return Observation(self, callback)
+
+
+@final
+class Term(AnyTerm):
+    """A time of leadership, for the callback of :meth:`LeaderElection.run`. The callback is cancelled when it has to
+    return, wherever it waits.
+
+    Example::
+
+        async def lead(term: Term) -> None:
+            while not await term.wait(1.0):
+                print("leading with token", term.token)
+    """
+
+    def __init__(self, lease: Lease[int]) -> None:
+        self._ends = asyncio.Event()
+        super().__init__(lease, self._ends.set)
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Sleep until the callback has to return, for at most ``seconds``, and return whether it has to.
+
+        It has to when leadership was lost, and when the campaign is to stop or to resign.
+
+        Example::
+
+            async def lead(term: Term) -> None:
+                while not await term.wait(1.0):
+                    print("leading")
+        """
+        try:
+            return await asyncio.wait_for(self._ends.wait(), seconds)
+        except asyncio.TimeoutError:
+            return False
+
+
+#: An event loop does not keep its tasks alive.
+_running: set[asyncio.Task[None]] = set()
+
+
+def _start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return task
+
+
+@final
+class Campaign:
+    """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
+
+    Example::
+
+        campaign = election.run(lead)
+        print(campaign.leading)
+        await campaign.stop()
+    """
+
+    def __init__(self, election: LeaderElection, callback: Callable[[Term], Awaitable[object]]) -> None:
+        self._election = election
+        self._callback = callback
+        self._leading: asyncio.Future[object] | None = None
+        self._task = _start(self._stand(), f"election {election.name}")
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
+        return f"<Campaign for {self._election.name!r}: {state}>"
+
+    @property
+    def leading(self) -> bool:
+        """Whether the callback runs, and leads."""
+        return self._leading is not None
+
+    async def resign(self) -> None:
+        """Ask the callback to return; then others may lead, and this campaign stands again.
+
+        Example::
+
+            campaign = election.run(lead)
+            await campaign.resign()
+            await campaign.stop()
+        """
+        if self._leading is not None:
+            self._leading.cancel()
+
+    async def stop(self, timeout: float | None = None) -> bool:
+        """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
+
+        Example::
+
+            campaign = election.run(lead)
+            await campaign.stop(timeout=10)
+
+        Returns:
+            Whether it has returned, so that this campaign leads no longer.
+        """
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=timeout)
+        return self._task.done()
+
+    async def _stand(self) -> None:
+        while True:
+            try:
+                await self._stand_once()
+                continue
+            except ClientClosedError:
+                return
+            except LockLostError:
+                continue  # The client has reported it.
+            except (RedissonError, RedisError, OSError) as error:
+                report_trouble(self._election.name, error)
+            except Exception:
+                report_callback(self._election.name)
+            await asyncio.sleep(PAUSE)
+
+    async def _stand_once(self) -> None:
+        """Wait to be elected, and lead. The callback has a task of its own, which can be cancelled alone."""
+        hold: HoldContext[Lease[int]] = HoldContext(self._election, None, None, False, True)
+        async with hold as lease:
+            term = Term(lease)
+            self._leading = leading = asyncio.ensure_future(self._callback(term))
+            try:
+                await asyncio.wait([leading])
+            finally:
+                while not leading.done():
+                    term._ends.set()
+                    leading.cancel()
+                    await asyncio.wait([leading])
+                self._leading = None
+            if not leading.cancelled():
+                leading.result()
+
+
+@final
+class Observation:
+    """Notifies a callback of who leads until it is stopped. Made by :meth:`LeaderElection.observe`.
+
+    Example::
+
+        observation = election.observe(print)
+        await observation.stop()
+    """
+
+    def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
+        self._election = election
+        self._callback = callback
+        self._task = _start(self._observe(), f"observer {election.name}")
+
+    async def stop(self) -> None:
+        """Do not call the callback any more.
+
+        Example::
+
+            observation = election.observe(print)
+            await observation.stop()
+        """
+        self._task.cancel()
+
+    async def _observe(self) -> None:
+        known: str | None = ""  # Neither the field of an owner, nor that there is none.
+        while True:
+            try:
+                found = await self._election._core.leader_after(known, LOOK_EVERY)
+                if found != known:
+                    known = found
+                    self._callback(None if found is None else await self._election.leader())
+            except ClientClosedError:
+                return
+            except (RedissonError, RedisError, OSError) as error:
+                report_trouble(self._election.name, error)
+                await asyncio.sleep(PAUSE)
+            except Exception:
+                report_callback(self._election.name)

@@ -1,0 +1,65 @@
+"""The lock of what runs on one process at a time, and not again for a time after it began.
+
+Source: ShedLock (``lockAtMostFor``, ``lockAtLeastFor``). It is a lock with a fixed lease, stored as any other, so that
+a crash frees it. What differs is its release: until ``at_least`` has passed, by the server's clock, the key stays,
+under a field that no owner has. So hosts whose clocks differ do not run it twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyredisson.core.names import LockNames
+from pyredisson.kinds.lock import LockCore
+from pyredisson.kinds.non_reentrant import NonReentrantKind
+from pyredisson.kinds.stored import StoredKind
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.core.requests.call import ReleaseCall
+    from pyredisson.core.runtime import Request
+    from pyredisson.lease import Lease
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("run_once", "run once", "owners", LockNames, reentrant=False, force_unlock="fair_force_unlock"),)
+
+
+class RunOnceKind(NonReentrantKind):
+    """A lock that may stay when it is released.
+
+    Attributes:
+        at_most_ms: Its lease.
+        at_least_ms: For how long it stays from its beginning.
+    """
+
+    __slots__ = ("at_least_ms", "at_most_ms")
+
+    word = "run_once"
+
+    def __init__(self, client: ClientCore, names: LockNames, at_most_ms: int, at_least_ms: int) -> None:
+        super().__init__(client, names)
+        self.at_most_ms: int = at_most_ms
+        self.at_least_ms: int = at_least_ms
+
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`. No one waits for it, so no one is notified."""
+        if call.count > 1:  # A lock of its owner's with the same name.
+            return super().release(call, epoch, repeat)
+        app, host, pid, _ = self.client.runtime.identity()
+        args = self.at_most_ms, self.at_least_ms, f"{app or ''}:{host}:{pid}"
+        return self.request("run_once_release", call.ownership, args, epoch=epoch, repeat=repeat)
+
+
+class RunOnceCore(LockCore):
+    """One handle on what runs once."""
+
+    __slots__ = ()
+
+    def __init__(self, client: ClientCore, name: str, at_most_ms: int, at_least_ms: int) -> None:
+        names = LockNames(name, client.config.prefix)
+        super().__init__(client, names, RunOnceKind(client, names, at_most_ms, at_least_ms))
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """See :meth:`LockCore.hold`. Who runs it already skips it, too."""
+        return None if self.mine().holds else await super().hold(wait_time, lease_time, skip=skip)

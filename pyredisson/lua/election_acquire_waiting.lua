@@ -1,0 +1,9 @@
+-- Acquires the lock of an election as election_acquire does, for a client that waits for it.
+-- KEYS  1 lock (hash)  2 epoch of the owner  3 token (string)  4 channel of the observers  5 wait queue (sorted set)
+-- ARGV  1 owner  2 epoch  3 repeat: '1' if an earlier copy may have run  4 lease, ms  5 holds the client counts
+--       6 token of the hold that this one joins, '' if there is none  7 '1': tokens follow the server's clock
+--       8 PUBLISH or SPUBLISH  9.. see shared/wait.lua
+-- Reply as fenced_acquire
+-- include: observers
+-- attempt: election_acquire
+-- include: wait
