@@ -287,6 +287,17 @@ def test_a_lost_quorum_is_reported_to_every_client_involved(world: World, alice:
     lock.unlock()
 
 
+def test_a_block_is_notified_of_a_lost_quorum(world: World) -> None:
+    lock = multi(world.actor(), nodes(world, 3, lock_watchdog_timeout=3.0, quorum_node_timeout=0.9))
+    with pytest.raises(LockLostError), lock.hold() as lease:
+        assert lease.remaining() > 0
+        for index in range(2):
+            world.node(index).delete("orders")
+        world.until(lambda: lease.lost)
+        with pytest.raises(LockLostError):
+            lease.ensure_held()
+
+
 def test_unlock_says_that_a_quorum_was_gone(world: World, mine: Remote) -> None:
     mine.lock()
     world.node(0).delete("orders")

@@ -287,6 +287,17 @@ def test_a_writer_gets_it_when_the_last_reader_leaves(world: World, alice: Actor
     waiting.result(within=5)
 
 
+def test_all_readers_get_in_when_the_writer_leaves(world: World, client: Remote, write: Remote) -> None:
+    write.lock()
+    readers = [(actor, sides(actor, client)[0]) for actor in world.actors(5)]
+    waiting = [actor.start(read.lock) for actor, read in readers]
+    world.until(lambda: world.waiting(readers[0][1]) == 5)
+    assert world.waiting(write) == 0
+    write.unlock()
+    for each in waiting:
+        each.result(within=5)
+
+
 @each_runtime
 def test_all_readers_get_in_when_the_writers_lease_ends(world: World, client: Remote) -> None:
     """Nobody says so: one looks, and lets the next one look at once."""
