@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contract.kinds import handle
 from tests.proxy import Proxy
 from tests.servers import SharedServers
-from tests.worlds.base import World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import EVERYWHERE
 
@@ -31,3 +32,41 @@ def proxy(world: ClockWorld) -> Iterator[Proxy]:
     assert world.port is not None
     with Proxy(world.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def client(world: World) -> Remote:
+    return world.client()
+
+
+@pytest.fixture
+def alice(world: World) -> Actor:
+    return world.actor()
+
+
+@pytest.fixture
+def bob(world: World) -> Actor:
+    return world.actor()
+
+
+@pytest.fixture
+def carol(world: World) -> Actor:
+    return world.actor()
+
+
+@pytest.fixture
+def kind() -> str:
+    """The kind of ``mine`` and ``theirs``, which a module or a test may override."""
+    return "lock"
+
+
+@pytest.fixture
+def mine(alice: Actor, client: Remote, kind: str) -> Remote:
+    """The lock "orders", for Alice."""
+    return handle(alice, client, kind)
+
+
+@pytest.fixture
+def theirs(bob: Actor, client: Remote, kind: str) -> Remote:
+    """The same lock of the same client, for Bob."""
+    return handle(bob, client, kind)

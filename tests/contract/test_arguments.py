@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
@@ -98,9 +98,7 @@ def test_an_invalid_name_is_refused(world: ClockWorld) -> None:
     ["x" * 65_536, "é" * 32_768, " ", "0", "a b\tc\r\nd\0e", "{shop}orders", "a{b", "a}b", "{}", "}{", "💥", "*"],
     ids=lambda name: ascii(name[:12]).strip("'"),
 )
-def test_any_other_name_is_one(world: World, name: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_any_other_name_is_one(world: World, client: Remote, alice: Actor, bob: Actor, name: str) -> None:
     mine, theirs = alice.lock(client, name), bob.lock(client, name)
     assert mine.name == name
     mine.lock()

@@ -11,6 +11,7 @@ import redis.exceptions
 
 from pyredisson import OutcomeUnknownError
 from tests.servers import HOST, VALKEY, Server
+from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
@@ -33,8 +34,7 @@ def test_a_client_has_the_settings_that_it_was_given(world: ClockWorld) -> None:
     assert world.adopt(world.api.Redisson()).config == world.api.Config()
 
 
-def test_its_url_and_representation_name_the_server(world: ClockWorld) -> None:
-    client = world.client()
+def test_its_url_and_representation_name_the_server(world: ClockWorld, client: Remote) -> None:
     assert client.url == f"redis://{HOST}:{world.port}/0"
     assert f"redis://{HOST}:{world.port}/0" in repr(client)
     assert world.adopt(world.api.Redisson()).url == "redis://localhost:6379/0"
@@ -112,8 +112,7 @@ def test_the_password_appears_in_no_error_or_log(world: ClockWorld, caplog: pyte
     assert SECRET not in caplog.text
 
 
-def test_a_handle_keeps_its_client_going(world: ClockWorld) -> None:
-    alice = world.actor()
+def test_a_handle_keeps_its_client_going(world: ClockWorld, alice: Actor) -> None:
     users = world.redis_client()
     lock = world.api.Redisson(users).get_lock("orders")
     alice.do(lock.lock)

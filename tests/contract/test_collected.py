@@ -66,8 +66,7 @@ def test_a_client_that_is_collected_while_it_holds_tells_what(
     assert event.held == 2
 
 
-def test_the_list_of_names_is_bounded(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
-    alice = world.actor()
+def test_the_list_of_names_is_bounded(world: ClockWorld, alice: Actor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world)
         for number in range(30):

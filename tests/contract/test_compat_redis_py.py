@@ -12,7 +12,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -60,9 +61,9 @@ def user(world: ClockWorld) -> Iterator[User]:
     user.actor.do(client.close)
 
 
-@pytest.fixture
-def stored(world: ClockWorld) -> Callable[[], bytes | None]:
-    return lambda: world.redis.command("GET", "foo")
+def stored(world: ClockWorld) -> bytes | None:
+    value: bytes | None = world.redis.command("GET", "foo")
+    return value
 
 
 def pttl(world: ClockWorld) -> int:
@@ -73,71 +74,33 @@ def pttl(world: ClockWorld) -> int:
 
 
 @in_real_time
-def test_taking_and_giving_back(user: User, stored: Callable[[], bytes | None]) -> None:
-    lock = user.lock()
-    assert lock.acquire(blocking=False) is True
-    assert stored() is not None
-    assert user.actor.do(lambda: lock.real.local.token) == stored()
+@pytest.mark.parametrize("thread_local", [True, False])
+@pytest.mark.parametrize("token", ["test", b"test", None])
+def test_the_token_is_stored_until_the_release(
+    user: User, world: ClockWorld, thread_local: bool, token: str | bytes | None
+) -> None:
+    lock = user.lock(thread_local=thread_local)
+    assert lock.acquire(blocking=False, token=token)
+    assert user.actor.do(lambda: lock.real.local.token) == stored(world)
+    assert (stored(world) == b"test") is (token is not None)
+    assert not lock.acquire(blocking=False, token=token), "a token is no key to another's hold"
     lock.release()
-    assert stored() is None
+    assert stored(world) is None
     assert user.actor.do(lambda: lock.real.local.token) is None
 
 
 @in_real_time
 @pytest.mark.parametrize("thread_local", [True, False])
-@pytest.mark.parametrize("token", ["test", b"test"])
-def test_a_token_of_ones_own(
-    user: User, stored: Callable[[], bytes | None], thread_local: bool, token: str | bytes
-) -> None:
-    lock = user.lock(thread_local=thread_local)
-    assert lock.acquire(blocking=False, token=token)
-    assert stored() == b"test"
-    assert user.actor.do(lambda: lock.real.local.token) == b"test"
-    assert not lock.acquire(blocking=False, token=token), "a token is no key to another's hold"
-    lock.release()
-    assert stored() is None
-
-
-@in_real_time
-def test_locked(user: User) -> None:
-    one, two = user.lock(), user.lock()
-    assert one.locked() is False
-    one.acquire(blocking=False)
-    assert one.locked() is True
-    assert two.locked() is True
-    one.release()
-    assert two.locked() is False
-
-
-@in_real_time
-@pytest.mark.parametrize("thread_local", [True, False])
-def test_owned(user: User, thread_local: bool) -> None:
+def test_locked_and_owned(user: User, thread_local: bool) -> None:
     one, two = user.lock(thread_local=thread_local), user.lock()
-    assert one.owned() is False
-    one.acquire(blocking=False)
+    assert (one.locked(), one.owned()) == (False, False)
+    assert one.acquire(blocking=False) is True
+    assert (one.locked(), two.locked()) == (True, True)
     assert (one.owned(), two.owned()) == (True, False)
     one.release()
+    assert two.locked() is False
     two.acquire(blocking=False)
     assert (one.owned(), two.owned()) == (False, True)
-
-
-@in_real_time
-def test_competing_locks(user: User) -> None:
-    one, two = user.lock(), user.lock()
-    assert one.acquire(blocking=False)
-    assert not two.acquire(blocking=False)
-    one.release()
-    assert two.acquire(blocking=False)
-    assert not one.acquire(blocking=False)
-    two.release()
-
-
-@in_real_time
-@pytest.mark.parametrize("timeout", [10, 9.5])
-def test_a_timeout_is_the_ttl(user: User, world: ClockWorld, timeout: float) -> None:
-    lock = user.lock(timeout=timeout)
-    assert lock.acquire(blocking=False)
-    assert 8000 < pttl(world) <= timeout * 1000
 
 
 @in_real_time
@@ -163,23 +126,12 @@ def test_blocking_for_a_time(user: User) -> None:
 
 
 @in_real_time
-def test_blocking_until_it_is_free(user: User, world: ClockWorld) -> None:
-    one = user.lock()
-    other = User(world, user.redis)
-    two = other.lock(sleep=0.01)
-    one.acquire()
-    waiting = other.actor.start(two.acquire)
-    one.release()
-    assert waiting.result(within=5) is True
-
-
-@in_real_time
-def test_a_block(user: User, stored: Callable[[], bytes | None]) -> None:
+def test_a_block(user: User, world: ClockWorld) -> None:
     lock = user.lock(blocking_timeout=0.2)
     with lock as entered:
         assert entered.real is lock.real
-        assert stored() is not None
-    assert stored() is None
+        assert stored(world) is not None
+    assert stored(world) is None
 
 
 @in_real_time
@@ -190,29 +142,19 @@ def test_a_block_that_is_not_entered(user: User, world: ClockWorld) -> None:
 
 
 @in_real_time
+@pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("meddle", ["taken over", "released"])
-def test_leaving_a_block_without_the_lock(user: User, world: ClockWorld, meddle: str) -> None:
-    lock = user.lock(timeout=10)
-    with pytest.raises(LockError), lock:
-        meddle_with(lock, world, meddle)
-
-
-@in_real_time
-@pytest.mark.parametrize("meddle", ["taken over", "released"])
-def test_leaving_a_block_without_the_lock_may_be_only_logged(
-    user: User, world: ClockWorld, meddle: str, caplog: pytest.LogCaptureFixture
+def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
+    user: User, world: ClockWorld, meddle: str, raises: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lock = user.lock(timeout=10, raise_on_release_error=False)
-    with caplog.at_level(logging.WARNING), lock:
-        meddle_with(lock, world, meddle)
-    assert any("was lost before its block was left" in record.getMessage() for record in caplog.records)
-
-
-def meddle_with(lock: Remote, world: ClockWorld, how: str) -> None:
-    if how == "released":
-        lock.release()
-    else:
-        world.redis.command("SET", "foo", "a")
+    lock = user.lock(timeout=10, raise_on_release_error=raises)
+    with caplog.at_level(logging.WARNING), pytest.raises(LockError) if raises else nullcontext(), lock:
+        if meddle == "released":
+            lock.release()
+        else:
+            world.redis.command("SET", "foo", "a")
+    logged = any("was lost before its block was left" in record.getMessage() for record in caplog.records)
+    assert logged is not raises
 
 
 @in_real_time
@@ -224,40 +166,15 @@ def test_releasing_what_is_not_held(user: User) -> None:
 
 
 @in_real_time
-def test_releasing_what_was_lost(user: User, world: ClockWorld) -> None:
-    lock = user.lock()
-    lock.acquire(blocking=False)
-    world.redis.command("SET", "foo", "a")
-    with pytest.raises(LockNotOwnedError) as error:
-        lock.release()
-    assert error.value.lock_name == "foo"
-    assert user.actor.do(lambda: lock.real.local.token) is None
-    assert world.redis.command("GET", "foo") == b"a"
-
-
-@in_real_time
 @pytest.mark.parametrize("time", [10, 10.5])
-def test_extending(user: User, world: ClockWorld, time: float) -> None:
+def test_the_timeout_is_the_ttl_and_can_be_changed(user: User, world: ClockWorld, time: float) -> None:
     lock = user.lock(timeout=10)
     assert lock.acquire(blocking=False)
     assert 8000 < pttl(world) <= 10_000
     assert lock.extend(time) is True
     assert 17_000 < pttl(world) <= (10 + time) * 1000
-    lock.release()
-
-
-@in_real_time
-def test_extending_from_now_on(user: User, world: ClockWorld) -> None:
-    lock = user.lock(timeout=10)
-    assert lock.acquire(blocking=False)
-    assert lock.extend(12, replace_ttl=True) is True
-    assert 10_000 < pttl(world) <= 12_000
-
-
-@in_real_time
-def test_reacquiring(user: User, world: ClockWorld) -> None:
-    lock = user.lock(timeout=10)
-    assert lock.acquire(blocking=False)
+    assert lock.extend(25, replace_ttl=True) is True
+    assert 23_000 < pttl(world) <= 25_000
     world.redis.expire("foo", 5)
     assert lock.reacquire() is True
     assert 8000 < pttl(world) <= 10_000
@@ -284,7 +201,7 @@ def test_prolonging_what_cannot_be_prolonged(user: User, world: ClockWorld, call
         prolong(lock)
     with pytest.raises(LockNotOwnedError):
         lock.release()
-    assert world.redis.command("GET", "foo") == b"a"
+    assert stored(world) == b"a"
 
 
 @in_real_time
@@ -302,7 +219,7 @@ def test_the_client_may_decode_replies(world: ClockWorld) -> None:
     lock = user.lock(timeout=10)
     with lock:
         assert lock.owned()
-        assert user.actor.do(lambda: lock.real.local.token) == world.redis.command("GET", "foo")
+        assert user.actor.do(lambda: lock.real.local.token) == stored(world)
     user.actor.do(module_of(world).client_of(user.redis).close)
 
 
@@ -362,46 +279,41 @@ def test_arguments_that_no_lock_can_have(user: User, arguments: dict[str, Any]) 
 
 
 @sync_and_async
-def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockWorld) -> None:
+def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockWorld, proxy: Proxy) -> None:
     """redis-py sees its own SET NX refused when it repeats it, and waits for itself."""
-    assert world.port is not None
-    with Proxy(world.port) as proxy:
-        user = User(world, world.redis_client(port=proxy.port))
-        lock = user.lock(timeout=10)
-        lock.acquire()
-        lock.extend(1)
-        lock.release()
-        lost = proxy.drop_reply("EVALSHA", then="reset")
-        assert lock.acquire(blocking=False)
+    user = User(world, world.redis_client(port=proxy.port))
+    lock = user.lock(timeout=10)
+    lock.acquire()
+    lock.extend(1)
+    lock.release()
+    lost = proxy.drop_reply("EVALSHA", then="reset")
+    assert lock.acquire(blocking=False)
+    assert lost.hits == 1
+    for skipped in (0, 1):
+        before = pttl(world)
+        lost = proxy.drop_reply("EVALSHA", k=1 + skipped, then="reset")
+        assert lock.extend(10)
         assert lost.hits == 1
-        for skipped in (0, 1):
-            before = pttl(world)
-            lost = proxy.drop_reply("EVALSHA", k=1 + skipped, then="reset")
-            assert lock.extend(10)
-            assert lost.hits == 1
-            assert before + 8000 < pttl(world) <= before + 10_000
-        lost = proxy.drop_reply("EVALSHA", then="reset")
-        lock.release()
-        assert lost.hits == 1
-        assert world.redis.command("GET", "foo") is None
-        user.actor.do(module_of(world).client_of(user.redis).close)
+        assert before + 8000 < pttl(world) <= before + 10_000
+    lost = proxy.drop_reply("EVALSHA", then="reset")
+    lock.release()
+    assert lost.hits == 1
+    assert stored(world) is None
+    user.actor.do(module_of(world).client_of(user.redis).close)
 
 
 @sync_and_async
-def test_an_unknown_outcome_is_a_connection_error(world: ClockWorld) -> None:
-    assert world.port is not None
-    with Proxy(world.port) as proxy:
-        client = world.through(proxy.port, timeout=1.2)
-        actor = world.actor()
-        lock = Remote(module_of(world).Lock(client.real, "foo", timeout=30), actor)
-        lock.acquire()
-        silence = proxy.drop_reply("EVALSHA", k=None)
-        with pytest.raises((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)):
-            lock.release()
-        silence.remove()
-        proxy.heal()
-        lock.release()  # redis-py has forgotten its token by now, and the lock stays until its end.
-        assert world.redis.command("GET", "foo") is None
+def test_an_unknown_outcome_is_a_connection_error(world: ClockWorld, proxy: Proxy) -> None:
+    client = world.through(proxy.port, timeout=1.2)
+    lock = Remote(module_of(world).Lock(client.real, "foo", timeout=30), world.actor())
+    lock.acquire()
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)):
+        lock.release()
+    silence.remove()
+    proxy.heal()
+    lock.release()  # redis-py has forgotten its token by now, and the lock stays until its end.
+    assert stored(world) is None
 
 
 @interruptible
@@ -428,7 +340,7 @@ def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: Clo
     mine = user.lock(timeout=0.2)
     theirs = other.use(mine)
     mine.acquire()
-    world.until(lambda: world.redis.command("GET", "foo") is None)
+    world.until(lambda: stored(world) is None)
     mine.real.timeout = 30
     assert theirs.acquire()
     with pytest.raises(LockNotOwnedError):
@@ -446,7 +358,7 @@ def test_without_thread_local_every_user_of_the_object_may_release_it(user: User
     mine.acquire()
     assert theirs.owned()
     theirs.release()
-    assert world.redis.command("GET", "foo") is None
+    assert stored(world) is None
     with pytest.raises(LockError):
         mine.release()
 

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import logging
+from typing import TypeAlias
 
 import pytest
 
 from pyredisson import events
-from pyredisson.errors import ClientClosedError, LockError, QuorumUnreachableError
-from tests.worlds.base import Remote, World
+from pyredisson.errors import ClientClosedError, LockError
+from tests.contract.kinds import handle
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
 
 pytestmark = each_runtime
 
 
-def test_listeners_hear_what_happens(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
-    alice, bob = world.actors(2)
+Happened: TypeAlias = list[events.Event]
+
+
+@pytest.fixture
+def happened() -> Happened:
+    """What the client's listener has heard."""
+    return []
+
+
+@pytest.fixture
+def client(world: World, happened: Happened) -> Remote:
+    return world.client(listeners=(happened.append,))
+
+
+def test_listeners_hear_what_happens(alice: Actor, bob: Actor, client: Remote, happened: Happened) -> None:
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock()
-    mine.lock()
+    mine.lock(7)
     assert not theirs.try_lock()
     mine.unlock()
     mine.unlock()
@@ -29,13 +42,24 @@ def test_listeners_hear_what_happens(world: World) -> None:
     kinds = [events.Acquired, events.Acquired, events.TimedOut, events.Released, events.Released]
     assert [type(event) for event in of_locks] == kinds
     assert [getattr(event, "holds", None) for event in of_locks] == [1, 2, None, 1, 0]
+    assert [event.lease for event in happened if isinstance(event, events.Acquired)] == [None, 7]
     owners = [f"{client.id}:{actor.number}" for actor in (alice, alice, bob, alice, alice)]
     assert [(event.name, event.owner) for event in of_locks] == [("orders", owner) for owner in owners]
 
 
-def test_the_log_names_the_lock_and_its_owner(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    client = world.client()
-    alice = world.actor()
+def test_a_multi_lock_tells_its_lease_and_how_long_it_was_held(
+    world: World, client: Remote, happened: Happened
+) -> None:
+    multi = handle(world.actor(), client, "multi_lock")
+    multi.lock(5)
+    world.pass_time(0.2)
+    multi.unlock()
+    assert [event.lease for event in happened if isinstance(event, events.Acquired)] == [5]
+    (held,) = [event.held for event in happened if isinstance(event, events.Released) and event.held > 0.1]
+    assert 0.2 <= held < 10
+
+
+def test_the_log_names_the_lock_and_its_owner(client: Remote, alice: Actor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="pyredisson"):
         mine = alice.lock(client)
         mine.lock()
@@ -64,10 +88,7 @@ def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture
     assert [record for record in caplog.records if record.name.startswith("pyredisson")] == []
 
 
-def test_events_tell_how_long(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
-    alice, bob = world.actors(2)
+def test_events_tell_how_long(world: World, alice: Actor, bob: Actor, client: Remote, happened: Happened) -> None:
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock()
     waiting = bob.start(theirs.lock)
@@ -87,9 +108,7 @@ def test_events_tell_how_long(world: World) -> None:
     assert waited[-1] > 0.29
 
 
-def test_a_wait_is_announced_when_it_begins_and_when_it_ends(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
+def test_a_wait_is_announced_when_it_begins_and_when_it_ends(world: World, client: Remote, happened: Happened) -> None:
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock()
@@ -116,20 +135,7 @@ def test_a_wait_is_announced_when_it_begins_and_when_it_ends(world: World) -> No
     assert 0.05 <= second.waited < 10
 
 
-def test_an_acquire_that_need_not_wait_announces_no_wait(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    assert not theirs.try_lock()
-    mine.unlock()
-    assert not any(isinstance(event, (events.WaitBegan, events.WaitEnded)) for event in happened)
-
-
-def test_a_wait_that_fails_is_announced_as_ended(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
+def test_a_wait_that_fails_is_announced_as_ended(world: World, client: Remote, happened: Happened) -> None:
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock()
@@ -140,21 +146,6 @@ def test_a_wait_that_fails_is_announced_as_ended(world: World) -> None:
         waiting.result()
     (ended,) = [event for event in happened if isinstance(event, events.WaitEnded)]
     assert not ended.acquired
-
-
-def test_an_acquire_tells_its_lease_unless_it_is_renewed(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
-    alice = world.actor()
-    mine = alice.lock(client)
-    mine.lock()
-    mine.lock(7)
-    mine.unlock()
-    mine.unlock()
-    multi = alice.do(client.real.get_multi_lock, client.real.get_lock("a"), client.real.get_lock("b"))
-    alice.do(multi.lock, 5)
-    alice.do(multi.unlock)
-    assert [event.lease for event in happened if isinstance(event, events.Acquired)] == [None, 7, 5]
 
 
 def test_a_hold_acquired_before_the_first_listener_is_timed_too(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -171,22 +162,8 @@ def test_a_hold_acquired_before_the_first_listener_is_timed_too(world: World, ca
     assert float(record.getMessage().split("released after ")[1].split(" s")[0]) >= 0.2
 
 
-def test_a_multi_lock_tells_how_long_it_was_held(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
-    alice = world.actor()
-    multi = alice.do(client.real.get_multi_lock, client.real.get_lock("a"), client.real.get_lock("b"))
-    alice.do(multi.lock)
-    world.pass_time(0.2)
-    alice.do(multi.unlock)
-    (held,) = [event.held for event in happened if isinstance(event, events.Released) and event.held > 0.1]
-    assert 0.2 <= held < 10
-
-
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_listeners_hear_of_acquires_of_permits(world: World, kind: str) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
+def test_listeners_hear_of_acquires_of_permits(world: World, client: Remote, happened: Happened, kind: str) -> None:
     alice, bob = world.actors(2)
     mine, theirs = alice.get(client, kind, "seats", permits=1), bob.get(client, kind, "seats")
     with mine.hold():
@@ -206,9 +183,7 @@ def test_listeners_hear_of_acquires_of_permits(world: World, kind: str) -> None:
     assert timed_out.waited >= 0.2 > refused.waited
 
 
-def test_an_acquire_whose_wait_would_never_end_has_failed(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
+def test_an_acquire_whose_wait_would_never_end_has_failed(world: World, client: Remote, happened: Happened) -> None:
     mine = world.actor().get(client, "non_reentrant_lock")
     mine.lock()
     with pytest.raises(LockError) as error:
@@ -218,23 +193,7 @@ def test_an_acquire_whose_wait_would_never_end_has_failed(world: World) -> None:
     assert failed.error is error.value
 
 
-def test_listeners_hear_that_a_quorum_was_unreachable(world: World) -> None:
-    happened: list[events.Event] = []
-    actor, nodes = world.actor(), world.nodes(3, quorum_node_timeout=2.0, listeners=(happened.append,))
-    for index in (0, 2):
-        world.node(index).command("RPUSH", "orders", "no lock")
-    members = [node.real.get_lock("orders") for node in nodes]
-    handle = Remote(nodes[0].real.get_red_lock(*members), actor)
-    with pytest.raises(QuorumUnreachableError) as error:
-        handle.try_lock()
-    [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
-    assert (failed.name, failed.kind, failed.reason) == ("orders", "multi_lock", "quorum")
-    assert failed.error is error.value
-
-
-def test_an_interrupted_acquire_has_not_failed(world: World) -> None:
-    happened: list[events.Event] = []
-    client = world.client(listeners=(happened.append,))
+def test_an_interrupted_acquire_has_not_failed(world: World, client: Remote, happened: Happened) -> None:
     mine = world.actor().lock(client)
     mine.lock()
     other = world.interruptible()

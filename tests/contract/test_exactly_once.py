@@ -11,6 +11,7 @@ from redis.retry import Retry
 
 from pyredisson import LockError, OutcomeUnknownError
 from tests.contract import test_read_write_lock as read_write
+from tests.contract.kinds import handle
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -34,12 +35,6 @@ PUBLISHED = {
 either_way = pytest.mark.parametrize("then", ["hang", "reset"])
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_reentrant_kind = pytest.mark.parametrize("kind", REENTRANT)
-
-
-def handle(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:
-    if kind in ("read_lock", "write_lock"):
-        return Remote(getattr(client.real.get_read_write_lock(name), kind)(), actor)
-    return actor.get(client, kind, name)
 
 
 def holds(kind: str, lock: Remote) -> int:
@@ -96,39 +91,6 @@ def test_acquire_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -
 
 
 @either_way
-@each_reentrant_kind
-def test_reentry_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
-    mine.lock()
-    lost = proxy.drop_reply("EVALSHA", then=then)
-    mine.lock()
-    assert lost.hits == 1
-    assert holds(kind, mine) == 2
-    mine.unlock()
-    mine.unlock()
-    assert not mine.is_locked()
-
-
-@either_way
-@pytest.mark.parametrize("kind", ["read_lock", "write_lock"])
-def test_lease_of_a_read_write_lock_is_added_once(
-    world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, mine: Remote, kind: str, then: How
-) -> None:
-    for count in (1, 2):
-        lost = proxy.drop_reply("EVALSHA", then=then)
-        mine.lock(30)
-        assert lost.hits == 1
-        assert mine.get_hold_count() == count
-    if kind == "write_lock":
-        assert 50 < world.redis.ttl("orders") <= 60  # The second lease was added once.
-    else:
-        assert read_write.hold(client, alice, 2) in world.redis.everything()
-        assert read_write.hold(client, alice, 3) not in world.redis.everything()
-    mine.unlock()
-    mine.unlock()
-    assert not mine.is_locked()
-
-
-@either_way
 @each_kind
 def test_unlock_counts_once_and_publishes_once(
     world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
@@ -149,52 +111,18 @@ def test_unlock_counts_once_and_publishes_once(
 
 @either_way
 @each_reentrant_kind
-def test_each_of_nested_unlocks_counts_once(
-    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
-) -> None:
+def test_each_of_nested_holds_counts_once(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
     channel, message = PUBLISHED[kind]
     said = world.messages(channel)
     mine.lock()
-    mine.lock()
-    for count in (1, 0):
+    for call, count in ((mine.lock, 2), (mine.unlock, 1), (mine.unlock, 0)):
         lost = proxy.drop_reply("EVALSHA", then=then)
-        mine.unlock()
+        call()
         assert lost.hits == 1
         assert mine.get_hold_count() == count
     assert said.received() == [message]
     mine.lock()
     assert mine.get_hold_count() == 1
-
-
-@either_way
-@pytest.mark.parametrize("kind", ["read_lock"])
-def test_unlock_of_one_reader_leaves_the_others(
-    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
-) -> None:
-    theirs = handle(world.actor(), world.client(), kind)
-    theirs.lock()
-    mine.lock()
-    lost = proxy.drop_reply("EVALSHA", then=then)
-    mine.unlock()
-    assert lost.hits == 1
-    assert mine.get_hold_count() == 0
-    assert theirs.get_hold_count() == 1
-
-
-@either_way
-@pytest.mark.parametrize("kind", ["write_lock"])
-def test_downgrade_counts_once(
-    world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, mine: Remote, kind: str, then: How
-) -> None:
-    read = handle(alice, client, "read_lock")
-    mine.lock()
-    read.lock()
-    lost = proxy.drop_reply("EVALSHA", then=then)
-    mine.unlock()
-    assert lost.hits == 1
-    assert (read.get_hold_count(), mine.get_hold_count()) == (1, 0)
-    assert handle(world.actor(), client, "read_lock").try_lock()
-    read.unlock()
 
 
 @each_kind
@@ -268,17 +196,3 @@ def test_unknown_unlock_can_be_called_again(proxy: Proxy, impatient: Remote, kin
     assert not mine.is_locked()
     with pytest.raises(LockError):
         mine.unlock()
-
-
-def test_first_request_that_fails_raises_at_once(world: ClockWorld) -> None:
-    client = world.client(redis=world.unreachable())
-    mine = world.actor().lock(client)
-    for call in (mine.lock, mine.try_lock, mine.acquire, mine.is_locked, mine.force_unlock, mine.enter):
-        began = world.now()
-        with pytest.raises(redis.exceptions.ConnectionError):
-            call()
-        assert world.now() - began < 3
-    began = world.now()
-    with pytest.raises(redis.exceptions.ConnectionError):
-        mine.try_lock(60)
-    assert world.now() - began < 5

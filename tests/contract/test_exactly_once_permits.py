@@ -87,16 +87,6 @@ def test_a_lost_reply(proxy: Proxy, seats: Seats, call: str, then: Literal["hang
     assert seats.count == count
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_a_request_that_arrives_twice_counts_once(proxy: Proxy, seats: Seats, call: str) -> None:
-    make, count, result = CALLS[call]
-    twice = proxy.duplicate_request("EVALSHA")
-    assert make(seats) == result
-    assert twice.hits == 1
-    seats.world.pass_time(0.05)
-    assert seats.count == count
-
-
 @pytest.mark.parametrize("call", ["try_set_permits", "try_set_count"])
 def test_setting_for_the_first_time(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
     """The repeat finds a number there. It is its own, so the answer is still yes."""
@@ -231,27 +221,3 @@ def test_an_interrupt_while_the_reply_is_under_way(world: ClockWorld, proxy: Pro
     world.until(lambda: seats.count == count)
     world.pass_time(0.3)
     assert seats.count == count
-
-
-def test_a_first_contact_that_fails_raises_at_once(world: ClockWorld) -> None:
-    client = world.client(redis=world.unreachable())
-    semaphore, permits, latch = (world.actor().get(client, kind, "seats") for kind in KINDS)
-    for call in (
-        semaphore.acquire,
-        semaphore.enter,
-        semaphore.release,
-        semaphore.drain_permits,
-        semaphore.available_permits,
-        partial(semaphore.try_acquire, 1, 60),
-        partial(semaphore.try_set_permits, 1),
-        permits.acquire,
-        permits.available_permits,
-        partial(permits.release, "0" * 32),
-        latch.count_down,
-        latch.wait,
-        latch.get_count,
-    ):
-        began = world.now()
-        with pytest.raises(redis.exceptions.ConnectionError):
-            call()
-        assert world.now() - began < 3

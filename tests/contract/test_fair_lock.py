@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable
-from functools import partial
 from weakref import WeakKeyDictionary
 
 import pytest
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, each_server, in_virtual_time, interruptible
+from tests.worlds.environments import each_runtime, each_server, in_virtual_time
 from tests.worlds.simulated import SimulatedWorld
 from tests.worlds.store import CHANNEL
 
@@ -100,40 +96,7 @@ def test_who_asked_first_gets_it_first(world: World) -> None:
     assert nothing_is_left(world)
 
 
-def test_the_holder_may_take_it_again_past_those_who_wait(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = fair(alice, client), fair(bob, client)
-    mine.lock()
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    mine.lock()
-    assert mine.try_lock()
-    assert mine.get_hold_count() == 3
-    for _ in range(3):
-        assert not waiting.done()
-        mine.unlock()
-    waiting.result()
-    assert theirs.get_hold_count() == 1
-
-
-def test_the_last_holder_queues_up_behind_those_who_wait(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = fair(alice, client), fair(bob, client)
-    mine.lock()
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    mine.unlock()
-    again = alice.start(mine.lock)
-    waiting.result()
-    world.pass_time(0.1)
-    assert not again.done()
-    theirs.unlock()
-    again.result()
-
-
-def test_one_attempt_neither_queues_up_nor_overtakes(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_one_attempt_neither_queues_up_nor_overtakes(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     mine, theirs = fair(alice, client), fair(bob, client)
     mine.lock()
     before = world.redis.everything()
@@ -150,37 +113,8 @@ def test_one_attempt_neither_queues_up_nor_overtakes(world: World) -> None:
     assert theirs.try_lock() is True
 
 
-def test_the_example_state(world: World) -> None:
-    """The fair lock of the protocol's appendix, and what is said when it is freed."""
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine, second, third = (fair(actor, client) for actor in (alice, bob, carol))
-    mine.lock()
-    [first_waits] = wait_in_turn(world, [(bob, second)])
-    [second_waits] = wait_in_turn(world, [(carol, third)], 5)
-    bobs, carols = owner(bob, client), owner(carol, client)
-    assert queue(world) == [bobs, carols]
-    # Carol may have been looked after since, which raises her time; it is 5 s behind his, or more.
-    assert 325 < scores(world)[bobs] <= 330
-    assert scores(world)[carols] > 330
-    heard = world.messages(f"{CHANNEL}:{bobs}")
-    others = world.messages(CHANNEL)
-    mine.unlock()
-    first_waits.result()
-    assert heard.received() == [b"0"]
-    assert others.received() == []
-    assert queue(world) == [carols]
-    assert scores(world)[carols] > 25
-    second.unlock()
-    assert second_waits.result() is True
-    third.unlock()
-    assert nothing_is_left(world)
-
-
-def test_it_is_the_same_lock_as_the_plain_one(world: World) -> None:
+def test_it_is_the_same_lock_as_the_plain_one(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     """A plain lock of the same name excludes, and overtakes."""
-    client = world.client()
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), fair(bob, client)
     mine.lock(0.5)
     waiting = bob.start(theirs.lock)
@@ -191,52 +125,10 @@ def test_it_is_the_same_lock_as_the_plain_one(world: World) -> None:
     assert not mine.try_lock()
 
 
-def test_a_fair_lock_that_is_not_reentrant(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine = fair(alice, client, "non_reentrant_fair_lock")
-    mine.lock()
-    for again in (mine.lock, mine.try_lock, partial(mine.try_lock, 1)):
-        with pytest.raises(LockError, match="not reentrant"):
-            again()
-    assert mine.get_hold_count() == 1
-    theirs = fair(bob, client, "non_reentrant_fair_lock")
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    mine.unlock()
-    waiting.result()
-    theirs.unlock()
-    assert nothing_is_left(world)
-
-
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_waiter_that_gives_up_leaves_the_queue_with_its_wait(world: World) -> None:
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
-    mine.lock()
-    [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
-    [stays] = wait_in_turn(world, [(carol, staying)], 400)
-    world.until(lambda: scores(world)[owner(carol, client)] > 800, what="she is looked after")
-    before = scores(world)
-    began = world.now()
-    assert gone.result() is False
-    assert world.now() - began < 5
-    assert queue(world) == [owner(carol, client)]
-    after = scores(world)[owner(carol, client)]
-    # What Bob's wait had added, and the time that has passed.
-    assert before[owner(carol, client)] - 3 < after < before[owner(carol, client)]
-    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 0)
-    mine.unlock()
-    assert stays.result() is True
-    staying.unlock()
-    assert nothing_is_left(world)
-
-
-def test_exactly_the_wait_is_taken_off_those_behind(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_exactly_the_wait_is_taken_off_those_behind(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     mine, leaving = fair(alice, client), fair(bob, client)
     mine.lock()
     enqueue(world, STRANGER, 50)
@@ -251,101 +143,11 @@ def test_exactly_the_wait_is_taken_off_those_behind(world: World) -> None:
     assert after == {STRANGER: before[STRANGER], other: before[other] - 800}
 
 
-LEAVING: dict[str, Callable[[Remote], Callable[[], object]]] = {
-    "lock": lambda lock: lock.lock,
-    "try_lock": lambda lock: partial(lock.try_lock.method, 9),
-    "acquire": lambda lock: partial(lock.acquire.method, timeout=9),
-    "block": lambda lock: lock.enter,
-    "hold": lambda lock: lock.hold().enter,
-}
-
-
-@interruptible
-@pytest.mark.parametrize("call", LEAVING)
-def test_an_interrupted_waiter_leaves_the_queue(world: World, call: str) -> None:
-    client = world.client()
-    alice, me, bob = world.actor(), world.interruptible(), world.actor()
-    theirs, mine, last = fair(alice, client), fair(me, client), fair(bob, world.client())
-    theirs.lock()
-    own = f"{CHANNEL}:{owner(me, client)}"
-    error = me.interrupted(LEAVING[call](mine), once=lambda: world.redis.subscribers(own) == 1)
-    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-    assert queue(world) == []
-    assert world.redis.scores(TIMEOUTS) == {}
-    assert world.waiting(mine) == 0
-    world.until(lambda: world.redis.subscribers(own) == 0)
-    [waiting] = wait_in_turn(world, [(bob, last)])
-    theirs.unlock()
-    waiting.result(within=5)
-    last.unlock()
-    assert mine.try_lock()
-    assert mine.get_hold_count() == 1
-
-
-@in_virtual_time
-def test_a_waiter_that_is_rung_and_leaves_notifies_the_next_one(world: World) -> None:
-    """The lock is free, it is Bob's turn, and Bob goes away: Carol does not have to wait for Bob's time to be over."""
-    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
-    bob, carol = world.actors(2)
-    first, second = fair(bob, clients[0]), fair(carol, clients[1])
-    enqueue(world, STRANGER, 1.6)
-    gone = bob.start(first.try_lock, 0.8)
-    world.until(lambda: len(queue(world)) == 2)
-    waiting = carol.start(second.lock)
-    world.until(lambda: len(queue(world)) == 3)
-    assert gone.result() is False
-    waiting.result(within=5)
-
-
-def test_an_unlock_lets_the_head_know_though_the_lock_is_gone(world: World) -> None:
-    """Redisson reports success here. The holder is told of its loss, and the head need not wait for its next look."""
-    clients = [world.client(), world.client(max_wait_without_check=60)]
-    alice, bob = world.actors(2)
-    mine, theirs = fair(alice, clients[0]), fair(bob, clients[1])
-    mine.lock(60)
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, clients[1])}") == 1)
-    world.pass_time(0.3)  # for the look that follows the subscription
-    world.redis.delete("orders")
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    waiting.result(within=5)
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
-
-
-def test_a_forced_unlock_lets_the_head_in(world: World) -> None:
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine, theirs, third = fair(alice, client), fair(bob, world.client()), fair(carol, client)
-    mine.lock()
-    waiting, later = wait_in_turn(world, [(bob, theirs), (carol, third)])
-    assert third.real is not None
-    assert fair(world.actor(), client).force_unlock() is True
-    waiting.result(within=5)
-    assert not later.done()
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    theirs.unlock()
-    later.result()
-
-
 # ---- the dead and the living -----------------------------------------------------------------------------------------
 
 
-@each_runtime
-def test_a_dead_head_delays_no_waiter_past_its_time(world: World) -> None:
-    client = world.client(max_wait_without_check=60)
-    alice = world.actor()
-    mine = fair(alice, client)
-    began = world.now()
-    enqueue(world, STRANGER, 1.0)
-    waiting = alice.start(mine.lock)
-    waiting.result()
-    assert 0.9 < world.now() - began < 5
-
-
-def dead_for_a_second(world: World, served_before: int) -> None:
+@pytest.mark.parametrize("served_before", [0, 1])
+def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world: World, served_before: int) -> None:
     """It meant to wait for a second. The lease had 30 left, and others are believed in for 300: that is not its own."""
     clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
     holder, last, *others = world.actors(2 + served_before)
@@ -362,67 +164,6 @@ def dead_for_a_second(world: World, served_before: int) -> None:
         lock.unlock()
     waiting.result()
     assert -0.1 < world.now() - ends < 5
-    theirs.unlock()
-    assert nothing_is_left(world)
-
-
-def test_a_dead_head_of_the_queue_delays_others_by_its_own_timeout_at_most(world: World) -> None:
-    dead_for_a_second(world, served_before=0)
-
-
-def test_a_waiter_that_dies_before_its_turn_delays_no_other(world: World) -> None:
-    dead_for_a_second(world, served_before=1)
-
-
-def test_a_single_attempt_passes_waiters_that_timed_out(world: World) -> None:
-    mine = fair(world.actor(), world.client())
-    enqueue_ours(world, STRANGER, -1)
-    enqueue(world, "8743c9c0-0795-4907-87fd-6c719a6b4586:8", -1)
-    assert mine.try_lock()
-    mine.unlock()
-    assert nothing_is_left(world)
-
-
-def test_waiters_that_timed_out_are_not_notified(world: World) -> None:
-    """Whether it is unlocked or forced open: the first who can be alive is, and nobody has to look by itself."""
-    clients = [world.client(), world.client(max_wait_without_check=60)]
-    alice, bob, carol = world.actors(3)
-    mine, first, second = fair(alice, clients[0]), fair(bob, clients[1]), fair(carol, clients[1])
-    mine.lock()
-    begun = wait_in_turn(world, [(bob, first), (carol, second)])
-    world.until(lambda: all(world.redis.subscribers(f"{CHANNEL}:{who}") for who in queue(world)))
-    world.pass_time(0.3)  # for the looks that follow the subscriptions
-    for pending, free in zip(begun, (mine.unlock, fair(world.actor(), clients[0]).force_unlock), strict=True):
-        world.redis.command("HSET", ALIVE, STRANGER, round((world.redis.time() - 1) * 1000))
-        world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + 400) * 1000), STRANGER)
-        world.redis.command("LPUSH", QUEUE, STRANGER)
-        free()
-        pending.result(within=5)
-    second.unlock()
-    assert nothing_is_left(world)
-
-
-@pytest.mark.parametrize("end", ["unlock", "force", "lease", "gone"])
-def test_a_waiter_that_timed_out_while_the_lock_was_held_delays_no_other(world: World, end: str) -> None:
-    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
-    alice, bob = world.actors(2)
-    mine, theirs = fair(alice, clients[0]), fair(bob, clients[1])
-    mine.lock(1.5 if end == "lease" else 30)
-    enqueue_ours(world, STRANGER, 0.2)
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    world.pass_time(0.4)
-    assert not waiting.done()
-    began = world.now()
-    if end == "unlock":
-        mine.unlock()
-    elif end == "force":
-        assert fair(world.actor(), clients[1]).force_unlock() is True
-    elif end == "gone":
-        world.redis.delete("orders")
-        with pytest.raises(LockLostError):
-            mine.unlock()
-    waiting.result()
-    assert world.now() - began < 5
     theirs.unlock()
     assert nothing_is_left(world)
 
@@ -449,42 +190,6 @@ def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
     assert nothing_is_left(world)
 
 
-def test_a_place_given_up_or_forced_open_leaves_nothing_in_redis(world: World) -> None:
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
-    mine.lock()
-    gone = bob.start(leaving.try_lock, 0.8)
-    world.until(lambda: len(queue(world)) == 1)
-    [waiting] = wait_in_turn(world, [(carol, staying)])
-    assert set(world.redis.hash(ALIVE)) == {owner(bob, client), owner(carol, client)}
-    assert gone.result() is False
-    assert set(world.redis.hash(ALIVE)) == {owner(carol, client)}
-    assert fair(world.actor(), client).force_unlock() is True
-    waiting.result()
-    staying.unlock()
-    assert nothing_is_left(world)
-
-
-def test_a_leftover_of_an_earlier_wait_does_not_end_a_later_one(world: World) -> None:
-    """One who was dropped by Redisson, which does not know what ours write beside its own."""
-    clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
-    alice, bob, carol = world.actors(3)
-    mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
-    mine.lock()
-    field = owner(bob, clients[0])
-    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + 0.2) * 1000))
-    waiting, later = wait_in_turn(world, [(bob, theirs), (carol, last)])
-    assert 95 < alive_for(world, field) <= 101
-    world.pass_time(0.6)
-    assert queue(world)[0] == field
-    mine.unlock()
-    waiting.result()
-    assert not later.done()
-    theirs.unlock()
-    later.result()
-
-
 @in_virtual_time
 def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: SimulatedWorld) -> None:
     """Redisson: 2,700 requests a second, for minutes."""
@@ -500,91 +205,6 @@ def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: Simu
     assert world.redis.scripts_run == asked
     assert not waiting.done()
     waiting.result(within=5)
-
-
-def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
-    """Redisson: nobody gets the lock any more."""
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = fair(alice, client), fair(bob, client)
-    world.redis.command("RPUSH", QUEUE, STRANGER)
-    assert mine.try_lock()
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    world.redis.command("LPUSH", QUEUE, STRANGER)
-    mine.unlock()
-    waiting.result(within=5)
-    theirs.unlock()
-    assert nothing_is_left(world)
-
-
-@in_virtual_time
-def test_a_waiter_that_is_alive_keeps_its_place_however_long_it_waits(world: World) -> None:
-    believed_in = 2.0  # seconds, unless it looks again
-    clients = [world.client(fair_lock_wait_timeout=believed_in) for _ in range(2)]
-    alice, *others = world.actors(5)
-    mine = fair(alice, clients[0])
-    mine.lock(60)
-    waiters = [(actor, fair(actor, clients[n % 2])) for n, actor in enumerate(others)]
-    begun = wait_in_turn(world, waiters)
-    order = queue(world)
-    world.redis.command("PERSIST", "orders")  # So that they are believed in for their own time alone.
-    for _ in range(100):
-        world.pass_time(0.22 * believed_in)
-        assert queue(world) == order
-        assert all(left > 0 for left in scores(world).values())
-    mine.unlock()
-    for pending, (_, lock) in zip(begun, waiters, strict=True):
-        pending.result()
-        lock.unlock()
-    assert nothing_is_left(world)
-
-
-@each_runtime
-def test_a_time_is_raised_and_never_lowered(world: World) -> None:
-    client = world.client(max_wait_without_check=0.2, fair_lock_wait_timeout=5)
-    alice, bob = world.actors(2)
-    fair(alice, client).lock(60)
-    bob.start(fair(bob, client).lock)
-    world.until(lambda: queue(world))
-    who = owner(bob, client)
-    world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + 1000) * 1000), who)
-    world.pass_time(0.5)
-    assert scores(world)[who] > 990
-    world.redis.command("ZADD", TIMEOUTS, round((world.redis.time() + 20) * 1000), who)
-    world.until(lambda: scores(world)[who] > 50)
-    assert scores(world)[who] < 66
-
-
-def test_a_newcomer_is_believed_in_whatever_the_one_before_it_says(world: World) -> None:
-    """Else the wait of those before it, taken off when they leave, would take its place."""
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
-    mine.lock()
-    gone = bob.start(leaving.try_lock, 1.0)
-    world.until(lambda: len(queue(world)) == 1)
-    enqueue(world, STRANGER, 0.1)
-    carol.start(staying.lock)
-    world.until(lambda: len(queue(world)) == 3)
-    world.until(lambda: scores(world)[owner(carol, client)] > 900)
-    assert gone.result() is False
-    assert queue(world)[-1] == owner(carol, client)
-
-
-def test_a_newcomer_behind_a_dead_waiter_keeps_its_place(world: World) -> None:
-    """Those before that one still take their waits off its time."""
-    clients = [world.client(), world.client()]
-    alice, bob, carol = world.actors(3)
-    mine, first, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
-    mine.lock()
-    [waiting] = wait_in_turn(world, [(bob, first)])
-    enqueue(world, STRANGER, -1)
-    later = carol.start(last.lock)
-    world.until(lambda: len(queue(world)) == 3)
-    mine.unlock()
-    waiting.result()
-    first.unlock()
-    later.result(within=5)
 
 
 @each_runtime
@@ -610,8 +230,7 @@ def test_a_waiter_that_lost_its_place_queues_again(world: World) -> None:
     assert nothing_is_left(world)
 
 
-def test_a_lease_that_runs_out_lets_the_head_in(world: World) -> None:
-    alice, bob, carol = world.actors(3)
+def test_a_lease_that_runs_out_lets_the_head_in(world: World, alice: Actor, bob: Actor, carol: Actor) -> None:
     clients = [world.client(), world.client()]
     mine, first, second = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
     mine.lock(0.5)
@@ -646,8 +265,7 @@ def test_a_dead_waiter_costs_each_client_one_look(world: SimulatedWorld) -> None
 
 
 @each_server
-def test_one_waiter_asks_for_all_of_its_client(world: ClockWorld) -> None:
-    client = world.client()
+def test_one_waiter_asks_for_all_of_its_client(world: ClockWorld, client: Remote) -> None:
     alice, *others = world.actors(11)
     mine = fair(alice, client)
     mine.lock(60)
@@ -678,23 +296,7 @@ def test_a_hand_over_costs_two_requests(world: ClockWorld) -> None:
     assert not begun[1].done()
 
 
-@each_server
-def test_a_waiter_survives_the_loss_of_its_subscription(world: World) -> None:
-    alice, bob = world.actors(2)
-    client = world.client(max_wait_without_check=60)
-    mine, theirs = fair(alice, world.client()), fair(bob, client)
-    mine.lock(60)
-    [waiting] = wait_in_turn(world, [(bob, theirs)])
-    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 1)
-    world.pass_time(0.3)
-    world.redis.delete("orders")
-    world.redis.command("CLIENT", "KILL", "TYPE", "pubsub")
-    waiting.result(within=5)
-
-
-def test_a_wait_may_be_as_long_as_one_likes(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_wait_may_be_as_long_as_one_likes(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     mine, theirs = fair(alice, client), fair(bob, client)
     mine.lock()
     waiting = bob.start(theirs.try_lock, 1e300)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError
-from tests.worlds.base import World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.store import CHANNEL
 
 TOKEN = "redisson_lock_token:{orders}"
+
+
+@pytest.fixture
+def kind() -> str:
+    return "fenced_lock"
 
 
 def test_tokens_grow_from_hold_to_hold(world: World) -> None:
@@ -25,10 +29,7 @@ def test_tokens_grow_from_hold_to_hold(world: World) -> None:
     assert theirs.get_token() == 5, "the last one, though nobody holds it"
 
 
-def test_it_is_stored_as_by_redisson(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
-    mine = alice.get(client, "fenced_lock")
+def test_it_is_stored_as_by_redisson(world: World, client: Remote, alice: Actor, mine: Remote) -> None:
     owner = f"{client.id}:{alice.number}"
     said = world.messages(CHANNEL)
     mine.lock()
@@ -40,8 +41,7 @@ def test_it_is_stored_as_by_redisson(world: World) -> None:
     assert said.received() == [b"0"]
 
 
-def test_a_reentry_has_the_token_of_the_hold_that_it_joins(world: World) -> None:
-    mine = world.actor().get(world.client(), "fenced_lock")
+def test_a_reentry_has_the_token_of_the_hold_that_it_joins(mine: Remote) -> None:
     first = mine.lock_and_get_token()
     assert mine.lock_and_get_token() == first
     assert mine.try_lock_and_get_token(1, 20) == first
@@ -52,9 +52,7 @@ def test_a_reentry_has_the_token_of_the_hold_that_it_joins(world: World) -> None
     assert mine.lock_and_get_token() == first + 1
 
 
-def test_a_hold_acquired_as_another_kind_gets_a_token_on_re_entry(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
+def test_a_hold_acquired_as_another_kind_gets_a_token_on_re_entry(client: Remote, alice: Actor) -> None:
     plain, fenced = alice.lock(client), alice.get(client, "fenced_lock")
     before = fenced.lock_and_get_token()
     fenced.unlock()
@@ -66,10 +64,7 @@ def test_a_hold_acquired_as_another_kind_gets_a_token_on_re_entry(world: World) 
     assert plain.get_hold_count() == 3
 
 
-def test_a_block_knows_its_token(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
-    mine = alice.get(client, "fenced_lock")
+def test_a_block_knows_its_token(client: Remote, alice: Actor, mine: Remote) -> None:
     with mine.hold(1, 20) as outer:
         assert outer.token == 1
         with mine.hold() as inner:
@@ -80,10 +75,7 @@ def test_a_block_knows_its_token(world: World) -> None:
         assert lease.token is None
 
 
-def test_who_does_not_get_it_gets_no_token(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.get(client, "fenced_lock"), bob.get(client, "fenced_lock")
+def test_who_does_not_get_it_gets_no_token(mine: Remote, theirs: Remote) -> None:
     mine.lock()
     assert theirs.try_lock_and_get_token() is None
     assert theirs.try_lock_and_get_token(0.05, 20) is None
@@ -91,19 +83,7 @@ def test_who_does_not_get_it_gets_no_token(world: World) -> None:
     assert theirs.get_token() == 1
 
 
-def test_a_refusal_by_a_lock_without_ttl_is_no_success(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.get(client, "fenced_lock"), bob.get(client, "fenced_lock")
-    mine.lock()
-    world.redis.command("PERSIST", "orders")
-    assert theirs.try_lock_and_get_token() is None
-    with pytest.raises(LockNotOwnedError):
-        theirs.unlock()
-
-
-def test_a_lease_is_honoured_by_every_method(world: World) -> None:
-    mine = world.actor().get(world.client(), "fenced_lock")
+def test_a_lease_is_honoured_by_every_method(world: World, mine: Remote) -> None:
     for take in (
         lambda: mine.lock_and_get_token(12),
         lambda: mine.try_lock_and_get_token(0, 12),
@@ -115,37 +95,12 @@ def test_a_lease_is_honoured_by_every_method(world: World) -> None:
         mine.unlock()
 
 
-def test_a_waiter_acquires_when_it_is_notified(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.get(client, "fenced_lock"), bob.get(client, "fenced_lock")
+def test_a_waiter_acquires_when_it_is_notified(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
     mine.lock()
     waiting = bob.start(theirs.lock_and_get_token)
     world.until(lambda: world.waiting(mine) == 1)
     mine.unlock()
     assert waiting.result(within=5) == 2
-
-
-def test_it_excludes_the_plain_lock_of_the_same_name(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.get(client, "fenced_lock"), bob.lock(client)
-    mine.lock()
-    assert not theirs.try_lock()
-    mine.unlock()
-    assert theirs.try_lock()
-    assert not mine.try_lock()
-
-
-def test_a_lost_hold_is_not_joined(world: World) -> None:
-    mine = world.actor().get(world.client(), "fenced_lock")
-    mine.lock()
-    world.redis.delete("orders")
-    with pytest.raises(LockLostError):
-        mine.lock_and_get_token()
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    assert mine.lock_and_get_token() == 2
 
 
 def test_tokens_follow_the_servers_clock_if_they_shall(world: World) -> None:
@@ -161,10 +116,3 @@ def test_tokens_follow_the_servers_clock_if_they_shall(world: World) -> None:
     mine.unlock()
     world.redis.command("SET", TOKEN, str(first + 10**14))
     assert mine.lock_and_get_token() == first + 10**14 + 1, "and beyond a clock that was ahead"
-
-
-@pytest.mark.parametrize("name", ["shop{1}", "a{b"])
-def test_the_token_of_a_name_with_braces(world: World, name: str) -> None:
-    mine = world.actor().get(world.client(), "fenced_lock", name)
-    mine.lock()
-    assert world.redis.command("GET", f"redisson_lock_token:{name}") == b"1"

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from pyredisson import events
-from tests.worlds.base import World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
@@ -39,8 +39,7 @@ def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world: 
 
 
 @each_kind
-def test_permits_that_are_all_acquired_are_not_set_again(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
+def test_permits_that_are_all_acquired_are_not_set_again(world: World, alice: Actor, bob: Actor, kind: str) -> None:
     mine = alice.get(world.client(), kind, "seats", permits=1)
     assert mine.acquire()
     theirs = bob.get(world.client(), kind, "seats", permits=5)
@@ -59,8 +58,7 @@ def test_permits_are_set_at_the_first_use_alone(world: World, kind: str) -> None
 
 @each_runtime
 @each_kind
-def test_wrong_numbers_of_permits_are_refused_at_once(world: World, kind: str) -> None:
-    client = world.client()
+def test_wrong_numbers_of_permits_are_refused_at_once(world: World, client: Remote, kind: str) -> None:
     with pytest.raises(ValueError, match="permits"):
         world.actor().get(client, kind, "seats", permits=-1)
     with pytest.raises(TypeError, match="permits"):

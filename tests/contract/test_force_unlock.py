@@ -5,23 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.worlds.base import World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
-from tests.worlds.store import CHANNEL
 
 SHORT = 1.5
-
-
-def test_it_returns_whether_the_lock_was_locked(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    assert mine.force_unlock() is False
-    theirs.lock()
-    theirs.lock()
-    assert mine.force_unlock() is True
-    assert world.redis.everything() == {}
-    assert mine.force_unlock() is False
 
 
 def test_it_frees_the_lock_of_another_process(world: World) -> None:
@@ -29,26 +16,6 @@ def test_it_frees_the_lock_of_another_process(world: World) -> None:
     mine = world.actor().lock(world.client())
     assert mine.force_unlock() is True
     assert mine.try_lock()
-
-
-def test_a_waiter_gets_the_lock(world: World) -> None:
-    alice, bob, carol = world.actors(3)
-    alice.lock(world.client()).lock()
-    waiting = bob.start(bob.lock(world.client()).lock)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    assert carol.lock(world.client()).force_unlock() is True
-    waiting.result(within=5)
-
-
-def test_it_publishes_a_message_only_if_it_frees_the_lock(world: World) -> None:
-    said = world.messages(CHANNEL)
-    mine = world.actor().lock(world.client())
-    mine.force_unlock()
-    assert said.received() == []
-    mine.lock()
-    mine.lock()
-    mine.force_unlock()
-    assert said.received() == [b"0"]
 
 
 @each_runtime
@@ -87,17 +54,6 @@ def test_another_holder_of_this_client_is_notified_at_once(world: World) -> None
     assert mine.try_lock()
 
 
-def test_a_block_of_this_client_sees_it_at_once(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=300)
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    with pytest.raises(LockLostError), theirs.hold() as lease:
-        mine.force_unlock()
-        assert lease.lost
-        with pytest.raises(LockLostError):
-            lease.ensure_held()
-
-
 @each_runtime
 def test_a_holder_of_another_client_learns_of_it_at_its_next_request(world: World) -> None:
     lost = []
@@ -111,12 +67,12 @@ def test_a_holder_of_another_client_learns_of_it_at_its_next_request(world: Worl
         theirs.unlock()
 
 
-def test_one_of_the_waiters_of_this_client_acquires_the_lock(world: World) -> None:
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine = alice.lock(client)
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+def test_one_of_the_waiters_of_this_client_acquires_the_lock(
+    world: World, client: Remote, bob: Actor, carol: Actor, mine: Remote, kind: str
+) -> None:
     mine.lock()
-    waiting = [each.start(each.lock(client).lock) for each in (bob, carol)]
+    waiting = [each.start(each.get(client, kind).lock) for each in (bob, carol)]
     world.until(lambda: world.waiting(mine) == 2)
     mine.force_unlock()
     world.until(lambda: sum(pending.done() for pending in waiting) == 1)

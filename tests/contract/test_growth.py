@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError
+from pyredisson.core.driver import run
 from pyredisson.shared.marks import Mark
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import in_virtual_time, sync_and_async
+
+T = TypeVar("T")
 
 LIBRARY = str(Path(pyredisson.__file__).parent)
 GETS = {
@@ -40,28 +45,40 @@ class Counted:
         sys.setprofile(None)
 
 
+async def ended(result: Any) -> Any:
+    """Return the result of a call in either form."""
+    return await result if inspect.isawaitable(result) else result
+
+
+def perform(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Make calls in an actor: all at once in a thread, where nothing suspends."""
+    done: T = actor.do(calls if world.runtime == "asyncio" else lambda: run(calls()))
+    return done
+
+
+def counted(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, object]]) -> int:
+    """How many functions of the library these calls call."""
+    count = Counted()
+
+    async def counting() -> int:
+        count.start()
+        try:
+            await calls()
+        finally:
+            count.stop()
+        return count.calls
+
+    return perform(actor, world, counting)
+
+
 def pair(actor: Actor, world: World, lock: Any) -> int:
     """How many functions of the library a lock() and an unlock() call."""
-    counted = Counted()
 
-    def block() -> None:
-        counted.start()
-        try:
-            lock.lock()
-            lock.unlock()
-        finally:
-            counted.stop()
+    async def calls() -> None:
+        await ended(lock.lock())
+        await ended(lock.unlock())
 
-    async def async_block() -> None:
-        counted.start()
-        try:
-            await lock.lock()
-            await lock.unlock()
-        finally:
-            counted.stop()
-
-    actor.do(block if world.runtime == "threads" else async_block)
-    return counted.calls
+    return counted(actor, world, calls)
 
 
 def least_pair(actor: Actor, world: World, client: Remote, kind: str) -> int:
@@ -75,15 +92,11 @@ least_pair.used = 0
 
 
 def lock_all(actor: Actor, world: World, locks: list[Any]) -> None:
-    def block() -> None:
+    async def calls() -> None:
         for lock in locks:
-            lock.lock()
+            await ended(lock.lock())
 
-    async def async_block() -> None:
-        for lock in locks:
-            await lock.lock()
-
-    actor.do(block if world.runtime == "threads" else async_block)
+    perform(actor, world, calls)
 
 
 @sync_and_async
@@ -112,29 +125,21 @@ def test_a_walk_hand_over_hand_costs_the_same_at_each_step_and_leaves_nothing(wo
     client, actor = world.client(), world.actor()
 
     def walk(steps: range) -> None:
-        before = None
-        for step in steps:
-            lock = client.real.get_lock(f"step-{step}")
-            lock.lock()
-            if before is not None:
-                before.unlock()
-            before = lock
-        before.unlock()
+        async def calls() -> None:
+            before = None
+            for step in steps:
+                lock = client.real.get_lock(f"step-{step}")
+                await ended(lock.lock())
+                if before is not None:
+                    await ended(before.unlock())
+                before = lock
+            await ended(before.unlock())
 
-    async def async_walk(steps: range) -> None:
-        before = None
-        for step in steps:
-            lock = client.real.get_lock(f"step-{step}")
-            await lock.lock()
-            if before is not None:
-                await before.unlock()
-            before = lock
-        await before.unlock()
+        perform(actor, world, calls)
 
-    walks = walk if world.runtime == "threads" else async_walk
-    actor.do(walks, range(1000))  # A context keeps as many marks of the past as its leaves have room for.
+    walk(range(1000))  # A context keeps as many marks of the past as its leaves have room for.
     steps, marks = least_pair(actor, world, client, "lock"), marks_alive()
-    actor.do(walks, range(1000, 4000))
+    walk(range(1000, 4000))
     assert least_pair(actor, world, client, "lock") <= 1.3 * steps
     assert marks_alive() <= marks + 20
 
@@ -144,30 +149,14 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> N
     client, actor = world.client(), world.actor()
     semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
 
-    def permit() -> int:
-        counted = Counted()
-
-        def block() -> None:
-            counted.start()
-            try:
-                semaphore.real.release(semaphore.real.acquire(lease_time=600))
-            finally:
-                counted.stop()
-
-        async def async_block() -> None:
-            counted.start()
-            try:
-                await semaphore.real.release(await semaphore.real.acquire(lease_time=600))
-            finally:
-                counted.stop()
-
-        actor.do(block if world.runtime == "threads" else async_block)
-        return counted.calls
+    async def pair_of_a_permit() -> None:
+        permit = await ended(semaphore.real.acquire(lease_time=600))
+        await ended(semaphore.real.release(permit))
 
     def least_with(taken: int) -> int:
         for _ in range(taken):
             semaphore.acquire(lease_time=600)
-        return min(permit() for _ in range(20))
+        return min(counted(actor, world, pair_of_a_permit) for _ in range(20))
 
     few = least_with(20)
     assert least_with(300) <= 1.3 * few
@@ -210,13 +199,13 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
             actor.lock(client, f"renewed-{number}").lock()
         held = locks
         world.pass_time(20)
-        counted = Counted()
-        counted.start()
+        count = Counted()
+        count.start()
         try:
             world.pass_time(60)
         finally:
-            counted.stop()
-        return counted.calls / locks / 6
+            count.stop()
+        return count.calls / locks / 6
 
     few = steps_a_lock(400)
     many = steps_a_lock(1600)

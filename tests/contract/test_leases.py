@@ -8,10 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError
-from tests.worlds.base import World
-from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, sync_and_async
+from pyredisson import LockLostError
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime
 
 
 def test_a_lease_ends_by_itself(world: World) -> None:
@@ -27,8 +26,7 @@ def test_a_lease_ends_by_itself(world: World) -> None:
 
 
 @pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
-def test_a_lease_may_be_any_kind_of_time(world: World, lease: float | timedelta) -> None:
-    mine = world.actor().lock(world.client())
+def test_a_lease_may_be_any_kind_of_time(world: World, mine: Remote, lease: float | timedelta) -> None:
     assert mine.try_lock(lease_time=lease)
     assert 15 < world.redis.ttl("orders") <= 20
     mine.unlock()
@@ -39,16 +37,7 @@ def test_a_lease_may_be_any_kind_of_time(world: World, lease: float | timedelta)
         assert 15 < world.redis.ttl("orders") <= 20
 
 
-def test_a_lock_without_a_lease_has_the_watchdogs(world: World) -> None:
-    mine = world.actor().lock(world.client(lock_watchdog_timeout=25))
-    mine.lock()
-    assert 20 < world.redis.ttl("orders") <= 25
-
-
-def test_the_time_to_live_is_in_seconds(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
+def test_the_time_to_live_is_in_seconds(world: World, mine: Remote, theirs: Remote) -> None:
     assert mine.remain_time_to_live() is None
     mine.lock(20)
     assert 15 < mine.remain_time_to_live() <= 20
@@ -73,64 +62,10 @@ def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pyt
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_after_a_lease_ran_out_the_next_acquire_starts_at_one(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    mine.lock(0.2)
-    mine.lock(0.2)
-    world.until(lambda: world.redis.ttl("orders") is None)
-    mine.lock()
-    assert mine.get_hold_count() == 1
-    mine.unlock()
-    assert not mine.is_locked()
-
-
-def test_unlocking_what_ran_out_says_so_once_a_hold(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    mine.lock(0.2)
-    mine.lock(0.2)
-    world.until(lambda: world.redis.ttl("orders") is None)
-    for _ in range(2):
-        with pytest.raises(LockLostError) as loss:
-            mine.unlock()
-        assert loss.value.name == "orders"
-    with pytest.raises(LockNotOwnedError) as refusal:
-        mine.unlock()
-    assert not isinstance(refusal.value, LockLostError)
-
-
-def test_unlocking_what_ran_out_does_not_hurt_the_next_holder(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_unlocking_what_ran_out_does_not_hurt_the_next_holder(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = alice.lock(world.client()), bob.lock(world.client())
     mine.lock(0.2)
     theirs.lock()
     with pytest.raises(LockLostError):
         mine.unlock()
     assert theirs.get_hold_count() == 1
-
-
-def test_leaving_a_block_whose_lease_ran_out_says_so(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    with pytest.raises(LockLostError), mine:
-        world.redis.delete("orders")
-
-
-@sync_and_async
-def test_the_oldest_of_many_that_ran_out_are_forgotten(world: ClockWorld) -> None:
-    client = world.client()
-    alice = world.actor()
-    first = alice.lock(client, "order-0")
-
-    def take_and_forget() -> None:
-        for number in range(2500):
-            client.real.get_lock(f"order-{number}").lock(0.001)
-
-    async def take_and_forget_in_a_task() -> None:
-        for number in range(2500):
-            await client.real.get_lock(f"order-{number}").lock(0.001)
-
-    alice.start(take_and_forget if world.runtime == "threads" else take_and_forget_in_a_task).result(within=60)
-    with pytest.raises(LockNotOwnedError) as refusal:
-        first.unlock()
-    assert not isinstance(refusal.value, LockLostError)
-    with pytest.raises(LockLostError):
-        alice.lock(client, "order-2499").unlock()

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.worlds.base import World
-from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 LONG = 2.4  # the same, where there is a lock that must not be lost: a busy machine may keep the watchdog waiting
@@ -66,21 +66,6 @@ def test_a_loss_is_reported_once(world: World) -> None:
     assert len(lost) == 1
 
 
-def test_unlocking_a_lost_hold_says_so_once_a_level(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    for _ in range(3):
-        mine.lock()
-    taken_away(world)
-    for _ in range(3):
-        with pytest.raises(LockLostError) as loss:
-            mine.unlock()
-        assert loss.value.name == "orders"
-    with pytest.raises(LockNotOwnedError) as refusal:
-        mine.unlock()
-    assert not isinstance(refusal.value, LockLostError)
-    assert is_the_strangers(world)
-
-
 @pytest.mark.parametrize("lease", [None, 60], ids=["watchdog", "lease"])
 def test_an_unnoticed_loss_is_reported_by_unlock(world: World, lease: float | None) -> None:
     lost = []
@@ -129,24 +114,13 @@ def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -
     mine.unlock()
 
 
-def test_reentry_over_a_hold_that_another_has_now_does_not_wait(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    mine.lock()
-    taken_away(world)
-    with pytest.raises(LockLostError):
-        mine.lock()
-    assert is_the_strangers(world)
-
-
-def test_leaving_a_block_says_that_the_lock_was_lost(world: World) -> None:
-    mine = world.actor().lock(world.client())
+def test_leaving_a_block_says_that_the_lock_was_lost(world: World, mine: Remote) -> None:
     with pytest.raises(LockLostError), mine:
         taken_away(world)
     assert is_the_strangers(world)
 
 
-def test_an_exception_of_the_body_goes_first(world: World) -> None:
-    mine = world.actor().lock(world.client())
+def test_an_exception_of_the_body_goes_first(world: World, mine: Remote) -> None:
     with pytest.raises(ZeroDivisionError), mine:
         taken_away(world)
         raise ZeroDivisionError
@@ -155,64 +129,7 @@ def test_an_exception_of_the_body_goes_first(world: World) -> None:
     assert not isinstance(refusal.value, LockLostError)
 
 
-def test_nested_blocks_each_say_that_the_lock_was_lost(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    told = []
-    try:
-        with mine:
-            try:
-                with mine:
-                    taken_away(world)
-            except LockLostError as inner:
-                told.append(inner)
-    except LockLostError as outer:
-        told.append(outer)
-    assert len(told) == 2
-
-
-@each_runtime
-def test_a_lock_that_expired_in_redis_is_lost_even_if_it_is_free(world: World) -> None:
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
-    mine = world.actor().lock(client)
-    mine.lock()
-    world.redis.expire("orders", 0.001)
-    world.until(lambda: lost)
-    with pytest.raises(LockLostError):
-        mine.unlock()
-
-
-@in_virtual_time
-def test_other_locks_go_on_when_one_is_lost(world: World) -> None:
-    lost = []
-    client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))
-    alice = world.actor()
-    mine, other = alice.lock(client), alice.lock(client, "parcels")
-    mine.lock()
-    other.lock()
-    taken_away(world)
-    world.until(lambda: lost)
-    world.renewed("parcels", times=1)
-    assert other.get_hold_count() == 1
-    other.unlock()
-
-
 # ---- the callback ------------------------------------------------------------------------------------------------
-
-
-@sync_and_async
-def test_the_callback_may_be_a_coroutine_function(world: World) -> None:
-    lost = []
-
-    async def told(name: str, number: int) -> None:
-        lost.append((name, number))
-
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=told)
-    alice = world.actor()
-    alice.lock(client).lock()
-    taken_away(world)
-    world.until(lambda: lost)
-    assert lost == [("orders", alice.number)]
 
 
 @sync_and_async
@@ -261,33 +178,6 @@ def test_a_callback_that_blocks_delays_nothing(world: World) -> None:
         world.until(lambda: lost == ["orders", "parcels"])
     finally:
         go_on.set()
-
-
-@sync_and_async
-@pytest.mark.parametrize("by", ["watchdog", "unlock"])
-def test_hundreds_of_losses_at_once_are_reported_by_few_threads(world: World, by: str) -> None:
-    lost: list[str] = []
-    most = 0
-
-    def told(name: str, number: int) -> None:
-        nonlocal most
-        most = max(most, sum(thread.name == "pyredisson-callback" for thread in threading.enumerate()))
-        lost.append(name)
-
-    client = world.client(lock_watchdog_timeout=LONG if by == "watchdog" else 60.0, on_lock_lost=told)
-    alice = world.actor()
-    locks = [alice.lock(client, f"orders{number}") for number in range(300)]
-    for lock in locks:
-        lock.lock()
-    for lock in locks:
-        world.redis.delete(lock.name)
-    if by == "unlock":
-        for lock in locks:
-            with pytest.raises(LockLostError):
-                lock.unlock()
-    world.until(lambda: len(lost) == len(locks))
-    assert sorted(lost) == sorted(lock.name for lock in locks)
-    assert most <= 8
 
 
 def test_a_listener_that_raises_does_no_harm(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import gc
 import logging
-from typing import Any
 
 import pytest
 
 from pyredisson import LockError, LockNotOwnedError
+from tests.contract.kinds import handle, make
 from tests.worlds.base import Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
-
-
-def handle(actor: Any, client: Remote, kind: str, owner: object) -> Remote:
-    return Remote(getattr(client.real, f"get_{kind}")("orders", owner=owner), actor)
+KINDS += ["write_lock", "multi_lock"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_owner_acquires_here_and_releases_there(world: World, kind: str) -> None:
-    client = world.client()
+def test_an_owner_acquires_here_and_releases_there(world: World, client: Remote, kind: str) -> None:
     owner = client.real.new_owner()
     alice, bob, carol = world.actors(3)
-    mine, theirs = handle(alice, client, kind, owner), handle(bob, client, kind, owner)
-    other = carol.get(client, kind)
+    mine, theirs = handle(alice, client, kind, owner=owner), handle(bob, client, kind, owner=owner)
+    other = handle(carol, client, kind)
     mine.lock()
     assert theirs.is_held_by_current_thread()
     assert theirs.get_hold_count() == 1
@@ -37,11 +33,10 @@ def test_an_owner_acquires_here_and_releases_there(world: World, kind: str) -> N
     assert other.try_lock()
 
 
-def test_an_owner_re_enters_from_any_thread_or_task(world: World) -> None:
-    client = world.client()
+def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote) -> None:
     owner = client.real.new_owner()
     alice, bob = world.actors(2)
-    mine, theirs = handle(alice, client, "lock", owner), handle(bob, client, "lock", owner)
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     with mine, theirs.hold():
         assert mine.get_hold_count() == 2
         assert world.redis.hash("orders") == {f"{client.real.id}:{owner.number}": "2"}
@@ -49,12 +44,12 @@ def test_an_owner_re_enters_from_any_thread_or_task(world: World) -> None:
 
 
 @sync_and_async
-def test_both_sides_of_a_read_write_lock_are_the_owners(world: ClockWorld) -> None:
-    client = world.client()
+def test_both_sides_of_a_read_write_lock_are_the_owners(world: ClockWorld, client: Remote) -> None:
     owner = client.real.new_owner()
     alice, bob = world.actors(2)
-    pair = client.real.get_read_write_lock("prices", owner=owner)
-    writing, reading = Remote(pair.write_lock(), alice), Remote(pair.read_lock(), bob)
+    writing, reading = (
+        handle(who, client, kind, owner=owner) for who, kind in ((alice, "write_lock"), (bob, "read_lock"))
+    )
     writing.lock()
     reading.lock()
     writing.unlock()
@@ -63,31 +58,29 @@ def test_both_sides_of_a_read_write_lock_are_the_owners(world: ClockWorld) -> No
 
 
 @sync_and_async
-def test_a_multi_lock_of_an_owners_locks_is_the_owners(world: ClockWorld) -> None:
-    client = world.client()
-    owner = client.real.new_owner()
-    alice, bob = world.actors(2)
-
-    def multi(actor: Any) -> Remote:
-        locks = [client.real.get_lock(name, owner=owner) for name in ("a", "b")]
-        return Remote(world.api.MultiLock(*locks), actor)
-
-    mine, theirs = multi(alice), multi(bob)
-    mine.lock()
-    assert theirs.get_hold_count() == 1
-    theirs.unlock()
-    assert not world.redis.command("EXISTS", "a", "b")
-    with pytest.raises(ValueError, match="one owner"):
-        world.api.MultiLock(client.real.get_lock("a", owner=owner), client.real.get_lock("b"))
+def test_two_owners_exclude_each_other_on_one_thread(world: ClockWorld) -> None:
+    client, actor = world.client(), world.actor()
+    one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
+    one.lock()
+    assert other.try_lock() is False
+    with pytest.raises(LockNotOwnedError):
+        other.unlock()
+    one.unlock()
+    assert other.try_lock() is True
 
 
 @sync_and_async
-def test_an_owner_makes_one_call_at_a_time(world: ClockWorld) -> None:
-    client = world.client()
+def test_the_locks_of_a_multi_lock_are_of_one_owner(world: ClockWorld, client: Remote) -> None:
+    with pytest.raises(ValueError, match="one owner"):
+        world.api.MultiLock(make(client, "lock", "a", owner=client.real.new_owner()), make(client, "lock", "b"))
+
+
+@sync_and_async
+def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) -> None:
     owner = client.real.new_owner()
     alice, bob, carol = world.actors(3)
     other = carol.lock(client)
-    mine, theirs = handle(alice, client, "lock", owner), handle(bob, client, "lock", owner)
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     other.lock()
     waiting = alice.start(mine.try_lock, 10)
     world.until(lambda: world.waiting(mine) == 1)
@@ -103,10 +96,10 @@ def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(worl
     client = world.client(lock_watchdog_timeout=3.0)
     owner = client.real.new_owner()
     alice, bob = world.actors(2)
-    handle(alice, client, "lock", owner).lock()
+    handle(alice, client, "lock", owner=owner).lock()
     alice.end()
     world.renewed("orders")
-    handle(bob, client, "lock", owner).unlock()
+    handle(bob, client, "lock", owner=owner).unlock()
     assert world.redis.ttl("orders") is None
 
 
@@ -118,7 +111,7 @@ def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
     client = world.client(lock_watchdog_timeout=4.0)
     owner = client.real.new_owner()
     with caplog.at_level(logging.WARNING, "pyredisson"):
-        handle(world.actor(), client, "lock", owner).lock()
+        handle(world.actor(), client, "lock", owner=owner).lock()
         if end == "closed":
             owner.close()
         else:

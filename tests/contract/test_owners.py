@@ -15,14 +15,13 @@ from pyredisson import LockNotOwnedError
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import World
+from tests.worlds.base import Actor, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
 
 
-def test_each_owner_has_a_number_of_its_own(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_each_owner_has_a_number_of_its_own(alice: Actor, bob: Actor) -> None:
     assert alice.number == alice.number
     assert alice.number != bob.number
 
@@ -37,22 +36,6 @@ def test_a_number_is_never_used_again(world: World) -> None:
         actor.end()
     assert len(set(numbers)) == 50
     assert numbers == sorted(numbers)
-
-
-def test_any_owner_may_ask_for_the_holder(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    assert mine.is_held_by_current_thread() is True
-    assert theirs.is_held_by_current_thread() is False
-    assert theirs.is_held_by_thread(alice.number) is True
-    assert theirs.is_held_by_thread(bob.number) is False
-    assert theirs.get_hold_count() == 0
-    assert theirs.is_locked() is True
-    elsewhere = bob.lock(world.client())
-    assert elsewhere.is_held_by_thread(alice.number) is False
-    assert elsewhere.is_locked() is True
 
 
 @threads_only
@@ -82,16 +65,6 @@ def test_a_child_task_is_another_owner(world: AsyncioWorld) -> None:
             return got, held, await lock.get_hold_count()
 
     assert world.actor().do(parent) == (False, False, 1)
-
-
-@asyncio_only
-def test_tasks_of_gather_are_separate_owners(world: AsyncioWorld) -> None:
-    lock = world.client().real.get_lock("orders")
-
-    async def race() -> list[bool]:
-        return list(await asyncio.gather(*(lock.try_lock() for _ in range(5))))
-
-    assert sorted(world.actor().do(race)) == [False, False, False, False, True]
 
 
 @asyncio_only

@@ -9,6 +9,7 @@ import pytest
 import pyredisson.compat.redis_py as for_threads
 import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
+from tests.contract.kinds import handle, rival
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
@@ -30,25 +31,13 @@ LOCKS = [
 ]
 
 
-def made(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Any:
-    if kind in ("read_lock", "write_lock"):
-        return getattr(actor.get(client, "read_write_lock", name), kind)()
-    return actor.get(client, kind, name)
-
-
-def rival(actor: Actor, client: Remote, kind: str, name: str) -> Any:
-    """What the lock excludes: of a read lock, the write lock."""
-    return made(actor, client, "write_lock" if kind == "read_lock" else kind, name)
-
-
 def keys(store: Store) -> set[str]:
     return {key.decode() for key in store.command("KEYS", "*")}
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_a_lock_is_the_lock_of_the_whole_name(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
-    mine = made(alice, world.client(prefix=PREFIX), kind)
+def test_a_lock_is_the_lock_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    mine = handle(alice, world.client(prefix=PREFIX), kind)
     theirs = rival(bob, world.client(), kind, "app:orders")
     another = rival(bob, world.client(), kind, "orders")
     mine.lock()
@@ -73,7 +62,7 @@ def test_every_key_is_that_of_the_whole_name(world: World, kind: str) -> None:
     left = []
     for client, name in ((world.client(prefix=PREFIX), "orders"), (world.client(), "app:orders")):
         alice, bob = world.actors(2)
-        mine, theirs = made(alice, client, kind, name), rival(bob, client, kind, name)
+        mine, theirs = handle(alice, client, kind, name), rival(bob, client, kind, name)
         mine.lock()
         waiting = bob.start(theirs.try_lock, 5)
         if kind != "token_lock":  # Whose waiters poll.
@@ -100,43 +89,21 @@ def test_braces_in_either_part_are_braces_of_the_name(world: World, prefix: str,
     assert said.received() == [b"0"]
 
 
-@pytest.mark.parametrize("kind", ["lock", "fair_lock", "read_lock", "write_lock", "token_lock", "fenced_lock"])
-def test_a_lock_is_renewed(world: World, kind: str) -> None:
-    mine = made(world.actor(), world.client(prefix=PREFIX, lock_watchdog_timeout=1.5), kind)
-    mine.lock()
-    world.renewed("app:orders")
-    mine.unlock()
-
-
-def test_a_permit_is_renewed(world: World) -> None:
-    alice = world.actor()
-    semaphore = alice.get(world.client(prefix=PREFIX, lock_watchdog_timeout=1.5), "permit_expirable_semaphore")
-    semaphore.try_set_permits(1)
-    assert keys(world.redis) - {"app:orders"} <= {key for key in keys(world.redis) if "{app:orders}" in key}
-    block = semaphore.hold()
-    lease = block.enter()
-    world.pass_time(3)
-    assert not lease.lost
-    assert world.redis.everything()["app:orders"] == ("string", "0")
-    alice.do(World.leave(block.real))
-    assert semaphore.available_permits() == 1
-
-
-def test_permits_are_those_of_the_whole_name(world: World) -> None:
-    alice, bob = world.actors(2)
-    mine = alice.get(world.client(prefix=PREFIX), "semaphore")
-    theirs = bob.get(world.client(), "semaphore", "app:orders")
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_permits_are_those_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    mine = alice.get(world.client(prefix=PREFIX), kind)
+    theirs = bob.get(world.client(), kind, "app:orders")
     assert mine.try_set_permits(1)
     assert theirs.try_acquire()
     assert mine.available_permits() == 0
     waiting = alice.start(mine.acquire)
-    theirs.release()
-    waiting.result()
+    theirs.add_permits(1)
+    assert waiting.result()
     assert mine.name == "orders"
+    assert {key.partition("app:orders")[1] for key in keys(world.redis)} == {"app:orders"}
 
 
-def test_a_latch_is_that_of_the_whole_name(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_latch_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor) -> None:
     mine = alice.get(world.client(prefix=PREFIX), "count_down_latch")
     theirs = bob.get(world.client(), "count_down_latch", "app:orders")
     assert theirs.try_set_count(1)
@@ -148,10 +115,9 @@ def test_a_latch_is_that_of_the_whole_name(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock"])
-def test_the_locks_of_a_multi_lock_have_it(world: World, kind: str) -> None:
-    alice = world.actor()
+def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str) -> None:
     client = world.client(prefix=PREFIX, lock_watchdog_timeout=1.5)
-    parts = [made(alice, client, kind, name).real for name in ("one", "two")]
+    parts = [handle(alice, client, kind, name).real for name in ("one", "two")]
     both = Remote(client.real.get_multi_lock(*parts), alice)
     assert both.name == "one + two"
     both.lock()
@@ -161,8 +127,7 @@ def test_the_locks_of_a_multi_lock_have_it(world: World, kind: str) -> None:
     assert not {"app:one", "app:two"} & keys(world.redis)
 
 
-def test_the_nodes_of_a_red_lock_have_it(world: World) -> None:
-    alice = world.actor()
+def test_the_nodes_of_a_red_lock_have_it(world: World, alice: Actor) -> None:
     clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=3.0)
     red = Remote(clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients]), alice)
     assert red.name == "orders"
@@ -177,10 +142,9 @@ def test_the_nodes_of_a_red_lock_have_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_errors_carry_the_name_of_the_user(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
+def test_errors_carry_the_name_of_the_user(world: World, alice: Actor, bob: Actor, kind: str) -> None:
     client = world.client(prefix=PREFIX)
-    mine, theirs = made(alice, client, kind), rival(bob, client, kind, "orders")
+    mine, theirs = handle(alice, client, kind), rival(bob, client, kind, "orders")
     mine.lock()
     with pytest.raises(LockTimeoutError, match="'orders'") as late:
         theirs.hold(wait_time=0).enter()
@@ -196,7 +160,7 @@ def test_errors_carry_the_name_of_the_user(world: World, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["lock", "write_lock", "token_lock"])
 def test_events_carry_the_name_of_the_user(world: World, kind: str) -> None:
     heard: list[Any] = []
-    mine = made(world.actor(), world.client(prefix=PREFIX, listeners=(heard.append,)), kind)
+    mine = handle(world.actor(), world.client(prefix=PREFIX, listeners=(heard.append,)), kind)
     mine.lock()
     world.redis.delete("app:orders")
     with pytest.raises(LockLostError, match="'orders'") as lost:
@@ -207,28 +171,27 @@ def test_events_carry_the_name_of_the_user(world: World, kind: str) -> None:
     assert {event.name for event in named} == {"orders"}
 
 
-@pytest.mark.parametrize("kind", ["lock", "semaphore", "count_down_latch"])
-def test_the_error_about_a_foreign_key_names_the_key(world: World, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "call"), [("lock", "try_lock"), ("semaphore", "available_permits"), ("count_down_latch", "get_count")]
+)
+def test_the_error_about_a_foreign_key_names_the_key(world: World, kind: str, call: str) -> None:
     world.redis.command("RPUSH", "app:orders", "one")
-    handle = made(world.actor(), world.client(prefix=PREFIX), kind)
-    call = {"lock": "try_lock", "semaphore": "available_permits", "count_down_latch": "get_count"}[kind]
+    mine = handle(world.actor(), world.client(prefix=PREFIX), kind)
     with pytest.raises(LockError, match="the key 'app:orders' holds a list") as refused:
-        getattr(handle, call)()
+        getattr(mine, call)()
     assert refused.value.name == "orders"
 
 
 def test_the_error_about_a_string_that_is_no_number_names_the_key(world: World) -> None:
     world.redis.command("SET", "app:orders", "something")
     semaphore = world.actor().get(world.client(prefix=PREFIX), "semaphore")
-    for call in (semaphore.available_permits, semaphore.try_acquire):
-        with pytest.raises(LockError, match="the value of key 'app:orders' is not an integer") as refused:
-            call()
-        assert refused.value.name == "orders"
+    with pytest.raises(LockError, match="the value of key 'app:orders' is not an integer") as refused:
+        semaphore.try_acquire()
+    assert refused.value.name == "orders"
 
 
 @sync_and_async
-def test_a_lock_of_redis_py_has_it_from_its_client(world: ClockWorld) -> None:
-    alice = world.actor()
+def test_a_lock_of_redis_py_has_it_from_its_client(world: ClockWorld, alice: Actor) -> None:
     client = world.client(prefix=PREFIX)
     module = for_tasks if isinstance(world, AsyncioWorld) else for_threads
     lock = Remote(module.Lock(client.real, "orders", timeout=5), alice)

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
 from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
 from pyredisson.tools.cli import cli
+from tests.contract.kinds import handle, make, rival
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.base import Remote
@@ -30,17 +31,8 @@ pytestmark = sync_and_async
 #: Quick enough for a test.
 SOON: dict[str, Any] = {"presence_after": 0.1, "lock_watchdog_timeout": 3.0}
 
-LOCKS = {
-    "lock": lambda client: client.get_lock,
-    "fair_lock": lambda client: client.get_fair_lock,
-    "spin_lock": lambda client: client.get_spin_lock,
-    "fenced_lock": lambda client: client.get_fenced_lock,
-    "token_lock": lambda client: client.get_token_lock,
-    "non_reentrant_lock": lambda client: client.get_non_reentrant_lock,
-    "non_reentrant_fair_lock": lambda client: client.get_non_reentrant_fair_lock,
-    "read_lock": lambda client: lambda name: client.get_read_write_lock(name).read_lock(),
-    "write_lock": lambda client: lambda name: client.get_read_write_lock(name).write_lock(),
-}
+LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock"]
+LOCKS += ["non_reentrant_fair_lock", "read_lock", "write_lock"]
 
 
 def key_of(client: Remote) -> str:
@@ -51,6 +43,11 @@ def told(world: ClockWorld, client: Remote) -> Any:
     """What a client has told; ``None`` if that is nothing."""
     text = world.redis.command("GET", key_of(client))
     return None if text is None else json.loads(text)
+
+
+def holds(world: ClockWorld, client: Remote) -> list[Any]:
+    """The holds of which a client has told."""
+    return list((told(world, client) or {"holds": ()})["holds"])
 
 
 def names(world: ClockWorld, client_id: str) -> list[str]:
@@ -79,19 +76,10 @@ def test_connections_are_named(world: ClockWorld) -> None:
         return len(found) >= 2 and set(found) == {expected}  # For requests, and for messages.
 
     world.until(named)
+    listed = world.redis.command("CLIENT", "LIST").decode().splitlines()
+    assert all(" lib-name=pyredisson lib-ver=" in line for line in listed if client.real.id in line)
     lock.unlock()
     waiting.result()
-
-
-def test_an_application_without_a_name_is_a_dash(world: ClockWorld) -> None:
-    client = world.client()
-    assert names(world, client.real.id)[0].startswith("pyredisson:-:")
-
-
-def test_the_library_is_named(world: ClockWorld) -> None:
-    client = world.client()
-    lines = [line for line in world.redis.command("CLIENT", "LIST").decode().splitlines() if client.real.id in line]
-    assert all(" lib-name=pyredisson lib-ver=" in line for line in lines)
 
 
 def test_a_name_that_the_user_gave_to_connections_is_kept(world: ClockWorld) -> None:
@@ -129,67 +117,43 @@ def test_a_server_that_refuses_names_is_used_without(world: ClockWorld, proxy: P
 
 def test_holds_of_each_kind_are_told(world: ClockWorld) -> None:
     client, actor = world.client(client_name="web", prefix="app:", **SOON), world.actor()
-    for kind, get in LOCKS.items():
-        lock = Remote(get(client.real)(f"a {kind}"), actor)
-        lock.lock(*([60] if kind == "spin_lock" else []))
-    semaphore = actor.get(client, "semaphore", "seats", 2)
-    permits = actor.get(client, "permit_expirable_semaphore", "permits", 2)
+    for kind in LOCKS:
+        handle(actor, client, kind, f"a {kind}").lock(*([60] if kind == "spin_lock" else []))
+    semaphore = actor.get(client, "semaphore", "a semaphore", 2)
+    permits = actor.get(client, "permit_expirable_semaphore", "a permit_expirable_semaphore", 2)
     with semaphore.hold(), permits.hold():
-        world.until(lambda: len((told(world, client) or {"holds": ()})["holds"]) == len(LOCKS) + 2)
+        world.until(lambda: len(holds(world, client)) == len(LOCKS) + 2)
         said = told(world, client)
-        assert {
-            "v": 1,
-            "app": "web",
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "more": 0,
-        }.items() <= said.items()
-        assert 50_000 < said["ttl_ms"] <= 60_000  # The longest fixed lease: that of the spin lock.
-        assert said["period_ms"] == 1000
+        common = {"v": 1, "app": "web", "host": socket.gethostname(), "pid": os.getpid(), "more": 0, "period_ms": 1000}
+        assert common.items() <= said.items()
+        # As long as the lock with the longest fixed lease, the spin lock, would stay if the client died now.
+        assert 50_000 < said["ttl_ms"] <= 60_000
         assert 50 < (world.redis.ttl(key_of(client)) or 0) <= 60
-        holds = {each["kind"]: each for each in said["holds"]}
-        assert set(holds) == {*LOCKS, "semaphore", "permit_expirable_semaphore"}
-        for kind, each in holds.items():
-            assert each["name"] == {"semaphore": "app:seats", "permit_expirable_semaphore": "app:permits"}.get(
-                kind, f"app:a {kind}"
-            )
-            assert each["id"] == actor.number
+        by_kind = {each["kind"]: each for each in said["holds"]}
+        assert set(by_kind) == {*LOCKS, "semaphore", "permit_expirable_semaphore"}
+        for kind, each in by_kind.items():
+            expected = (f"app:a {kind}", actor.number, 1, kind not in ("spin_lock", "semaphore"))
+            assert (each["name"], each["id"], each["holds"], each["watchdog"]) == expected
             assert each["ms"] >= 100
-            assert each["holds"] == 1
-            assert each["watchdog"] == (kind not in ("spin_lock", "semaphore"))
             assert isinstance(each["thread"], str)
         token = world.redis.command("GET", "app:a token_lock")
-        assert holds["token_lock"]["token_id"] == hashlib.sha256(token).hexdigest()[:8]
+        assert by_kind["token_lock"]["token_id"] == hashlib.sha256(token).hexdigest()[:8]
         assert token.decode() not in json.dumps(said)
-    world.until(lambda: "semaphore" not in {each["kind"] for each in told(world, client)["holds"]})
+    world.until(lambda: "semaphore" not in {each["kind"] for each in holds(world, client)})
 
 
-def test_what_is_told_ends_with_the_hold(world: ClockWorld) -> None:
+@pytest.mark.parametrize("end", ["hold", "client"])
+def test_what_is_told_ends_with_the_hold_or_the_client(world: ClockWorld, end: str) -> None:
     client, actor = world.client(**SOON), world.actor()
     lock = actor.lock(client)
     lock.lock()
     world.until(lambda: told(world, client))
+    if end == "client":
+        client.close()
+        assert told(world, client) is None
+        return
     lock.unlock()
     world.until(lambda: told(world, client) is None, within=2.5)
-
-
-def test_what_is_told_ends_with_the_client(world: ClockWorld) -> None:
-    client, actor = world.client(**SOON), world.actor()
-    actor.lock(client).lock()
-    world.until(lambda: told(world, client))
-    client.close()
-    assert told(world, client) is None
-
-
-def test_a_fixed_lease_is_told_too(world: ClockWorld) -> None:
-    client, actor = world.client(**SOON), world.actor()
-    actor.lock(client).lock(60)
-    said = world.until(lambda: told(world, client))
-    assert [(each["name"], each["watchdog"]) for each in said["holds"]] == [("orders", False)]
-    # As long as the lock itself would stay if the client died now.
-    assert 50 < (world.redis.ttl(key_of(client)) or 0) <= 60
-    assert 50_000 < said["ttl_ms"] <= 60_000
-    assert said["period_ms"] == 1000
 
 
 def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world: ClockWorld) -> None:
@@ -205,49 +169,37 @@ def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(w
 
 
 def test_the_members_of_a_multi_lock_are_told(world: ClockWorld) -> None:
-    client, actor = world.client(**SOON), world.actor()
-    multi = Remote(client.real.get_multi_lock(client.real.get_lock("a"), client.real.get_lock("b")), actor)
-    multi.lock()
-
-    def holds() -> set[tuple[str, bool]]:
-        said = told(world, client) or {"holds": []}
-        return {(each["name"], each["watchdog"]) for each in said["holds"]}
-
-    world.until(lambda: holds() == {("a", True), ("b", True)})
-    multi.unlock()
+    client = world.client(**SOON)
+    handle(world.actor(), client, "multi_lock").lock()
+    expected = {("orders", True), ("stock", True)}
+    world.until(lambda: {(each["name"], each["watchdog"]) for each in holds(world, client)} == expected)
 
 
 def test_waits_are_told(world: ClockWorld) -> None:
     client, holder = world.client(**SOON), world.client(presence=False)
     owner = world.actor()
-    owner.lock(holder).lock()
-    owner.get(holder, "fair_lock", "fair").lock()
-    owner.get(holder, "token_lock", "token").lock()
-    latch = owner.get(holder, "count_down_latch", "latch")
-    latch.try_set_count(1)
-    actors = world.actors(5)
-    numbers = [actor.number for actor in actors]  # Those that wait answer nothing.
-    pending = [
-        actors[0].start(actors[0].lock(client).try_lock, 8),
-        actors[1].start(actors[1].get(client, "fair_lock", "fair").try_lock, 8),
-        actors[2].start(actors[2].get(client, "token_lock", "token").try_lock, 8),
-        actors[3].start(actors[3].get(client, "semaphore", "seats", 0).try_acquire, 1, 8),
-        actors[4].start(actors[4].get(client, "count_down_latch", "latch").wait, 8),
-    ]
-    expected = {
-        ("lock", "orders", numbers[0]),
-        ("fair_lock", "fair", numbers[1]),
-        ("token_lock", "token", numbers[2]),
-        ("semaphore", "seats", numbers[3]),
-        ("count_down_latch", "latch", numbers[4]),
-    }
+    for kind in ("lock", "fair_lock", "token_lock"):
+        owner.get(holder, kind, kind).lock()
+    owner.get(holder, "count_down_latch", "count_down_latch").try_set_count(1)
+    expected, pending = set(), []
+    for kind, method in {
+        "lock": "try_lock",
+        "fair_lock": "try_lock",
+        "token_lock": "try_lock",
+        "semaphore": "try_acquire",
+        "count_down_latch": "wait",
+    }.items():
+        actor = world.actor()
+        expected.add((kind, kind, actor.number))
+        seconds = {"timeout" if method == "wait" else "wait_time": 8}
+        pending.append(actor.start(getattr(make(client, kind, kind), method), **seconds))
 
     def waits() -> set[tuple[Any, ...]]:
         said = told(world, client) or {"waits": []}
         return {(each["kind"], each["name"], each["id"]) for each in said["waits"]}
 
     world.until(lambda: waits() == expected)
-    assert told(world, client)["holds"] == []
+    assert holds(world, client) == []
     assert told(world, holder) is None
     for each in pending:
         each.result()
@@ -264,23 +216,10 @@ def test_nothing_is_told_without_presence(world: ClockWorld) -> None:
 
 
 def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
-    user = "untold"
-    world.redis.command(
-        "ACL",
-        "SETUSER",
-        user,
-        "reset",
-        "on",
-        ">secret",
-        "~orders*",
-        "~pyredisson_epoch:*",
-        "~redisson_lock_*",
-        "&*",
-        "+@all",
-    )
+    rules = "reset on >secret ~orders* ~pyredisson_epoch:* ~redisson_lock_* &* +@all"
+    world.redis.command("ACL", "SETUSER", "untold", *rules.split())
     try:
-        url = f"redis://{user}:secret@{HOST}:{world.port}"
-        client = world.from_url(url, **SOON)
+        client = world.from_url(f"redis://untold:secret@{HOST}:{world.port}", **SOON)
         actor, other = world.actors(2)
         actor.do(client.get_lock("orders:1").lock)
         world.until(lambda: world.heard(PresenceRefused))
@@ -290,7 +229,7 @@ def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
         actor.do(client.get_lock("orders:1").unlock)
         world.run(client.close)
     finally:
-        world.redis.command("ACL", "DELUSER", user)
+        world.redis.command("ACL", "DELUSER", "untold")
 
 
 def test_presence_that_hangs_keeps_no_lock_waiting(world: ClockWorld, proxy: Proxy) -> None:
@@ -356,10 +295,8 @@ def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWo
     theirs, mine = world.client(), world.client()
     one, two = world.actors(2)
     one.lock(theirs, "stock").lock()
-    locks = [mine.real.get_lock(name) for name in ("stock", "orders")]
-    both = Remote(mine.real.get_multi_lock(*locks), two)
     for wait in (0, 0.05):
-        error = not_acquired(both, wait)
+        error = not_acquired(handle(two, mine, "multi_lock"), wait)
         assert re.search(r"multi-lock 'orders \+ stock'.*; 'stock' is held by .*; its lease ends", str(error))
         assert error.holder is not None
         assert error.holder.client_id == theirs.real.id
@@ -393,7 +330,7 @@ def test_a_fixed_lease_is_not_said_to_be_renewed(world: ClockWorld) -> None:
     one, two = world.actors(2)
     one.lock(theirs).lock(60)
     one.lock(theirs, "renewed").lock()
-    world.until(lambda: len((told(world, theirs) or {"holds": ()})["holds"]) == 2)
+    world.until(lambda: len(holds(world, theirs)) == 2)
     assert re.search(r"its lease ends in \d+\.\d s($|;)", str(not_acquired(two.lock(mine))))
     assert "unless it is renewed" in str(not_acquired(two.lock(mine, "renewed")))
 
@@ -434,22 +371,11 @@ def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
 def test_the_holder_of_each_kind_is_found(world: ClockWorld, kind: str) -> None:
     theirs, mine = world.client(client_name="web", **SOON), world.client()
     one, two = world.actors(2)
-    Remote(LOCKS[kind](theirs.real)("orders"), one).lock()
-    asking = "write_lock" if kind == "read_lock" else kind
-    holder = not_acquired(Remote(LOCKS[asking](mine.real)("orders"), two)).holder
+    handle(one, theirs, kind).lock()
+    holder = not_acquired(rival(two, mine, kind)).holder
     assert holder is not None
     assert (holder.client_id, holder.thread_id, holder.app) == (theirs.real.id, one.number, "web")
     assert mine.holder_of("orders") == holder or mine.holder_of("orders").client_id == theirs.real.id
-
-
-def test_one_of_the_members_of_a_multi_lock_has_a_holder(world: ClockWorld) -> None:
-    theirs, mine = world.client(), world.client()
-    one, two = world.actors(2)
-    one.lock(theirs, "b").lock()
-    multi = Remote(mine.real.get_multi_lock(mine.real.get_lock("a"), mine.real.get_lock("b")), two)
-    holder = not_acquired(multi).holder
-    assert holder is not None
-    assert holder.client_id == theirs.real.id
 
 
 #: A client of Redisson, by what it stores.
@@ -506,8 +432,7 @@ def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world: ClockWo
     assert "held by an unknown holder; its lease ends in" in str(error)
 
 
-def test_a_free_lock_has_no_holder(world: ClockWorld) -> None:
-    client = world.client()
+def test_a_free_lock_has_no_holder(world: ClockWorld, client: Remote) -> None:
     with pytest.raises(LockNotOwnedError) as error:
         world.actor().lock(client).unlock()
     assert error.value.holder is None

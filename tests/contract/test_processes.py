@@ -15,10 +15,55 @@ from tests.worlds.environments import asyncio_only, threads_only
 ROOT = Path(__file__).parents[2]
 
 
+PRELUDE = """
+import asyncio, multiprocessing, os, sys, threading, time, traceback, redis
+
+def in_child(work, *arguments):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(*arguments)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+def ended_well(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+async def ended_well_meanwhile(pid):
+    while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+        await asyncio.sleep(0.01)
+    return os.waitstatus_to_exitcode(ended[1]) == 0
+
+async def renewed(lock):
+    left = await lock.remain_time_to_live()
+    while (now := await lock.remain_time_to_live()) <= left:
+        left = now
+        await asyncio.sleep(0.005)
+
+def check_lost(lease):
+    assert lease.lost
+    assert lease.remaining() == 0.0
+    must_fail(lease.ensure_held)
+
+def must_fail(call):
+    try:
+        call()
+    except pyredisson.LockLostError as error:
+        assert "the process was forked" in str(error), error
+    else:
+        raise AssertionError("it raised nothing")
+"""
+
+
 def run_script(world: ClockWorld, script: str) -> str:
     """Run a program that gets the server's URL, and return what it printed. It has to end, and well."""
     url = f"redis://127.0.0.1:{world.port}/0"
-    program = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", textwrap.dedent(script), url]
+    form = "pyredisson" if world.runtime == "threads" else "pyredisson.asyncio"
+    text = f"{PRELUDE}\nimport {form} as pyredisson\n{textwrap.dedent(script)}"
+    program = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", text, url]
     try:
         done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     except subprocess.TimeoutExpired as error:
@@ -32,7 +77,6 @@ def run_script(world: ClockWorld, script: str) -> str:
 def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
     """While it holds a lock, while a daemon waits for one, while a callback blocks."""
     script = """
-        import sys, threading, time, redis, pyredisson
         told = threading.Event()
         def block(name, number):
             print("told of", name, flush=True)
@@ -58,7 +102,6 @@ def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
 @asyncio_only
 def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorld) -> None:
     script = """
-        import asyncio, sys, pyredisson.asyncio as pyredisson
         async def main():
             client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=1.5))
             lock = client.get_lock("orders")
@@ -67,10 +110,7 @@ def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorl
             waiting = asyncio.create_task(lock.lock())
             while "1 waiting here" not in repr(lock):
                 await asyncio.sleep(0.01)
-            left = await lock.remain_time_to_live()
-            while (now := await lock.remain_time_to_live()) <= left:  # until it is renewed
-                left = now
-                await asyncio.sleep(0.005)
+            await renewed(lock)
             print("the end")
         asyncio.run(main())
     """
@@ -78,7 +118,6 @@ def test_a_program_of_asyncio_that_never_closes_its_client_ends(world: ClockWorl
 
 
 FORK = """
-    import os, sys, time, traceback, pyredisson
     client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=2.4))
     lock, other = client.get_lock("orders"), client.get_lock("parcels")
 
@@ -92,37 +131,34 @@ FORK = """
     assert not other.is_locked()
     lock.lock()
     before = client.id
-    child = os.fork()
-    if child == 0:
+
+    def work():
+        assert client.id != before
+        assert not lock.is_held_by_current_thread()
+        assert lock.get_hold_count() == 0
+        assert not lock.try_lock()
         try:
-            assert client.id != before
-            assert not lock.is_held_by_current_thread()
-            assert lock.get_hold_count() == 0
-            assert not lock.try_lock()
-            try:
-                lock.unlock()
-            except pyredisson.LockNotOwnedError as error:
-                assert not isinstance(error, pyredisson.LockLostError)
-            else:
-                raise AssertionError("the child could unlock what its parent holds")
-            other.lock()                    # a watchdog of its own
-            wait_for_renewals(other, 1)
-            assert other.get_hold_count() == 1
-            print("the child waits", flush=True)
-            assert lock.try_lock(20)        # and a subscriber
-            print("the child has it", flush=True)
             lock.unlock()
-            other.unlock()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+        except pyredisson.LockNotOwnedError as error:
+            assert not isinstance(error, pyredisson.LockLostError)
+        else:
+            raise AssertionError("the child could unlock what its parent holds")
+        other.lock()                    # a watchdog of its own
+        wait_for_renewals(other, 1)
+        assert other.get_hold_count() == 1
+        print("the child waits", flush=True)
+        assert lock.try_lock(20)        # and a subscriber
+        print("the child has it", flush=True)
+        lock.unlock()
+        other.unlock()
+
+    child = in_child(work)
     wait_for_renewals(lock, 2)
     assert client.id == before
     assert lock.get_hold_count() == 1, "the parent's renewal ended"
     print("the parent lets go", flush=True)
     lock.unlock()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ended_well(child)
 """
 
 
@@ -137,11 +173,11 @@ def test_the_child_of_a_fork_is_another_client(world: ClockWorld) -> None:
 def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorld) -> None:
     """The two share what the event loop waits with: whatever the child took out of it, the parent would miss."""
     script = """
-        import asyncio, os, redis, sys, traceback, pyredisson.asyncio as pyredisson
         client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=2.4))
         lock = client.get_lock("orders")
 
         async def child():
+            assert client.id != parent
             assert not await lock.is_held_by_current_task()
             assert not await lock.try_lock(0.1)
             async with client.get_lock("parcels"):
@@ -157,24 +193,12 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
             with redis.Redis.from_url(sys.argv[1]) as server:
                 while not server.pubsub_channels("*{orders}*"):
                     await asyncio.sleep(0.01)
-            before = client.id
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    assert client.id != before
-                    asyncio.new_event_loop().run_until_complete(child())
-                except BaseException:
-                    traceback.print_exc()
-                    os._exit(1)
-                os._exit(0)
-            while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-                await asyncio.sleep(0.01)
-            assert os.waitstatus_to_exitcode(ended[1]) == 0
-            assert client.id == before
-            left = await lock.remain_time_to_live()
-            while (now := await lock.remain_time_to_live()) <= left:  # until it is renewed
-                left = now
-                await asyncio.sleep(0.005)
+            global parent
+            parent = client.id
+            pid = in_child(lambda: asyncio.new_event_loop().run_until_complete(child()))
+            assert await ended_well_meanwhile(pid)
+            assert client.id == parent
+            await renewed(lock)
             assert await lock.get_hold_count() == 1
             await lock.unlock()
             assert await asyncio.wait_for(waiting, 5)
@@ -200,56 +224,29 @@ INHERITED = {
     "permit": "client.get_permit_expirable_semaphore('orders', permits=1).hold()",
 }
 
-CHECKS = """
-        def check(lease):
-            assert lease.lost
-            assert lease.remaining() == 0.0
-            try:
-                lease.ensure_held()
-            except pyredisson.LockLostError as error:
-                assert "the process was forked" in str(error), error
-            else:
-                raise AssertionError("ensure_held() passed")
-"""
-
 
 @threads_only
 @pytest.mark.parametrize("start", ["os.fork", "multiprocessing"])
 @pytest.mark.parametrize("kind", INHERITED)
 def test_a_lease_that_a_thread_inherits_by_a_fork_is_lost(world: ClockWorld, kind: str, start: str) -> None:
     script = f"""
-        import multiprocessing, os, sys, traceback, pyredisson
+        def child(hold, lease):
+            check_lost(lease)
+            must_fail(lambda: hold.__exit__(None, None, None))
+
+        def fork(*arguments):
+            if {start!r} == "os.fork":
+                return ended_well(in_child(child, *arguments))
+            process = multiprocessing.get_context("fork").Process(target=child, args=arguments)
+            process.start()
+            process.join()
+            return process.exitcode == 0
+
         client = pyredisson.Redisson.from_url(sys.argv[1])
         owner = client.new_owner()
-{CHECKS}
-        def child(hold, lease):
-            check(lease)
-            try:
-                hold.__exit__(None, None, None)
-            except pyredisson.LockLostError as error:
-                assert "the process was forked" in str(error), error
-            else:
-                raise AssertionError("the block was left without an error")
-
-        def fork(hold, lease):
-            if {start!r} == "multiprocessing":
-                process = multiprocessing.get_context("fork").Process(target=child, args=(hold, lease))
-                process.start()
-                process.join()
-                return process.exitcode
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    child(hold, lease)
-                except BaseException:
-                    traceback.print_exc()
-                    os._exit(1)
-                os._exit(0)
-            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
         hold = {INHERITED[kind]}
         with hold as lease:
-            assert fork(hold, lease) == 0
+            assert fork(hold, lease)
             lease.ensure_held()
             assert not lease.lost
             print("the parent holds it")
@@ -261,33 +258,17 @@ def test_a_lease_that_a_thread_inherits_by_a_fork_is_lost(world: ClockWorld, kin
 @pytest.mark.parametrize("kind", INHERITED)
 def test_a_lease_that_a_task_inherits_by_a_fork_is_lost(world: ClockWorld, kind: str) -> None:
     script = f"""
-        import asyncio, os, sys, traceback, pyredisson.asyncio as pyredisson
-{CHECKS}
-        async def leave(hold):
-            try:
-                await hold.__aexit__(None, None, None)
-            except pyredisson.LockLostError as error:
-                assert "the process was forked" in str(error), error
-            else:
-                raise AssertionError("the block was left without an error")
+        def child(hold, lease):
+            check_lost(lease)
+            loop = asyncio.new_event_loop()
+            must_fail(lambda: loop.run_until_complete(hold.__aexit__(None, None, None)))
 
         async def main():
             client = pyredisson.Redisson.from_url(sys.argv[1])
             owner = client.new_owner()
             hold = {INHERITED[kind]}
             async with hold as lease:
-                pid = os.fork()
-                if pid == 0:
-                    try:
-                        check(lease)
-                        asyncio.new_event_loop().run_until_complete(leave(hold))
-                    except BaseException:
-                        traceback.print_exc()
-                        os._exit(1)
-                    os._exit(0)
-                while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-                    await asyncio.sleep(0.01)
-                assert os.waitstatus_to_exitcode(ended[1]) == 0
+                assert await ended_well_meanwhile(in_child(child, hold, lease))
                 lease.ensure_held()
                 assert not lease.lost
             await client.close()

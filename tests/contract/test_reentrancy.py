@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.worlds.base import World
+from tests.worlds.base import Actor, Remote, World
 
 
-def test_the_holder_may_acquire_it_again(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
+def test_the_holder_may_acquire_it_again(mine: Remote, theirs: Remote) -> None:
     for holds in (1, 2, 3):
         assert mine.try_lock()
         assert mine.get_hold_count() == holds
@@ -24,21 +21,7 @@ def test_the_holder_may_acquire_it_again(world: World) -> None:
     assert theirs.try_lock()
 
 
-def test_handles_of_one_name_are_one_lock(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
-    one, other = alice.lock(client), alice.lock(client)
-    one.lock()
-    other.lock()
-    assert one.get_hold_count() == other.get_hold_count() == 2
-    other.unlock()
-    one.unlock()
-    assert not one.is_locked()
-
-
-def test_one_handle_serves_all_owners(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_one_handle_serves_all_owners(client: Remote, alice: Actor, bob: Actor) -> None:
     handle = client.get_lock("orders").real
     assert alice.do(handle.try_lock)
     assert not bob.do(handle.try_lock)
@@ -48,8 +31,7 @@ def test_one_handle_serves_all_owners(world: World) -> None:
     assert bob.do(handle.try_lock)
 
 
-def test_two_clients_exclude_each_other(world: World) -> None:
-    alice = world.actor()
+def test_two_clients_exclude_each_other(world: World, alice: Actor) -> None:
     mine, theirs = alice.lock(world.client()), alice.lock(world.client())
     mine.lock()
     assert not theirs.try_lock()
@@ -57,37 +39,12 @@ def test_two_clients_exclude_each_other(world: World) -> None:
     assert theirs.try_lock()
 
 
-def test_locks_of_different_names_do_not_exclude_each_other(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_locks_of_different_names_do_not_exclude_each_other(client: Remote, alice: Actor, bob: Actor) -> None:
     alice.lock(client, "orders").lock()
     assert bob.lock(client, "parcels").try_lock()
 
 
-def test_one_unlock_too_many_is_refused_and_changes_nothing(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    mine.unlock()
-    for _ in range(2):
-        with pytest.raises(LockNotOwnedError) as refusal:
-            mine.unlock()
-        assert not isinstance(refusal.value, LockLostError)
-        assert refusal.value.name == "orders"
-    theirs.lock()
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
-    assert theirs.is_held_by_current_thread()
-    theirs.unlock()
-    assert mine.try_lock()
-    assert mine.get_hold_count() == 1
-
-
-def test_a_stranger_cannot_unlock(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine = alice.lock(client)
+def test_a_stranger_cannot_unlock(world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote) -> None:
     mine.lock()
     for stranger in (bob.lock(client), bob.lock(world.client()), alice.lock(world.client())):
         with pytest.raises(LockNotOwnedError) as refusal:
@@ -117,14 +74,6 @@ def test_neither_entering_nor_leaving_shortens_the_time_left(
     assert not mine.is_locked()
 
 
-def test_a_longer_lease_inside_lengthens_the_time_left(world: World) -> None:
-    client = world.client()
-    mine = world.actor().lock(client)
-    mine.lock(5)
-    mine.lock(50)
-    assert world.redis.ttl("orders") > 45
-
-
 @pytest.mark.parametrize("leases", [(40, 5), (5, 40, 5), (40, 5, 50)], ids=str)
 def test_leaving_gives_what_the_remaining_holds_were_promised(world: World, leases: tuple[float, ...]) -> None:
     """A partial unlock writes the longer of what is left and the longest lease among the holds left."""
@@ -136,8 +85,7 @@ def test_leaving_gives_what_the_remaining_holds_were_promised(world: World, leas
     assert 35 < world.redis.ttl("orders") <= 40
 
 
-def test_all_nested_holds_share_the_latest_deadline(world: World) -> None:
-    client = world.client()
+def test_all_nested_holds_share_the_latest_deadline(world: World, client: Remote) -> None:
     mine = world.actor().lock(client)
     with mine.hold(lease_time=1) as outer:
         with mine.hold(lease_time=60) as inner:
@@ -148,11 +96,3 @@ def test_all_nested_holds_share_the_latest_deadline(world: World) -> None:
                 assert outer.remaining() > 50
         assert outer.remaining() > 50
         outer.ensure_held()
-
-
-def test_a_lock_without_a_ttl_gets_one_again(world: World) -> None:
-    mine = world.actor().lock(world.client())
-    mine.lock(5)
-    world.redis.command("PERSIST", "orders")
-    mine.lock(7)
-    assert 2 < world.redis.ttl("orders") <= 7

@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockNotOwnedError
-from tests.worlds.base import World
+from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
+
+
+@pytest.fixture
+def kind() -> str:
+    return "spin_lock"
 
 
 @dataclass
@@ -28,24 +33,7 @@ class Noted:
             yield pause
 
 
-def test_it_is_stored_as_a_lock_is(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
-    mine = alice.get(client, "spin_lock")
-    mine.lock()
-    mine.lock()
-    assert world.redis.everything() == {"orders": ("hash", {f"{client.id}:{alice.number}": "2"})}
-    assert 25 < world.redis.ttl("orders") <= 30
-    mine.unlock()
-    assert mine.get_hold_count() == 1
-    mine.unlock()
-    assert world.redis.everything() == {}
-
-
-def test_it_neither_publishes_nor_subscribes(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.get(client, "spin_lock"), bob.get(client, "spin_lock")
+def test_it_neither_publishes_nor_subscribes(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
     said = world.messages(CHANNEL)
     listening = world.redis.subscribers(CHANNEL)
     mine.lock()
@@ -59,8 +47,7 @@ def test_it_neither_publishes_nor_subscribes(world: World) -> None:
     assert said.received() == []
 
 
-def test_a_waiter_gets_it(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_waiter_gets_it(world: World, alice: Actor, bob: Actor) -> None:
     mine = alice.get(world.client(), "spin_lock")
     theirs = bob.get(world.client(), "spin_lock", "orders", ConstantBackoff(0.005))
     mine.lock()
@@ -72,20 +59,7 @@ def test_a_waiter_gets_it(world: World) -> None:
     assert theirs.is_held_by_current_thread()
 
 
-def test_it_excludes_the_plain_lock_of_the_same_name(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    spin, plain = alice.get(client, "spin_lock"), bob.lock(client)
-    spin.lock()
-    assert not plain.try_lock()
-    spin.unlock()
-    plain.lock()
-    assert not spin.try_lock(0.01)
-
-
-def test_one_owner_may_use_both_kinds(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
+def test_one_owner_may_use_both_kinds(world: World, client: Remote, alice: Actor) -> None:
     spin, plain = alice.get(client, "spin_lock"), alice.lock(client)
     said = world.messages(CHANNEL)
     plain.lock()
@@ -99,19 +73,9 @@ def test_one_owner_may_use_both_kinds(world: World) -> None:
     world.until(lambda: said.received() == [b"0"])
 
 
-def test_a_stranger_may_not_unlock(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    alice.get(client, "spin_lock").lock()
-    with pytest.raises(LockNotOwnedError):
-        bob.get(client, "spin_lock").unlock()
-
-
 @each_runtime
-def test_out_of_time_is_out_of_time(world: World) -> None:
+def test_out_of_time_is_out_of_time(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     """Even in the middle of a long pause."""
-    client = world.client()
-    alice, bob = world.actors(2)
     alice.get(client, "spin_lock").lock()
     theirs = bob.get(client, "spin_lock", "orders", ConstantBackoff(60))
     before = world.now()
@@ -120,9 +84,7 @@ def test_out_of_time_is_out_of_time(world: World) -> None:
 
 
 @each_runtime
-def test_the_longest_pause_is_repeated(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_the_longest_pause_is_repeated(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     backoff = Noted([0.001, 0.002, 0.01])
     mine = alice.get(client, "spin_lock")
     mine.lock()
@@ -136,9 +98,7 @@ def test_the_longest_pause_is_repeated(world: World) -> None:
 
 
 @each_runtime
-def test_a_back_off_without_any_pause_is_refused(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_back_off_without_any_pause_is_refused(client: Remote, alice: Actor, bob: Actor) -> None:
     alice.get(client, "spin_lock").lock()
     with pytest.raises(ValueError, match="no delay"):
         bob.get(client, "spin_lock", "orders", Noted([])).try_lock(0.2)
@@ -153,18 +113,6 @@ def test_closing_the_client_wakes_waiters_that_pause(world: World) -> None:
     world.pass_time(0.05)
     carol.do(two.close)
     assert isinstance(waiting.error(within=5), ClientClosedError)
-
-
-@each_runtime
-def test_a_hold_is_kept_alive(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=2.4)
-    alice, bob = world.actors(2)
-    mine, theirs = alice.get(client, "spin_lock"), bob.get(client, "spin_lock")
-    mine.lock()
-    world.renewed("orders")
-    assert not theirs.try_lock()
-    mine.unlock()
-    assert theirs.try_lock()
 
 
 @pytest.mark.parametrize("backoff", ["fast", 0.1, object()])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+import pyredisson
 from pyredisson import LockError, LockNotOwnedError, LockTimeoutError
+from pyredisson.core.driver import run
+from pyredisson.core.runtime import Ticket
+from tests.contract.kinds import lock_of, make
 from tests.worlds.base import PATIENCE
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -34,17 +37,9 @@ KINDS = [
 AT_ONCE = 3.0
 
 
-def lock_of(world: ThreadsWorld, kind: str = "lock", client: Any = None) -> Any:
-    """A sync lock of a kind, called "orders"."""
-    if kind == "red_lock":
-        clients = [node.real for node in world.nodes(3)]
-        return clients[0].get_red_lock(*(each.get_lock("orders") for each in clients))
-    client = client or world.client().real
-    if kind == "multi_lock":
-        return client.get_multi_lock(client.get_lock("orders"), client.get_lock("parcels"))
-    if kind in ("read_lock", "write_lock"):
-        return getattr(client.get_read_write_lock("orders"), kind)()
-    return getattr(client, f"get_{kind}")("orders")
+@pytest.fixture
+def lock(world: ThreadsWorld) -> Any:
+    return lock_of(world, "lock")
 
 
 def while_held(lock: Any, other: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -70,24 +65,15 @@ def while_held(lock: Any, other: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_task_does_not_join_what_another_task_holds(world: ThreadsWorld, kind: str) -> None:
-    lock = lock_of(world, kind)
-
-    async def other() -> bool:
-        return bool(lock.try_lock(0)) or bool(lock.acquire(blocking=False))
-
-    assert while_held(lock, other) is False
-    assert lock.try_lock(0) is True
-    lock.unlock()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_waiting_for_another_task_of_the_thread_raises_at_once(world: ThreadsWorld, kind: str) -> None:
+def test_a_task_neither_joins_another_one_nor_waits_for_it(world: ThreadsWorld, kind: str) -> None:
     lock = lock_of(world, kind)
 
     async def other() -> BaseException:
-        with pytest.raises(LockError, match=r"pyredisson\.asyncio") as refusal:
-            lock.lock(20)  # A lease, so that today's deadlock ends.
+        assert lock.try_lock(0) is False
+        assert lock.acquire(blocking=False) is False
+        assert lock.get_hold_count() == 0
+        with pytest.raises(LockError, match=r"(?s)task 'holder' holds it.*pyredisson\.asyncio") as refusal:
+            lock.lock(20)
         return refusal.value
 
     began = time.monotonic()
@@ -118,68 +104,35 @@ def _enter(context: Any) -> None:
 )
 @pytest.mark.parametrize("holding", ["with", "hold"])
 def test_every_method_that_would_wait_for_another_task_raises(
-    world: ThreadsWorld, acquire: Callable[[Any], object], holding: str
+    lock: Any, acquire: Callable[[Any], object], holding: str
 ) -> None:
-    lock = lock_of(world)
-
     async def other() -> None:
         with pytest.raises(LockError, match=r"pyredisson\.asyncio") as refusal:
             acquire(lock)
         assert not isinstance(refusal.value, LockTimeoutError)
 
-    class Held:
-        """Enter the block that is asked for, as ``with lock:`` does."""
-
-        def __enter__(self) -> None:
-            self.block = lock.hold() if holding == "hold" else lock
-            self.block.__enter__()
-
-        def __exit__(self, *error: Any) -> None:
-            self.block.__exit__(*error)
-
     began = time.monotonic()
-    while_held(Held(), other)
+    while_held(lock.hold() if holding == "hold" else lock, other)
     assert time.monotonic() - began < AT_ONCE
     assert not lock.is_locked()
 
 
-def test_a_hold_that_is_not_waited_for_times_out(world: ThreadsWorld) -> None:
-    lock = lock_of(world)
+@pytest.mark.parametrize(("held", "wanted"), [("write_lock", "read_lock"), ("read_lock", "write_lock")])
+def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(
+    world: ThreadsWorld, held: str, wanted: str
+) -> None:
+    client = world.client()
+    lock = make(client, wanted)
 
     async def other() -> None:
-        with pytest.raises(LockTimeoutError), lock.hold(wait_time=0):
-            pytest.fail("two tasks are inside")
-
-    while_held(lock, other)
-
-
-def test_a_read_lock_waits_for_no_writer_of_another_task(world: ThreadsWorld) -> None:
-    sides = world.client().real.get_read_write_lock("orders")
-
-    async def other() -> None:
-        assert sides.read_lock().try_lock(0) is False
+        assert lock.try_lock(0) is False
         with pytest.raises(LockError, match=r"pyredisson\.asyncio"):
-            sides.read_lock().lock()
+            lock.lock()
 
-    while_held(sides.write_lock(), other)
-
-
-def test_a_write_lock_waits_for_no_reader_of_another_task(world: ThreadsWorld) -> None:
-    sides = world.client().real.get_read_write_lock("orders")
-
-    async def other() -> None:
-        assert sides.read_lock().try_lock(0) is True, "readers do not exclude each other"
-        sides.read_lock().unlock()
-        assert sides.write_lock().try_lock(0) is False
-        with pytest.raises(LockError, match=r"pyredisson\.asyncio"):
-            sides.write_lock().lock()
-
-    while_held(sides.read_lock(), other)
+    while_held(make(client, held), other)
 
 
-def test_a_task_re_enters_its_own_lock(world: ThreadsWorld) -> None:
-    lock = lock_of(world)
-
+def test_a_task_re_enters_its_own_lock(lock: Any) -> None:
     async def main() -> None:
         with lock:
             await asyncio.sleep(0)
@@ -187,26 +140,14 @@ def test_a_task_re_enters_its_own_lock(world: ThreadsWorld) -> None:
                 await asyncio.sleep(0)
                 assert lock.get_hold_count() == 3
                 lease.ensure_held()
-            assert lock.is_held_by_current_thread()
+            assert lock.is_held_by_thread(pyredisson.current_thread_id())
         assert not lock.is_locked()
 
     asyncio.run(main())
 
 
-def test_each_task_counts_its_own_holds(world: ThreadsWorld) -> None:
-    lock = lock_of(world)
-
-    async def other() -> None:
-        assert lock.is_locked()
-        assert lock.get_hold_count() == 0
-        assert not lock.is_held_by_current_thread()
-
-    while_held(lock, other)
-
-
-def test_forty_buyers_sell_no_more_than_there_is(world: ThreadsWorld) -> None:
+def test_forty_buyers_sell_no_more_than_there_is(lock: Any) -> None:
     """The tasks of a web server that take a sync lock around an ``await``."""
-    lock = lock_of(world)
     stock, sold, inside, most = 10, 0, 0, 0
 
     async def buy() -> None:
@@ -233,9 +174,7 @@ def test_forty_buyers_sell_no_more_than_there_is(world: ThreadsWorld) -> None:
     assert not lock.is_locked()
 
 
-def test_the_wrong_task_learns_which_one_holds_the_lock(world: ThreadsWorld) -> None:
-    lock = lock_of(world)
-
+def test_the_wrong_task_learns_which_one_holds_the_lock(lock: Any) -> None:
     async def other() -> str:
         with pytest.raises(LockNotOwnedError) as refusal:
             lock.unlock()
@@ -247,9 +186,8 @@ def test_the_wrong_task_learns_which_one_holds_the_lock(world: ThreadsWorld) -> 
     assert "owner=" in said
 
 
-def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(world: ThreadsWorld) -> None:
+def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock: Any) -> None:
     """Nor the other way round: the thread that runs the loop cannot release while the loop runs."""
-    lock = lock_of(world)
 
     async def take() -> None:
         assert lock.try_lock(0)
@@ -267,9 +205,7 @@ def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(world: ThreadsW
     assert lock.force_unlock() is True
 
 
-def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(world: ThreadsWorld) -> None:
-    lock = lock_of(world)
-
+def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(lock: Any) -> None:
     async def other() -> bool:
         said: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(lambda: said.set_result(lock.try_lock(0)))
@@ -281,7 +217,7 @@ def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(world: ThreadsWo
 def test_a_task_that_ends_while_it_holds_keeps_the_lock_no_longer_than_its_lease(
     world: ThreadsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lock = lock_of(world, client=world.client(lock_watchdog_timeout=1.5).real)
+    lock = lock_of(world, "lock", lock_watchdog_timeout=1.5)
 
     async def main() -> None:
         await asyncio.create_task(take(), name="careless")
@@ -299,59 +235,68 @@ def test_a_task_that_ends_while_it_holds_keeps_the_lock_no_longer_than_its_lease
 # ---- waiting for others ------------------------------------------------------------------------------------------
 
 
-class Noticed(logging.Handler):
-    """Set when a warning is logged: then the holder may go."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-        self.came = threading.Event()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-        self.came.set()
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if "blocks the event loop" in record.getMessage()]
 
 
-@pytest.fixture
-def noticed() -> Any:
-    handler = Noticed()
-    logging.getLogger("pyredisson").addHandler(handler)
-    yield handler
-    logging.getLogger("pyredisson").removeHandler(handler)
-
-
-@pytest.mark.parametrize("elsewhere", [True, False], ids=["of another client", "of another thread"])
-def test_waiting_for_others_blocks_the_loop_and_is_logged_once(
-    world: ThreadsWorld, noticed: Noticed, elsewhere: bool
+@pytest.mark.parametrize(("kind", "elsewhere"), [*((kind, False) for kind in KINDS), ("lock", True)])
+def test_blocking_an_event_loop_is_logged_after_a_second(
+    world: ThreadsWorld, kind: str, elsewhere: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = world.client().real
-    lock = client.get_lock("orders")
-    holder = world.actor()
-    theirs = world.client().real.get_lock("orders") if elsewhere else client.get_lock("orders")
-    holder.do(theirs.lock)
+    lock, other = lock_of(world, kind), world.actor()
+    theirs = lock_of(world, kind) if elsewhere else lock
+    other.do(theirs.lock)
 
-    def leave() -> bool:
-        told = noticed.came.wait(PATIENCE / 2)
+    def release() -> None:
+        world.until(lambda: warnings_of(caplog))
         theirs.unlock()
-        return told
 
-    async def main() -> float:
-        leaving = holder.start(leave)
-        began = time.monotonic()
-        assert lock.try_lock(PATIENCE) is True
-        waited = time.monotonic() - began
+    async def main() -> None:
+        releasing = other.start(release)
+        assert lock.try_lock(30)
+        releasing.result()
         lock.unlock()
-        assert leaving.result() is True, "nothing was logged"
-        return waited
 
-    assert asyncio.run(main()) > 0.9
-    warnings = [each for each in noticed.messages if "event loop" in each]
-    assert len(warnings) == 1, noticed.messages
+    asyncio.run(main())
+    (warning,) = warnings_of(caplog)
+    assert warning.levelno == logging.WARNING
+    assert "test_sync_locks_in_tasks" in (warning.stack_info or ""), "it says where"
+    assert "'orders'" in warning.getMessage(), "it says for which lock"
 
 
-def test_a_short_wait_for_others_is_not_logged(world: ThreadsWorld, noticed: Noticed) -> None:
-    lock, holder = lock_of(world), world.actor()
-    theirs = world.client().real.get_lock("orders")
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
+def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
+    world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = make(world.client(), kind, "seats")
+
+    async def main() -> object:
+        if kind == "count_down_latch":
+            waits.try_set_count(1)
+            return waits.wait(1.3)
+        waits.try_set_permits(0)
+        return waits.try_acquire(wait_time=1.3)
+
+    assert not asyncio.run(main())
+    (warning,) = warnings_of(caplog)
+    assert "'seats'" in warning.getMessage()
+
+
+def test_a_subscriber_made_in_an_event_loop_is_not_logged_as_blocking_it(
+    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> Ticket:
+        ticket: Ticket = world.client().real._core.runtime.ticket()
+        return ticket  # As its subscriber makes one, in whose own thread it then waits.
+
+    run(asyncio.run(main()).wait(1.3))
+    assert warnings_of(caplog) == []
+
+
+def test_a_short_wait_for_others_is_not_logged(
+    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs, holder = lock_of(world, "lock"), world.actor()
 
     async def main() -> None:
         for _ in range(5):
@@ -361,21 +306,22 @@ def test_a_short_wait_for_others_is_not_logged(world: ThreadsWorld, noticed: Not
                 leaving.result()
 
     asyncio.run(main())
-    assert [each for each in noticed.messages if "event loop" in each] == []
+    assert warnings_of(caplog) == []
 
 
-def test_a_thread_without_a_loop_waits_for_another_thread_unwarned(world: ThreadsWorld, noticed: Noticed) -> None:
+def test_a_thread_without_a_loop_waits_for_another_thread_unwarned(
+    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Blocking is what threads do."""
-    client = world.client().real
-    lock, holder = client.get_lock("orders"), world.actor()
+    holder = world.actor()
     holder.do(lock.lock)
     assert lock.try_lock(1.3) is False
     holder.do(lock.unlock)
-    assert noticed.messages == []
+    assert warnings_of(caplog) == []
 
 
-def test_a_thread_waits_for_a_task_of_another_threads_loop(world: ThreadsWorld) -> None:
-    lock, waiter = lock_of(world), world.actor()
+def test_a_thread_waits_for_a_task_of_another_threads_loop(world: ThreadsWorld, lock: Any) -> None:
+    waiter = world.actor()
 
     async def other() -> Any:
         waiting = waiter.start(lock.try_lock, PATIENCE)

@@ -45,8 +45,7 @@ class Order:
         self.id = number
 
 
-def test_it_runs_under_the_lock_of_its_arguments(world: World) -> None:
-    client = world.client()
+def test_it_runs_under_the_lock_of_its_arguments(world: World, client: Remote) -> None:
 
     def ship(order_id: int, *, fast: bool = False) -> list[str]:
         """Send it."""
@@ -76,8 +75,7 @@ def test_it_runs_under_the_lock_of_its_arguments(world: World) -> None:
         ("{a:03d}-{b!r:>{a}}", "001-'two'"),
     ],
 )
-def test_names(world: World, key: str, expected: str) -> None:
-    client = world.client()
+def test_names(world: World, client: Remote, key: str, expected: str) -> None:
 
     def function(a: int, b: str = "two", c: Any = None, *more: str, **named: str) -> list[str]:
         return names_held(world)
@@ -86,54 +84,16 @@ def test_names(world: World, key: str, expected: str) -> None:
     assert world.actor().do(call, 1, "two", Order(7), "x", "y", k="v") == [expected]
 
 
-@each_runtime
-def test_defaults_are_arguments_too(world: World) -> None:
-    client = world.client()
-    call = decorated(client, lambda a=5, *, b="x": names_held(world), "{a}:{b}")
-    assert world.actor().do(call) == ["5:x"]
-
-
 @sync_and_async
-def test_methods(world: World) -> None:
-    client = world.client()
-    held: list[list[str]] = []
+def test_methods(world: World, client: Remote) -> None:
 
-    if is_for_threads(client):
-
-        class Account:
-            def __init__(self, number: int) -> None:
-                self.id = number
-
-            @client.real.synchronized("account:{self.id}")
-            def pay(self, amount: int) -> int:
-                held.append(names_held(world))
-                return amount
-
-            @classmethod
-            @client.real.synchronized("{cls.__name__}")
-            def audit(cls) -> None:
-                held.append(names_held(world))
-
-    else:
-
-        class Account:  # type: ignore[no-redef]
-            def __init__(self, number: int) -> None:
-                self.id = number
-
-            @client.real.synchronized("account:{self.id}")
-            async def pay(self, amount: int) -> int:
-                held.append(names_held(world))
-                return amount
-
-            @classmethod
-            @client.real.synchronized("{cls.__name__}")
-            async def audit(cls) -> None:
-                held.append(names_held(world))
+    class Account(Order):
+        pay = decorated(client, lambda self, amount: (names_held(world), amount), "account:{self.id}")
+        audit = classmethod(decorated(client, lambda cls: names_held(world), "{cls.__name__}"))
 
     alice = world.actor()
-    assert alice.do(Account(3).pay, 10) == 10
-    alice.do(Account.audit)
-    assert held == [["account:3"], ["Account"]]
+    assert alice.do(Account(3).pay, 10) == (["account:3"], 10)
+    assert alice.do(Account.audit) == ["Account"]
 
 
 def test_calls_with_one_key_exclude_each_other_and_others_do_not(world: World) -> None:
@@ -166,8 +126,7 @@ def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, wait: float 
 
 
 @each_runtime
-def test_the_lease_and_its_loss(world: World) -> None:
-    client = world.client()
+def test_the_lease_and_its_loss(world: World, client: Remote) -> None:
     seen: list[float | None] = []
 
     def body(x: int) -> None:
@@ -181,8 +140,7 @@ def test_the_lease_and_its_loss(world: World) -> None:
 
 
 @each_runtime
-def test_an_error_of_the_function_goes_through_and_frees_the_lock(world: World) -> None:
-    client = world.client()
+def test_an_error_of_the_function_goes_through_and_frees_the_lock(world: World, client: Remote) -> None:
 
     def fail(x: int) -> None:
         raise ZeroDivisionError
@@ -199,8 +157,7 @@ def test_an_error_of_the_function_goes_through_and_frees_the_lock(world: World) 
 
 
 @each_runtime
-def test_a_name_that_no_lock_can_have(world: World) -> None:
-    client = world.client()
+def test_a_name_that_no_lock_can_have(world: World, client: Remote) -> None:
     call = decorated(client, lambda x: None, "{x}")
     with pytest.raises(ValueError, match="must not be empty"):
         world.actor().do(call, "")
@@ -230,8 +187,7 @@ def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_templat
         (None, TypeError, "str"),
     ],
 )
-def test_a_wrong_key_is_said_on_decorating(world: World, key: Any, error: type[Exception], says: str) -> None:
-    client = world.client()
+def test_a_wrong_key_is_said_on_decorating(client: Remote, key: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         decorated(client, lambda x: None, key)
 
@@ -241,8 +197,7 @@ def test_a_wrong_key_is_said_on_decorating(world: World, key: Any, error: type[E
     "settings",
     [{"wait_time": -1}, {"wait_time": "5"}, {"wait_time": float("nan")}, {"lease_time": 0}, {"lease_time": True}],
 )
-def test_wrong_times_are_said_on_decorating(world: World, settings: dict[str, Any]) -> None:
-    client = world.client()
+def test_wrong_times_are_said_on_decorating(client: Remote, settings: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         decorated(client, lambda x: None, "{x}", **settings)
 
@@ -268,8 +223,7 @@ NO_FUNCTIONS = [_generator, _async_generator, staticmethod(_plain), classmethod(
 
 @sync_and_async
 @pytest.mark.parametrize("what", NO_FUNCTIONS, ids=lambda what: getattr(what, "__name__", type(what).__name__))
-def test_an_object_that_is_no_function_is_refused_on_decorating(world: World, what: Any) -> None:
-    client = world.client()
+def test_an_object_that_is_no_function_is_refused_on_decorating(client: Remote, what: Any) -> None:
     with pytest.raises(TypeError):
         client.real.synchronized("{x}")(what)
 
@@ -287,8 +241,7 @@ def test_a_plain_function_is_refused_by_a_client_for_tasks(world: World) -> None
 
 
 @asyncio_only
-def test_a_call_that_is_cancelled_frees_the_lock(world: World) -> None:
-    client = world.client()
+def test_a_call_that_is_cancelled_frees_the_lock(world: World, client: Remote) -> None:
 
     @client.real.synchronized("o:{x}")
     async def forever(x: int) -> None:
@@ -301,8 +254,7 @@ def test_a_call_that_is_cancelled_frees_the_lock(world: World) -> None:
 
 
 @each_runtime
-def test_after_close(world: World) -> None:
-    client = world.client()
+def test_after_close(world: World, client: Remote) -> None:
     call = decorated(client, lambda x: None, "{x}")
     client.close()
     with pytest.raises(ClientClosedError):

@@ -10,50 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.base import World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
+BLOCKING = [True, False, 1, 0, 2, None, "yes", [], 1.5]
+TIMEOUTS = [-1, -1.0, 0, 0.05, True, False, -2, -0.5, math.nan, math.inf, -math.inf, 1e20, 10**30]
+TIMEOUTS += [threading.TIMEOUT_MAX * 2, None, "5", 5j, timedelta(seconds=5), 5]
+NAMED = [{"blocking": False}, {"timeout": 0.05}, {"timeout": -1}, {"timeout": -3}, {"blocking": True, "timeout": 0}]
 ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((), {}),
-    ((True,), {}),
-    ((False,), {}),
-    ((1,), {}),
-    ((0,), {}),
-    ((2,), {}),
-    ((None,), {}),
-    (("yes",), {}),
-    (([],), {}),
-    ((1.5,), {}),
-    ((True, -1), {}),
-    ((True, -1.0), {}),
-    ((True, 0), {}),
-    ((True, 0.05), {}),
-    ((True, True), {}),
-    ((True, False), {}),
-    ((True, -2), {}),
-    ((True, -0.5), {}),
-    ((True, math.nan), {}),
-    ((True, math.inf), {}),
-    ((True, -math.inf), {}),
-    ((True, 1e20), {}),
-    ((True, 10**30), {}),
-    ((True, threading.TIMEOUT_MAX * 2), {}),
-    ((True, None), {}),
-    ((True, "5"), {}),
-    ((True, 5j), {}),
-    ((True, timedelta(seconds=5)), {}),
-    ((False, -1), {}),
-    ((False, 0), {}),
-    ((False, 5), {}),
-    ((False, math.nan), {}),
-    ((0, 5), {}),
-    ((), {"blocking": False}),
-    ((), {"timeout": 0.05}),
-    ((), {"timeout": -1}),
-    ((), {"timeout": -3}),
-    ((), {"blocking": True, "timeout": 0}),
-    ((), {"blocking": False, "timeout": 1}),
-    ((), {"wait": 1}),
+    *(((blocking,), {}) for blocking in BLOCKING),
+    *(((blocking, timeout), {}) for blocking in (True, False, 0) for timeout in TIMEOUTS),
+    *(((), names) for names in (*NAMED, {"blocking": False, "timeout": 1}, {"wait": 1})),
     ((True, 1, 1), {}),
     ((True,), {"blocking": True}),
 ]
@@ -67,9 +35,7 @@ def outcome(acquire: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
 
 
 @sync_and_async
-def test_acquire_of_a_free_lock_accepts_the_arguments_of_threadings(world: World) -> None:
-    alice = world.actor()
-    client = world.client()
+def test_acquire_of_a_free_lock_accepts_the_arguments_of_threadings(client: Remote, alice: Actor) -> None:
     for number, (args, kwargs) in enumerate(ARGUMENTS):
         expected = outcome(threading.Lock().acquire, args, kwargs)
         lock = alice.lock(client, f"order-{number}")
@@ -78,9 +44,7 @@ def test_acquire_of_a_free_lock_accepts_the_arguments_of_threadings(world: World
 
 
 @sync_and_async
-def test_acquire_of_a_held_lock_accepts_the_arguments_of_threadings(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_acquire_of_a_held_lock_accepts_the_arguments_of_threadings(client: Remote, alice: Actor, bob: Actor) -> None:
     alice.lock(client).lock()
     theirs = bob.lock(client)
     held = threading.Lock()
@@ -96,41 +60,7 @@ def waits_for_ever(blocking: Any = True, timeout: Any = -1) -> bool:
     return bool(blocking) and (timeout == -1 or timeout > 1 or timeout is True)
 
 
-def test_acquire_and_release(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    assert mine.locked() is False
-    assert mine.acquire() is True
-    assert mine.acquire() is True
-    assert mine.locked() is True
-    assert theirs.locked() is True
-    assert theirs.acquire(blocking=False) is False
-    assert theirs.acquire(timeout=0.05) is False
-    mine.release()
-    assert theirs.acquire(blocking=False) is False
-    assert mine.release() is None
-    assert theirs.acquire(timeout=5) is True
-
-
-def test_acquire_waits(world: World) -> None:
-    client = world.client()
-    alice, bob, carol = world.actors(3)
-    mine, theirs, others = alice.lock(client), bob.lock(client), carol.lock(client)
-    mine.acquire()
-    for_ever, for_long = bob.start(theirs.acquire), carol.start(others.acquire, timeout=9)
-    world.until(lambda: world.waiting(mine) == 2)
-    assert not for_ever.done()
-    mine.release()
-    world.until(lambda: for_ever.done() or for_long.done())
-    (theirs if for_ever.done() else others).release()
-    assert for_ever.result() is True
-    assert for_long.result() is True
-
-
-def test_releasing_what_one_does_not_hold_is_a_runtime_error(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_releasing_what_one_does_not_hold_is_a_runtime_error(client: Remote, alice: Actor, bob: Actor) -> None:
     with pytest.raises(RuntimeError):
         alice.lock(client).release()
     bob.lock(client).acquire()
@@ -138,10 +68,7 @@ def test_releasing_what_one_does_not_hold_is_a_runtime_error(world: World) -> No
         alice.lock(client).release()
 
 
-def test_a_block_holds_the_lock(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
+def test_a_block_holds_the_lock(mine: Remote, theirs: Remote) -> None:
     with mine as value:
         assert value is True  # As with threading's.
         assert mine.get_hold_count() == 1
@@ -151,30 +78,14 @@ def test_a_block_holds_the_lock(world: World) -> None:
     assert theirs.try_lock()
 
 
-def test_a_block_is_left_by_an_exception(world: World) -> None:
-    mine = world.actor().lock(world.client())
+def test_a_block_is_left_by_an_exception(mine: Remote) -> None:
     with pytest.raises(ZeroDivisionError), mine:
         raise ZeroDivisionError
     assert not mine.is_locked()
 
 
-def test_a_block_waits(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    entering = bob.start(theirs.enter)
-    world.until(lambda: world.waiting(mine) == 1)
-    mine.unlock()
-    entering.result(within=5)
-    assert theirs.is_held_by_current_thread()
-
-
 @each_runtime
-def test_the_state_can_be_printed(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine = alice.lock(client)
+def test_the_state_can_be_printed(world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote) -> None:
     assert repr(mine) == "<Lock 'orders'>"
     mine.lock()
     mine.lock()

@@ -2,84 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from datetime import timedelta
-from functools import partial
-
 import pytest
 
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
 
 
-def test_a_waiter_gets_the_lock_when_the_holder_lets_go(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.waiting(mine) == 1)
-    assert not waiting.done()
-    mine.unlock()
-    waiting.result(within=5)
-    assert theirs.is_held_by_current_thread()
-
-
-def test_a_waiter_of_another_client_gets_it_too(world: World) -> None:
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(world.client()), bob.lock(world.client())
-    mine.lock()
-    waiting = bob.start(theirs.try_lock, 9)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    mine.unlock()
-    assert waiting.result(within=5) is True
-    assert theirs.is_held_by_current_thread()
-
-
-def test_only_the_last_unlock_lets_a_waiter_in(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    mine.lock()
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.waiting(mine) == 1)
-    mine.unlock()
-    world.pass_time(0.1)
-    assert not waiting.done()
-    mine.unlock()
-    waiting.result(within=5)
-
-
-def test_one_attempt_neither_waits_nor_listens(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    alice.lock(client).lock()
-    theirs = bob.lock(client)
-    began = world.now()
-    assert theirs.try_lock() is False
-    assert theirs.try_lock(0) is False
-    assert theirs.try_lock(wait_time=timedelta(0)) is False
-    assert theirs.acquire(blocking=False) is False
-    assert world.now() - began < 2
-    assert world.redis.subscribers(CHANNEL) == 0
-
-
-@pytest.mark.parametrize("wait", [0.3, timedelta(seconds=0.3)], ids=["seconds", "timedelta"])
-def test_a_wait_ends_in_time(world: World, wait: float | timedelta) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    alice.lock(client).lock()
-    began = world.now()
-    assert bob.lock(client).try_lock(wait) is False
-    assert 0.29 < world.now() - began < 2
-
-
-def test_a_waiter_acquires_a_lock_whose_lease_expires_without_a_message(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_waiter_acquires_a_lock_whose_lease_expires_without_a_message(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = alice.lock(world.client()), bob.lock(world.client())
     said = world.messages(CHANNEL)
     mine.lock(0.4)
@@ -87,20 +18,6 @@ def test_a_waiter_acquires_a_lock_whose_lease_expires_without_a_message(world: W
     bob.start(theirs.lock).result(within=5)
     assert world.now() - began < 3
     assert said.received() == []
-
-
-@pytest.mark.unheard
-def test_a_waiter_acquires_without_a_message(world: World) -> None:
-    """A message may be lost: the key goes, and nobody says so."""
-    alice, bob = world.actors(2)
-    alice.lock(world.client()).lock()
-    theirs = bob.lock(world.client(max_wait_without_check=0.5))
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    world.pass_time(0.2)  # for the attempt that follows the subscription
-    world.redis.delete("orders")
-    assert not waiting.done()
-    waiting.result(within=5)
 
 
 def test_twenty_waiters_are_all_served_one_after_another(world: World) -> None:
@@ -140,8 +57,7 @@ def test_an_unlock_wakes_one_waiter_of_each_client(world: ClockWorld) -> None:
 
 
 @each_server
-def test_waiting_asks_nothing(world: ClockWorld) -> None:
-    client = world.client()
+def test_waiting_asks_nothing(world: ClockWorld, client: Remote) -> None:
     alice, *others = world.actors(11)
     mine = alice.lock(client)
     mine.lock(60)
@@ -156,22 +72,6 @@ def test_waiting_asks_nothing(world: ClockWorld) -> None:
 
 
 # ---- foreign messages on the channel -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("payload", ["0", "1", "7", "hello"])
-def test_a_message_is_no_promise(world: World, payload: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    assert world.redis.publish(CHANNEL, payload) == 1
-    world.pass_time(0.1)
-    assert not waiting.done()
-    assert mine.is_held_by_current_thread()
-    mine.unlock()
-    waiting.result(within=5)
 
 
 @pytest.mark.parametrize("ttl", [30, None], ids=["lease", "no-ttl"])
@@ -190,73 +90,7 @@ def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None) -> Non
     assert theirs.get_hold_count() == 1
 
 
-@each_server
-def test_waiters_survive_the_loss_of_their_subscription(world: World) -> None:
-    """What was said while nobody listened is made up for by looking again after each reconnect."""
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(world.client()), bob.lock(world.client(max_wait_without_check=60))
-    mine.lock(60)
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    world.pass_time(0.2)  # for the attempt that follows the subscription
-    world.redis.delete("orders")
-    world.redis.command("CLIENT", "KILL", "TYPE", "pubsub")
-    waiting.result(within=5)
-
-
 # ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
-
-
-def test_a_waiter_that_times_out_leaves_no_subscription(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    waiting = bob.start(theirs.try_lock, 0.4)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    assert waiting.result() is False
-    assert world.waiting(theirs) == 0
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 0)
-    mine.unlock()
-    assert world.redis.everything() == {}
-
-
-def test_a_waiter_that_acquired_leaves_no_subscription(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    mine.unlock()
-    waiting.result()
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 0)
-
-
-WAITING_CALLS: dict[str, Callable[[Remote], Callable[[], object]]] = {
-    "lock": lambda lock: lock.lock,
-    "try_lock": lambda lock: partial(lock.try_lock.method, 9),
-    "acquire": lambda lock: partial(lock.acquire.method, timeout=9),
-    "block": lambda lock: lock.enter,
-    "hold": lambda lock: lock.hold().enter,
-}
-
-
-@interruptible
-@pytest.mark.parametrize("call", WAITING_CALLS)
-def test_an_interrupted_waiter_leaves_nothing_behind(world: World, call: str) -> None:
-    client = world.client()
-    alice, me = world.actor(), world.interruptible()
-    theirs, mine = alice.lock(client), me.lock(client)
-    theirs.lock()
-    error = me.interrupted(WAITING_CALLS[call](mine), once=lambda: world.redis.subscribers(CHANNEL) == 1)
-    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-    assert world.waiting(mine) == 0
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 0)
-    theirs.unlock()
-    assert not mine.is_locked()
-    mine.lock()
-    assert mine.get_hold_count() == 1
 
 
 @interruptible
@@ -297,19 +131,6 @@ def test_the_first_to_give_up_hands_on_its_duties(world: World) -> None:
     world.until(lambda: world.waiting(first) == 2)
     assert leaving.result() is False
     staying.result(within=5)  # By the end of the lease: nobody says a word.
-
-
-def test_a_waiter_is_rung_after_another_gave_up(world: World) -> None:
-    client = world.client(max_wait_without_check=60)
-    alice, bob, carol = world.actors(3)
-    mine, first, second = alice.lock(client), bob.lock(client), carol.lock(client)
-    mine.lock(60)
-    leaving = bob.start(first.try_lock, 0.3)
-    world.until(lambda: world.waiting(first) == 1)
-    staying = carol.start(second.lock)
-    assert leaving.result() is False
-    mine.unlock()
-    staying.result(within=5)
 
 
 @each_runtime

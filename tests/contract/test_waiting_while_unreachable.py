@@ -10,8 +10,9 @@ import pytest
 import redis.exceptions
 
 from pyredisson import LockError, events
+from tests.contract.kinds import handle, wait
 from tests.proxy import Proxy
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime
 from tests.worlds.simulated import SimulatedWorld
@@ -79,21 +80,9 @@ def outage(world: World) -> Iterator[Callable[..., Outage]]:
         yield lambda silent=False: CutOff(world, proxy, silent=silent)
 
 
-def acquire(kind: str, actor: Actor, client: Remote) -> Callable[[float | None], Any]:
-    """What takes it, waiting at most so long."""
-    if kind in ("read_lock", "write_lock"):
-        return getattr(actor.get(client, "read_write_lock"), kind)().try_lock.method
-    if kind == "multi_lock":
-        members = [client.real.get_lock(name) for name in ("orders", "stock")]
-        return client.real.get_multi_lock(*members).try_lock  # type: ignore[no-any-return]
-    handle = actor.get(client, kind).real
-    if kind == "semaphore":
-        return lambda wait: handle.acquire(timeout=wait)
-    if kind == "count_down_latch":
-        return handle.wait  # type: ignore[no-any-return]
-    if kind == "permit_expirable_semaphore":
-        return handle.try_acquire  # type: ignore[no-any-return]
-    return handle.try_lock  # type: ignore[no-any-return]
+def acquire(actor: Actor, client: Remote, kind: str, seconds: float) -> Pending:
+    """Begin to acquire it, waiting at most so long."""
+    return actor.start(wait(handle(actor, client, kind), seconds))
 
 
 KINDS = [
@@ -117,7 +106,7 @@ def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Ca
         world.redis.command("SET", "orders", "1")
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=2.0)
-    taking = actor.start(acquire(kind, actor, client), 60)
+    taking = acquire(actor, client, kind, 60)
     world.pass_time(0.5)
     assert not taking.done()
     away.end()
@@ -131,7 +120,7 @@ def test_when_the_wait_time_ends_the_connection_error_is_raised(
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=1.0)
     began = world.now()
-    taking = actor.start(acquire(kind, actor, client), 0.7)
+    taking = acquire(actor, client, kind, 0.7)
     with pytest.raises((*AWAY, LockError)):
         taking.result(20)
     assert world.now() - began >= (0.2 if kind == "multi_lock" else 0.6)  # That leaves out a pause beyond its end.
@@ -146,7 +135,7 @@ def test_listeners_hear_why_an_acquire_failed(world: World, outage: Callable[...
     away = outage()
     actor, client = world.actor(), away.client(timeout=0.5, quorum_retry_timeout=0.5, listeners=(happened.append,))
     with pytest.raises((*AWAY, LockError)) as error:
-        actor.start(acquire(kind, actor, client), 0.2).result(20)
+        acquire(actor, client, kind, 0.2).result(20)
     [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
     assert failed.error is error.value
     assert (failed.kind, failed.reason) == (kind, "quorum" if kind == "multi_lock" else "connection")
@@ -160,7 +149,7 @@ def test_when_the_first_request_fails_only_after_the_wait_time_its_error_is_rais
     away = outage(silent=True)
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=0.6)
     with pytest.raises((*AWAY, LockError)):
-        actor.start(acquire(kind, actor, client), 0.2).result(20)
+        acquire(actor, client, kind, 0.2).result(20)
     away.end()
 
 
@@ -169,7 +158,7 @@ def test_one_attempt_raises_at_once(world: World, outage: Callable[..., Outage],
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=20.0)
     with pytest.raises((*AWAY, LockError)):
-        actor.start(acquire(kind, actor, client), 0).result(9)
+        acquire(actor, client, kind, 0).result(9)
     away.end()
 
 

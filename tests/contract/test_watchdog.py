@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
+from tests.contract.kinds import handle
 from tests.worlds.base import World
 from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
@@ -15,49 +16,21 @@ LONG = 2.4
 
 
 @each_runtime
-def test_a_lock_without_a_lease_is_kept_alive(world: World) -> None:
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "multi_lock"])
+def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str) -> None:
     client = world.client(lock_watchdog_timeout=LONG)
     alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
+    mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
     mine.lock()
+    stored = world.redis.everything()["orders"]
     waiting = bob.start(theirs.lock)
     world.renewed("orders")
     assert not waiting.done()
     assert 0 < world.redis.ttl("orders") <= LONG
+    assert world.redis.everything()["orders"] == stored
     assert mine.get_hold_count() == 1
     mine.unlock()
     waiting.result(within=5)
-
-
-@in_virtual_time
-def test_renewal_lasts_while_a_hold_without_a_lease_is_among_the_holds(world: World) -> None:
-    mine = world.actor().lock(world.client(lock_watchdog_timeout=LONG))
-    mine.lock()
-    mine.lock(0.2)
-    mine.unlock()
-    world.renewed("orders")
-    assert mine.get_hold_count() == 1
-    mine.lock(0.2)
-    world.renewed("orders")
-    assert mine.get_hold_count() == 2
-
-
-@in_virtual_time
-def test_renewal_ends_with_the_last_hold_without_a_lease(world: World) -> None:
-    mine = world.actor().lock(world.client(lock_watchdog_timeout=1.5))
-    mine.lock(1.5)
-    mine.lock()
-    mine.unlock()
-    world.until(lambda: not mine.is_locked())
-
-
-@in_virtual_time
-def test_renewal_never_shortens_a_longer_lease(world: World) -> None:
-    mine = world.actor().lock(world.client(lock_watchdog_timeout=0.9))
-    mine.lock(60)
-    mine.lock()
-    world.pass_time(0.9)
-    assert world.redis.ttl("orders") > 50
 
 
 @each_runtime

@@ -1,0 +1,45 @@
+"""Locks, semaphores and latches of each kind, made by the name of the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from tests.worlds.base import Actor, Remote, World
+
+
+def make(client: Remote, kind: str, name: str = "orders", **arguments: Any) -> Any:
+    """Return a client's object of a kind, or a side of a read-write lock, or a multi-lock of that name and "stock"."""
+    real = client.real
+    if kind in ("read_lock", "write_lock"):
+        return getattr(real.get_read_write_lock(name, **arguments), kind)()
+    if kind == "multi_lock":
+        return real.get_multi_lock(*(real.get_lock(each, **arguments) for each in (name, "stock")))
+    return getattr(real, f"get_{kind}")(name, **arguments)
+
+
+def handle(actor: Actor, client: Remote, kind: str, name: str = "orders", **arguments: Any) -> Remote:
+    """Return the same, for an actor."""
+    return Remote(make(client, kind, name, **arguments), actor)
+
+
+def rival(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:
+    """Return a lock that one of that kind excludes: of a read lock, the write lock."""
+    return handle(actor, client, "write_lock" if kind == "read_lock" else kind, name)
+
+
+def lock_of(world: World, kind: str, **config: Any) -> Any:
+    """Return a lock of a new client, or a ``red_lock`` over three servers."""
+    if kind != "red_lock":
+        return make(world.client(**config), kind)
+    clients = world.nodes(3, quorum_node_timeout=2.0, **config)
+    return clients[0].real.get_red_lock(*(client.real.get_lock("orders") for client in clients))
+
+
+def wait(handle: Remote, seconds: float | timedelta | None = None) -> Callable[[], Any]:
+    """Return the call that waits for it, without a limit by default."""
+    method = next(name for name in ("try_lock", "try_acquire", "wait") if hasattr(handle.real, name))
+    arguments = {"timeout" if method == "wait" else "wait_time": seconds}
+    return partial(getattr(handle.real, method), **arguments)
