@@ -37,6 +37,7 @@ class Who:
         watchdog: Whether its watchdog renews the hold.
         stack: Its stack, if it was recorded.
         reason: Why it holds the lock, if it was held by ``pyredisson lock``.
+        ran: Whether it has run what runs once, and the name stays taken.
     """
 
     client_id: str | None = None
@@ -55,6 +56,7 @@ class Who:
     watchdog: bool | None = None
     stack: tuple[str, ...] = ()
     reason: str | None = None
+    ran: bool = False
 
     @property
     def gone(self) -> bool:
@@ -76,7 +78,9 @@ class Who:
             number = "" if self.thread_id is None else f":{self.thread_id}"
             before = {"redisson": "Redisson ", "pyredisson": "pyredisson "}.get(self.runtime, "?")
             words = [f"{before}{self.client_id[:4]}…{number}"]
-        if self.probably_gone:
+        if self.ran:
+            words.append("(has run)")
+        elif self.probably_gone:
             words.append("(probably gone)")
         elif self.connected is False:
             words.append("(no such client)" if self.host is None else "(not connected)")

@@ -12,6 +12,7 @@ from pyredisson.core.diagnosis.replies import (
     PresenceEntry,
     StoredOwner,
     StoredPresence,
+    read_runner,
     token_id,
 )
 from pyredisson.inspection.kinds import labels, stored_kinds
@@ -109,6 +110,11 @@ class People:
     def holder(self, name: str, owner: StoredOwner) -> Who:
         """Return who a field of a lock's hash names."""
         return self.person(owner.client_id, owner.thread_id, _entry_of(owner, self.holds_of(name)))
+
+    def runner(self, owner: StoredOwner, value: bytes) -> Who:
+        """Return who has run what runs once: its client may have ended, as it should."""
+        where = read_runner(value)
+        return Who(owner.client_id, owner.thread_id, *where, runtime="pyredisson", watchdog=False, ran=True)
 
     def waiter(self, name: str, owner: StoredOwner) -> Who:
         """Return who a member of a queue is."""

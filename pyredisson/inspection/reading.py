@@ -73,6 +73,11 @@ class Stored:
         return [(field, value) for field, value in self.fields.items() if read_owner(field) is not None]
 
     @property
+    def ran(self) -> bool:
+        """Whether who held it has run, and its name stays taken."""
+        return any(owner.ran for field, _ in self.owners if (owner := read_owner(field)))
+
+    @property
     def mode(self) -> bytes | None:
         """The mode of a read-write lock."""
         return self.fields.get(b"mode")

@@ -82,7 +82,8 @@ def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[W
             if (owner := read_owner(field)) is not None:
                 until = stored.reads[field] / 1000 if field in stored.reads else left
                 holds = max(1, read_count(count) or 1)
-                yield replace(people.holder(key, owner), owner=field.decode(), holds=holds, remaining=until)
+                who = people.runner(owner, count) if owner.ran else people.holder(key, owner)
+                yield replace(who, owner=field.decode(), holds=holds, remaining=until)
 
 
 def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...], now: float) -> Iterable[WaiterView]:

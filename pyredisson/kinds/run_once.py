@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pyredisson.lease import Lease
 
 #: How it is stored, for inspections.
-STORED = (StoredKind("run_once", "run once", "owners", LockNames, reentrant=False, force_unlock="fair_force_unlock"),)
+STORED = (
+    StoredKind("run_once", "run once", "owners", LockNames, "ran", reentrant=False, force_unlock="fair_force_unlock"),
+)
 
 
 class RunOnceKind(NonReentrantKind):

@@ -23,7 +23,7 @@ class StoredKind:
         label: What lists call it.
         form: How it is stored. Kinds of one form look the same, unless another key distinguishes them.
         names: Makes the names of its keys and its channel.
-        shown_by: What no other kind of this form has: a queue, or a token.
+        shown_by: What no other kind of this form has: a queue, a token, or that its holder has run.
         number: What its number counts.
         sides: What lists call its sides, by the words for them.
         shared: The side that many can hold at a time.
@@ -38,7 +38,7 @@ class StoredKind:
     label: str
     form: Form
     names: Callable[[str], LockNames | NumberedNames]
-    shown_by: Literal["queued", "token"] | None = None
+    shown_by: Literal["queued", "token", "ran"] | None = None
     number: Literal["permits", "count"] | None = None
     sides: Mapping[str, str] = field(default_factory=dict)
     shared: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 
+from pyredisson import Config, LockTimeoutError, Redisson
 from pyredisson.errors import ClientClosedError
 from pyredisson.inspection import LockView, as_json
 from tests.clusters import RunningCluster
@@ -211,3 +213,26 @@ def test_a_fake_server(world: ClockWorld) -> None:
 def test_a_client_that_inspects_nothing_does_not_load_it() -> None:
     code = "import sys, pyredisson, pyredisson.asyncio; print([each for each in sys.modules if 'inspection' in each])"
     assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey: Server, unique_name: str) -> None:
+    with Redisson.from_url(valkey.url, config=Config(client_name="cron")) as client:
+        with client.run_once(unique_name, at_most=600, at_least=300) as run:
+            assert run is not None
+            running = client.inspect(unique_name)
+        assert running is not None
+        assert running.held
+    with Redisson.from_url(valkey.url) as other:
+        view = other.inspect(unique_name)
+        assert view is not None
+        assert view.kind == "run_once"
+        (who,) = view.holders
+        assert (who.client_id, who.app, who.pid, who.ran) == (client.id, "cron", os.getpid(), True)
+        assert who.label.endswith("(has run)")
+        assert view.problems == ()
+        assert unique_name not in [each.name for each in other.find_leaks()]
+        holder = other.holder_of(unique_name)
+        assert holder is not None
+        assert (holder.client_id, holder.app) == (client.id, "cron")
+        with pytest.raises(LockTimeoutError, match=r"it was run by cron@.*, and is free in 2\d\d\.\d s"):
+            other.get_lock(unique_name).hold(wait_time=0).__enter__()

@@ -88,7 +88,9 @@ def test_help_before_the_command_is_ours(run: Run) -> None:
         (["--wait", "-1"], "'-1' is not a duration"),
         (["--lease", "0"], "must be longer than 0"),
         (["-n", "0"], "x>=1"),
-        (["-n", "2", "--shared"], "only one of -n, --shared, --exclusive and --fenced"),
+        (["--at-least", "1m"], "--at-least needs --lease"),
+        (["--at-least", "1m", "--lease", "30s"], "--at-least needs --lease, at least as long"),
+        (["-n", "2", "--shared"], "only one of -n, --shared, --exclusive, --fenced and --at-least"),
     ],
 )
 def test_wrong_options_are_refused_in_plain_english(run: Run, arguments: list[str], said: str) -> None:
@@ -101,6 +103,14 @@ def test_wrong_options_are_refused_in_plain_english(run: Run, arguments: list[st
 def test_durations_have_units(run: Run, client: Redisson, unique_name: str) -> None:
     with client.get_lock(unique_name):
         assert run(unique_name, "--wait", "100ms", "true")[0] == 75
+
+
+def test_at_least_runs_it_once_in_that_time(run: Run, unique_name: str) -> None:
+    once = (unique_name, "--lease", "1m", "--at-least", "30s", "true")
+    assert run(*once)[0] == 0
+    code, _, error = run(*once)
+    assert code == 75
+    assert "(has run)" in error
 
 
 # ---- what it says ----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from pyredisson.core.diagnosis.replies import (
     read_count,
     read_owner,
     read_presence,
+    read_runner,
     token_id,
 )
 from pyredisson.core.failures import Failure
@@ -69,6 +70,7 @@ class Found(NamedTuple):
         foreign: Whether no connected client of pyredisson is the holder's.
         free: Whether it is known that no one holds it.
         fixed: Whether its lease is known to be fixed: no watchdog renews it.
+        ran: Whether the holder has run it, and the name stays taken.
     """
 
     holder: Holder | None = None
@@ -77,11 +79,14 @@ class Found(NamedTuple):
     foreign: bool = False
     free: bool = False
     fixed: bool = False
+    ran: bool = False
 
     def describe(self) -> str | None:
         """Say it, for the message of an error; ``None`` if there is nothing to say."""
         parts = []
-        if self.holder is not None:
+        if self.holder is not None and self.ran:
+            parts.append(f"it was run by {self.holder}, and is free in {self.holder.remaining or 0.0:.1f} s")
+        elif self.holder is not None:
             since = "" if self.held_for is None else f" for {self.held_for:.1f} s"
             kind = ", a client of Redisson or one that has ended" if self.foreign else ""
             parts.append(f"held by {self.holder}{kind}{since}")
@@ -220,12 +225,14 @@ class Search:
         self.found = Found(free=kind == b"none")
         if kind == b"hash":
             scanned: Any = await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS)
-            fields = scanned[1][::2]
-            owner = next((owner for each in fields if (owner := read_owner(each))), None)
+            fields = dict(zip(scanned[1][::2], scanned[1][1::2], strict=True))
+            field, owner = next(((each, owner) for each in fields if (owner := read_owner(each))), (b"", None))
             if owner is not None:
-                self.found = Found(Holder(owner.client_id, owner.thread_id))
+                runner = read_runner(fields[field] if owner.ran else b"")
+                self.found = Found(Holder(owner.client_id, owner.thread_id, *runner), ran=owner.ran)
                 await self._left()
-                await self._who(owner)
+                if not owner.ran:
+                    await self._who(owner)
             await self._count(ReadWriteNames(self._key) if b"mode" in fields else LockNames(self._key))
         elif kind == b"string":
             token = await self.ask("GET", self._key)

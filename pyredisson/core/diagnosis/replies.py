@@ -19,7 +19,7 @@ MAX_TEXT: Final = 256  # characters of a name of a thread, an application, a mac
 MAX_STACK: Final = 64  # lines
 
 CLIENT_ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_OWNER: Final = re.compile(rf"({CLIENT_ID}):(-?\d{{1,20}})(:write)?(?::[0-9a-f]{{32}})?".encode())
+_OWNER: Final = re.compile(rf"({CLIENT_ID}):(-?\d{{1,20}})(:write|:ran)?(?::[0-9a-f]{{32}})?".encode())
 _CLIENT_NAME: Final = re.compile(rf"pyredisson:([!-9;-~]{{1,64}}):([!-9;-~]{{1,64}}):(\d{{1,10}}):({CLIENT_ID})")
 _WORD: Final = re.compile(rf"(?<![^ ])(id|addr|name|age|flags|lib-name|lib-ver)=([^ ]{{0,{MAX_TEXT}}})")
 _DIGITS: Final = re.compile(rb"-?\d{1,19}")
@@ -35,6 +35,14 @@ def read_count(value: object) -> int | None:
 # ---- owners ---------------------------------------------------------------------------------------------------------
 
 
+class Runner(NamedTuple):
+    """Who has run what runs once: the application, the machine and the process."""
+
+    app: str | None = None
+    host: str | None = None
+    pid: int | None = None
+
+
 class StoredOwner(NamedTuple):
     """The owner that a hash field names.
 
@@ -42,17 +50,30 @@ class StoredOwner(NamedTuple):
         client_id: The client's id.
         thread_id: The number of its thread or task.
         writes: Whether it is the holder of a write lock.
+        ran: Whether its run has ended, and the name stays taken.
     """
 
     client_id: str
     thread_id: int
-    writes: bool
+    writes: bool = False
+    ran: bool = False
 
 
 def read_owner(field: bytes) -> StoredOwner | None:
     """Read a field of a lock's hash; ``None`` if it names no owner."""
     found = _OWNER.fullmatch(field)
-    return None if found is None else StoredOwner(found[1].decode(), int(found[2]), found[3] is not None)
+    return (
+        None
+        if found is None
+        else StoredOwner(found[1].decode(), int(found[2]), found[3] == b":write", found[3] == b":ran")
+    )
+
+
+def read_runner(value: bytes) -> Runner:
+    """Read who has run what runs once."""
+    app, _, rest = value[: 3 * MAX_TEXT].decode(errors="replace").partition(":")
+    host, _, pid = rest.rpartition(":")
+    return Runner(app or None, host, int(pid)) if host and pid.isdecimal() and len(pid) < 11 else Runner()
 
 
 def token_id(token: bytes) -> str:
