@@ -20,10 +20,9 @@ from pyredisson.asyncio.primitives import (
 from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
-from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
 from pyredisson.shared.arguments import backoff_of
-from pyredisson.shared.made_owners import Owner, caller_of, make_core
+from pyredisson.shared.made_owners import Owner, caller_of, lock_core, make_core
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.election import LeaderElection

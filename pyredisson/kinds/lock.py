@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
+from pyredisson.core.acquiring.extend import extend
 from pyredisson.core.acquiring.release import force_unlock, leave_block, other_holder, other_local_holder, unlock
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
 from pyredisson.core.kind import LockKind
-from pyredisson.core.names import LockNames, check_name
+from pyredisson.core.names import LockNames
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import ReadyRequests
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
 UNLOCKED: Final = "0"
-
-#: The number of names for which what their handles share is kept.
-KEPT: Final = 1000
 
 STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
 
@@ -270,6 +268,14 @@ class LockCore:
         client, own = self.client, ownership or self.mine()
         return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait, self.covers)
 
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let what the caller holds last for ``lease_time`` from now on. Returns whether that was confirmed."""
+        lease = lease_ms(lease_time)
+        self.client.check_open()
+        own = self.mine()
+        extending = own.called(self.client.runtime.thread(), extend, self.client, own, lease)
+        return await (extending if self.made_for is None else self.made_for.alone(extending))
+
     # ---- releasing -----------------------------------------------------------------------------------------------
 
     async def unlock(self, progress: Progress | None = None) -> None:
@@ -381,20 +387,3 @@ class LockCore:
         if type(left) is not int:
             raise unusable(left).cause
         return None if left == -2 else math.inf if left == -1 else left / 1000
-
-
-def lock_core(client: ClientCore, name: str, made_for: MadeCaller | None) -> LockCore:
-    """Return the core of a handle: of those on one name that act for their caller, all share one.
-
-    Raises:
-        TypeError, ValueError: The name is not valid.
-    """
-    kept = client.lock_cores
-    core = kept.get(name) if made_for is None and isinstance(name, str) else None
-    if core is None:
-        core = LockCore(client, check_name(name)).acting_for(made_for)
-        if made_for is None:
-            if len(kept) >= KEPT:
-                kept.clear()
-            kept[name] = core
-    return core

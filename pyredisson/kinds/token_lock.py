@@ -179,7 +179,7 @@ class TokenLockCore(LockCore):
 
     # ---- extending -----------------------------------------------------------------------------------------------
 
-    async def extend(self, milliseconds: int, *, from_now: bool) -> None:
+    async def extend_by(self, milliseconds: int, *, from_now: bool) -> None:
         """Extend the hold by ``milliseconds``, or to that many ``from_now`` on. It is never shortened.
 
         The first request reads the end of the hold, the second sets it, so that a repeat has no further effect.
@@ -221,9 +221,13 @@ class TokenLockCore(LockCore):
         """Return the seconds for which the hold is certain."""
         return self.mine().remaining(self.client.runtime.now())
 
-    def token(self) -> bytes:
-        """Return the token of the hold."""
-        return self.kind.stored_as(self.mine()).encode()
+    def token(self) -> str:
+        """Return the token of the hold, or of the last one."""
+        return self.kind.stored_as(self.mine())
+
+    def held_token(self) -> str | None:
+        """Return the token of the caller's hold; ``None`` if it holds nothing, as far as this client knows."""
+        return self.token() if self.mine().holds else None
 
     # ---- queries -------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.acquire import report_failed, report_outcome
-from pyredisson.core.deadline import lease_ms, wait_seconds
+from pyredisson.core.deadline import certain_for, lease_ms, wait_seconds
+from pyredisson.core.diagnosis.error_text import not_held
 from pyredisson.core.failures import gives_way, is_interruption
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.lease import Lease
@@ -229,6 +231,20 @@ class MultiLockCore:
             raise
         finally:
             note.thread = 0
+
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let what the caller holds last for ``lease_time`` from now on: on enough members, within their validity."""
+        self._check_open()
+        lease, owned, table = lease_ms(lease_time), self.mine(), multi_locks_of(self.client)
+        table.raise_if_lost(owned)
+        if not owned.holds and not owned.expired:
+            raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, None), name=owned.name)
+        sent = self.client.runtime.now()
+        await table.extend(owned, lease)
+        table.raise_if_lost(owned)
+        if not owned.holds:
+            raise lost_error(owned, "its lease expired")
+        return owned.certain_until() >= sent + certain_for(lease)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

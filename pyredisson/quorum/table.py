@@ -162,6 +162,12 @@ class MultiOwnershipTable(OwnerTable["MultiOwnership"]):
             self._renewed(owned, sent, failed)
         self._report_losses()
 
+    async def extend(self, owned: MultiOwnership, lease_ms: int) -> None:
+        """Renew the members of one on all servers at once, by this lease."""
+        for renewal in await self._runtime.fan_out(_renewals([owned], lease_ms)):
+            renewal.note()
+        self._report_losses()
+
     def _renewed(self, owned: MultiOwnership, sent: float, failed: Failure | None) -> None:
         """Set when to renew it next: in a third of its lease if it was extended, else soon."""
         if not owned.renewable():
@@ -214,11 +220,11 @@ def multi_locks_of(client: ClientCore) -> MultiOwnershipTable:
     return tables.setdefault(TABLE, MultiOwnershipTable(client)) if table is None else table
 
 
-def _renewals(several: list[MultiOwnership]) -> list[Renewal]:
-    """The requests that renew the members of these multi-locks."""
+def _renewals(several: list[MultiOwnership], lease_ms: int | None = None) -> list[Renewal]:
+    """The requests that renew the members of these multi-locks, each by its lease unless one is given."""
     alike: dict[tuple[ClientCore, int, float], list[Ownership]] = {}
     for owned in several:
-        lease = owned.lease_ms()
+        lease = lease_ms or owned.lease_ms()
         for member, ownership in owned.renewable_parts():
             alike.setdefault((member.client, lease, member.timeout(lease)), []).append(ownership)
     return [

@@ -6,10 +6,11 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError
+from pyredisson.kinds.lock import LockCore
 from pyredisson.shared.marks import AnyOwner
 from pyredisson.shared.thread_owners import ThreadOwner
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership.owner_protocols import MadeCaller
+
+#: The number of names for which what their handles share is kept.
+KEPT: Final = 1000
 
 T = TypeVar("T")
 CoreT = TypeVar("CoreT")
@@ -168,3 +173,20 @@ def make_core(
     client.check_open()
     core: Any = kind(client, check_name(name), *args)
     return core if owner is None else core.acting_for(caller_of(owner))  # type: ignore[no-any-return]
+
+
+def lock_core(client: ClientCore, name: str, made_for: MadeCaller | None) -> LockCore:
+    """Return the core of a handle: of those on one name that act for their caller, all share one.
+
+    Raises:
+        TypeError, ValueError: The name is not valid.
+    """
+    kept = client.lock_cores
+    core = kept.get(name) if made_for is None and isinstance(name, str) else None
+    if core is None:
+        core = LockCore(client, check_name(name)).acting_for(made_for)
+        if made_for is None:
+            if len(kept) >= KEPT:
+                kept.clear()
+            kept[name] = core
+    return core

@@ -11,11 +11,10 @@ import redis
 from pyredisson.config import Backoff, Config
 from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
-from pyredisson.kinds.lock import lock_core
 from pyredisson.shared import kinds
 from pyredisson.shared.arguments import backoff_of, own_keywords, refuse
 from pyredisson.shared.base_client import BaseClient
-from pyredisson.shared.made_owners import Owner, caller_of, make_core
+from pyredisson.shared.made_owners import Owner, caller_of, lock_core, make_core
 from pyredisson.threads.primitives import (
     FairLock,
     FencedLock,

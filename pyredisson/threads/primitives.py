@@ -114,6 +114,33 @@ class AnyLock(Handle):
         """
         run_to_the_end(fast_path.release, self._core, False, None)
 
+    def extend(self, lease_time: Seconds) -> bool:
+        """Let the hold of the calling thread last for at least ``lease_time`` seconds from now on; never shorten it.
+
+        Of a quorum, a majority has to confirm it within its validity. The watchdog goes on to renew what it renews.
+
+        Example::
+
+            lock.lock(lease_time=30)
+            if lock.extend(60):
+                print("for another minute")
+            lock.unlock()
+
+        Args:
+            lease_time: Seconds from now on.
+
+        Returns:
+            Whether it was confirmed within ``Config.timeout``. If not, the lease may still end as it would have.
+
+        Raises:
+            LockLostError: The lease expired, or the lock was deleted or force-unlocked.
+            LockNotOwnedError: The calling thread does not hold the lock.
+            ValueError, TypeError: The time is not valid.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server refused the request.
+        """
+        return run(self._core.extend(lease_time))
+
     def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
 
@@ -511,6 +538,11 @@ class TokenLock(Lock):
     """
 
     __slots__ = ()
+
+    @property
+    def token(self) -> str | None:
+        """The token of the caller's hold, which is what releases it; ``None`` if it holds nothing."""
+        return self._core.held_token()  # type: ignore[attr-defined,no-any-return]
 
 
 class MultiLock(AnyLock):

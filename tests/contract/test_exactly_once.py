@@ -110,6 +110,18 @@ def test_unlock_counts_once_and_publishes_once(
 
 
 @either_way
+@each_kind
+def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+    mine.lock(lease_time=10)
+    mine.extend(10)  # The server knows the script now.
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    assert mine.extend(60)
+    assert lost.hits == 1
+    assert mine.remain_time_to_live() > 50
+    mine.unlock()
+
+
+@either_way
 @each_reentrant_kind
 def test_each_of_nested_holds_counts_once(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
     channel, message = PUBLISHED[kind]

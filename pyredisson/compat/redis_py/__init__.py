@@ -191,7 +191,7 @@ class Lock:
     def _extend(self, do: str, time: float | None, *, from_now: bool) -> Literal[True]:
         hold = self._held(f"{do} an unlocked lock")
         try:
-            run(hold.extend(self._settings.milliseconds(time, do), from_now=from_now))
+            run(hold.extend_by(self._settings.milliseconds(time, do), from_now=from_now))
         except RedissonError as error:
             raise translated(error, self.name) from error
         return True

@@ -200,7 +200,7 @@ class Lock:
     async def _extend(self, do: str, time: float | None, *, from_now: bool) -> Literal[True]:
         hold = self._held(f"{do} an unlocked lock")
         try:
-            await hold.extend(self._settings.milliseconds(time, do), from_now=from_now)
+            await hold.extend_by(self._settings.milliseconds(time, do), from_now=from_now)
         except RedissonError as error:
             raise translated(error, self._settings.name) from error
         return True

@@ -38,7 +38,7 @@ class Place:
     @property
     def token(self) -> bytes | None:
         """The value in Redis, or ``None`` if nothing is held."""
-        return None if self.hold is None else self.hold.token()
+        return None if self.hold is None else self.hold.token().encode()
 
 
 @dataclass(frozen=True)
