@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, final
 
+from pyredisson.core.deadline import lease_ms
+from pyredisson.core.driver import run
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.shared.misuse import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from pyredisson.core.deadline import Seconds
     from pyredisson.core.ownership.liveness import HoldView
     from pyredisson.core.ownership.owned import Owned
     from pyredisson.core.runtime import Runtime
@@ -23,30 +26,29 @@ else:  # typing_extensions is slow to import, and the default is for type checke
 
     TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True)
 
-__all__ = ["Lease"]
+__all__ = ["AnyLease", "AsyncLease", "Lease"]
 
 #: How the child of a fork loses what it inherits.
 FORKED = "the process was forked, and the hold is its parent's"
 
 
-@final
-class Lease(NotPortable, Generic[TokenT_co]):
-    """One hold of a lock, from acquiring it to leaving its block.
+class AnyLease(NotPortable, Generic[TokenT_co]):
+    """What the leases for threads and for asyncio have alike."""
 
-    A ``Lease[int]``, as that of a :class:`pyredisson.FencedLock`, has a fencing token; a ``Lease[None]`` has none.
+    __slots__ = ("__weakref__", "_ended", "_extend", "_hold", "_on_loss", "_ownership", "_process", "_runtime")
 
-    Source: Gray and Cheriton, "Leases" (1989). The holder counts the lease from before the request was sent, and
-    shortens it by the possible drift between two clocks (1 % and 2 ms here), so that it ends here before it ends on
-    the server.
-    """
-
-    __slots__ = ("__weakref__", "_ended", "_hold", "_on_loss", "_ownership", "_process", "_runtime")
-
-    def __init__(self, ownership: Owned, hold: HoldView, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        ownership: Owned,
+        hold: HoldView,
+        runtime: Runtime,
+        extend: Callable[[int], Coroutine[Any, Any, bool]],
+    ) -> None:
         self._ownership = ownership
         self._hold = hold  # Its own: a hold that is taken after this one was lost is not this one.
         hold.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
+        self._extend = extend
         self._process = os.getpid()
         self._ended = False
         self._on_loss: Callable[[], None] | None = None
@@ -83,6 +85,11 @@ class Lease(NotPortable, Generic[TokenT_co]):
             reason = "its block has already been left" if self._ended else self._ownership.loss or "its lease expired"
             raise lost_error(self._ownership, reason)
 
+    def _extending(self, lease_time: Seconds) -> Coroutine[Any, Any, bool]:
+        lease = lease_ms(lease_time)
+        self.ensure_held()
+        return self._extend(lease)
+
     def _inherited(self) -> bool:
         """Whether this process is the child of a fork, and the lease is its parent's."""
         return os.getpid() != self._process
@@ -114,3 +121,63 @@ class Lease(NotPortable, Generic[TokenT_co]):
         self._ended = True
         if self._on_loss is not None:
             self._ownership.call_no_more(self._on_loss)
+
+
+@final
+class Lease(AnyLease[TokenT_co]):
+    """One hold of a lock, from acquiring it to leaving its block.
+
+    A ``Lease[int]``, as that of a :class:`pyredisson.FencedLock`, has a fencing token; a ``Lease[None]`` has none.
+
+    Source: Gray and Cheriton, "Leases" (1989). The holder counts the lease from before the request was sent, and
+    shortens it by the possible drift between two clocks (1 % and 2 ms here), so that it ends here before it ends on
+    the server.
+    """
+
+    __slots__ = ()
+
+    def extend(self, lease_time: Seconds) -> bool:
+        """Let the hold last for at least ``lease_time`` seconds from now on; never shorten it. See :meth:`Lock.extend`.
+
+        Example::
+
+            with lock.hold(lease_time=30) as lease:
+                if lease.extend(60):
+                    print("for another minute")
+
+        Raises:
+            LockLostError: The lock was lost, the block of this lease was left, or this process is the child of a fork.
+            ValueError, TypeError: The time is not valid.
+            redis.exceptions.RedisError: The server refused the request.
+        """
+        return run(self._extending(lease_time))
+
+
+@final
+class AsyncLease(AnyLease[TokenT_co]):
+    """One hold of a lock, from acquiring it to leaving its block.
+
+    A ``Lease[int]``, as that of a :class:`pyredisson.FencedLock`, has a fencing token; a ``Lease[None]`` has none.
+
+    Source: Gray and Cheriton, "Leases" (1989). The holder counts the lease from before the request was sent, and
+    shortens it by the possible drift between two clocks (1 % and 2 ms here), so that it ends here before it ends on
+    the server.
+    """
+
+    __slots__ = ()
+
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let the hold last for at least ``lease_time`` seconds from now on; never shorten it. See :meth:`Lock.extend`.
+
+        Example::
+
+            async with lock.hold(lease_time=30) as lease:
+                if await lease.extend(60):
+                    print("for another minute")
+
+        Raises:
+            LockLostError: The lock was lost, the block of this lease was left, or this process is the child of a fork.
+            ValueError, TypeError: The time is not valid.
+            redis.exceptions.RedisError: The server refused the request.
+        """
+        return await self._extending(lease_time)

@@ -36,7 +36,7 @@ from pyredisson.errors import (
     StaleTokenError,
 )
 from pyredisson.holders import Holder
-from pyredisson.lease import Lease
+from pyredisson.lease import AsyncLease as Lease
 from pyredisson.runs import Ran, Skipped
 from pyredisson.shared.made_owners import Owner
 from pyredisson.shared.task_owners import current_task_id as current_thread_id

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.holders import Holder
     from pyredisson.kinds.election import ElectionCore
-    from pyredisson.lease import Lease
+    from pyredisson.lease import AsyncLease as Lease
 
 
 @final

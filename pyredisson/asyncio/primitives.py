@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson.asyncio import fast_path
 from pyredisson.asyncio.hold import HoldContext as Hold
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.lease import Lease
+from pyredisson.lease import AsyncLease as Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.shared import kinds
 from pyredisson.shared.arguments import cores_of, own_keywords, refuse, wait_of

@@ -10,7 +10,7 @@ from pyredisson.asyncio.primitives import Lock
 from pyredisson.shared.synchronized import RunOnce as Base
 
 if TYPE_CHECKING:
-    from pyredisson.lease import Lease
+    from pyredisson.lease import AsyncLease as Lease
     from pyredisson.runs import Ran, Skipped
 
 P = ParamSpec("P")

@@ -16,6 +16,7 @@ from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson.lease import AsyncLease as Lease
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.observe.logging import log_collected
 from pyredisson.shared import process
@@ -49,6 +50,7 @@ class AsyncioRuntime(BaseRuntime):
     """One client's view of the world, for the tasks of one event loop at a time."""
 
     suspends = True
+    lease = Lease
     _core: ClientCore  # It is attached before the runtime is used.
 
     def __init__(self, target: Target, config: Config) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson.asyncio.hold import PermitHold
 from pyredisson.core.deadline import wait_seconds
-from pyredisson.lease import Lease
+from pyredisson.lease import AsyncLease as Lease
 from pyredisson.shared.arguments import own_keywords, refuse
 from pyredisson.shared.handle import Handle
 

@@ -105,6 +105,11 @@ class Runtime(Protocol):
     #: Whether its coroutines suspend. One that is being closed may then wait for nothing any more.
     suspends: bool
 
+    @property
+    def lease(self) -> Callable[..., Any]:
+        """The class of the leases of its form."""
+        ...
+
     # ---- plain: never blocks -------------------------------------------------------------------------------------
 
     def now(self) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
@@ -27,7 +28,6 @@ from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import ByMessage
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.kinds.stored import StoredKind
-from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
     from pyredisson.core.runtime import Request, Runtime
+    from pyredisson.lease import Lease
 
 
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
@@ -237,7 +238,8 @@ class LockCore:
         hold = self._new_hold(lease_time, block=True)
         ownership = self.mine()
         # Made before: once the lock is acquired, nothing is left to interrupt.
-        lease = Lease(ownership, hold, self.client.runtime)
+        client = self.client
+        lease: Lease = client.runtime.lease(ownership, hold, client.runtime, partial(extend, client, ownership))
         if await self.acquire_hold(wait, hold, ownership):
             return lease
         if skip:

@@ -8,14 +8,15 @@ those of other blocks; to the watchdog it is an ownership like that of a lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, final
 
+from pyredisson.core.acquiring.extend import extend
 from pyredisson.core.failures import gives_way
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.errors import LockError
-from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
     from pyredisson.core.runtime import Request, Runtime
     from pyredisson.kinds.permits import PermitsCore
+    from pyredisson.lease import Lease
 
 #: The reason for a loss that the server reported.
 PERMIT_GONE = "it no longer exists in Redis: released by its id, or expired"
@@ -100,7 +102,8 @@ class Block:
         self._client_id = client.id
         # Made before: once the permits are granted, nothing is left to interrupt.
         ownership = self._ownership = BlockOwnership(client, self.name, core.word, self._permit)
-        self.lease = Lease(ownership, hold, client.runtime)
+        extending = partial(extend, client, ownership) if hold.watched else _never_ends
+        self.lease = client.runtime.lease(ownership, hold, client.runtime, extending)
         if not self._count:
             ownership.acquired(hold, call.begun)
             return self.lease
@@ -163,6 +166,11 @@ class Block:
         """
         if self._ownership is not None:
             self._core.client.presence.end_block(self._ownership)
+
+
+async def _never_ends(lease_ms: int) -> bool:
+    """Extend permits that do not expire."""
+    return True
 
 
 # ---- what a block holds ----------------------------------------------------------------------------------------------

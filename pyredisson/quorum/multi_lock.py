@@ -8,6 +8,7 @@ acquired are acquired in one order, by name, so that no clients wait for each ot
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.acquire import report_failed, report_outcome
@@ -17,7 +18,6 @@ from pyredisson.core.failures import gives_way, is_interruption
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
 from pyredisson.errors import LockNotOwnedError
-from pyredisson.lease import Lease
 from pyredisson.quorum.decisions import majority
 from pyredisson.quorum.in_order import InOrder
 from pyredisson.quorum.member import Member
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
     from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
     from pyredisson.kinds.lock import LockCore
+    from pyredisson.lease import Lease
 
 
 def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
@@ -175,7 +176,7 @@ class MultiLockCore:
         hold = self.new_hold(lease_time, block=True)
         self._check_open()
         owned = self.mine()
-        lease = Lease(owned, hold, self.client.runtime)
+        lease: Lease = self.client.runtime.lease(owned, hold, self.client.runtime, partial(self._extend, owned))
         if await self.acquire_hold(wait, hold, owned):
             return lease
         if skip:
@@ -235,7 +236,10 @@ class MultiLockCore:
     async def extend(self, lease_time: Seconds) -> bool:
         """Let what the caller holds last for ``lease_time`` from now on: on enough members, within their validity."""
         self._check_open()
-        lease, owned, table = lease_ms(lease_time), self.mine(), multi_locks_of(self.client)
+        return await self._extend(self.mine(), lease_ms(lease_time))
+
+    async def _extend(self, owned: MultiOwnership, lease: int) -> bool:
+        table = multi_locks_of(self.client)
         table.raise_if_lost(owned)
         if not owned.holds and not owned.expired:
             raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, None), name=owned.name)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic
 
 from pyredisson.errors import LockError
-from pyredisson.lease import Lease
+from pyredisson.lease import AnyLease, Lease
 from pyredisson.shared.arguments import check_times
 from pyredisson.shared.handle import Handle
 from pyredisson.shared.misuse import NotPortable, warn_never_entered
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.kinds.permit_block import Block
 
-    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True, default="Lease")
-    PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="Lease[None] | None", covariant=True, default="Lease[None]")
+    LeaseT_co = TypeVar("LeaseT_co", bound="AnyLease | None", covariant=True, default="Lease")
+    PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="AnyLease[None] | None", covariant=True, default="Lease[None]")
 else:  # typing_extensions is slow to import, and the defaults are for type checkers.
     from typing import TypeVar
 
-    LeaseT_co = TypeVar("LeaseT_co", bound="Lease | None", covariant=True)
-    PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="Lease[None] | None", covariant=True)
+    LeaseT_co = TypeVar("LeaseT_co", bound="AnyLease | None", covariant=True)
+    PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="AnyLease[None] | None", covariant=True)
 
 
 class LockBlock(NotPortable, Generic[LeaseT_co]):
@@ -38,7 +38,7 @@ class LockBlock(NotPortable, Generic[LeaseT_co]):
         self._lease_time = lease_time
         self._skip = skip
         self._entered = False
-        self._lease: Lease[Any] | None = None
+        self._lease: AnyLease[Any] | None = None
 
     def __repr__(self) -> str:
         return f"<Hold of {self._lock.name!r}>"
@@ -47,13 +47,13 @@ class LockBlock(NotPortable, Generic[LeaseT_co]):
         if not getattr(self, "_entered", True):
             warn_never_entered(self, self._lock.name)
 
-    def _acquire(self) -> Coroutine[Any, Any, Lease[Any] | None]:
+    def _acquire(self) -> Coroutine[Any, Any, AnyLease[Any] | None]:
         """Note that it was entered, and return the call that acquires the lock."""
         if self._entered:
             name = self._lock.name
             raise LockError(f"a hold() of {name!r} can be entered only once: call hold() again", name=name)
         self._entered = True
-        acquire: Coroutine[Any, Any, Lease[Any] | None]
+        acquire: Coroutine[Any, Any, AnyLease[Any] | None]
         acquire = self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip)
         return acquire
 
@@ -81,7 +81,7 @@ class PermitsBlock(NotPortable, Generic[PermitLeaseT_co]):
 class AnyTerm(NotPortable):
     """A time of leadership."""
 
-    def __init__(self, lease: Lease[int], end: Callable[[], None]) -> None:
+    def __init__(self, lease: AnyLease[int], end: Callable[[], None]) -> None:
         self._lease = lease
         lease._when_lost(end)
 

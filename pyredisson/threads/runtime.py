@@ -17,6 +17,7 @@ from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
 from pyredisson.errors import ClientClosedError
+from pyredisson.lease import Lease
 from pyredisson.net.subscribing import subscriber_for
 from pyredisson.observe.logging import log_collected
 from pyredisson.shared import process
@@ -128,6 +129,7 @@ class ThreadsRuntime(BaseRuntime):
     """One client's view of the world, for any number of threads."""
 
     suspends = False
+    lease = Lease
 
     def __init__(self, target: Target, config: Config) -> None:
         check_patched()

@@ -29,7 +29,7 @@ def test_a_lease_is_prolonged_and_never_shortened(world: World, client: Remote, 
 @each_runtime
 def test_a_block_knows_it_and_lasts_longer(world: World, client: Remote, mine: Remote) -> None:
     with mine.hold(lease_time=1) as lease:
-        assert mine.extend(60)
+        assert world.actor().do(lease.extend, 60)
         assert lease.remaining() > 50
         world.pass_time(1.5)
         lease.ensure_held()
@@ -96,3 +96,15 @@ def test_the_token_of_a_token_lock_is_that_of_its_holder(
     assert seen == [None, None]
     alice.do(lambda: seen.append(mine.real.token))
     assert world.redis.everything()["orders"] == ("string", seen[2])
+
+
+@each_runtime
+def test_a_permit_of_a_block_is_extended(world: World, client: Remote, alice: Actor) -> None:
+    with handle(alice, client, "permit_expirable_semaphore", permits=1).hold(lease_time=1) as lease:
+        assert alice.do(lease.extend, 60)
+        world.pass_time(1.5)
+        lease.ensure_held()
+    with handle(alice, client, "semaphore", "seats", permits=1).hold() as lease:
+        assert alice.do(lease.extend, 60)
+    with pytest.raises(LockLostError, match="its block has already been left"):
+        alice.do(lease.extend, 60)

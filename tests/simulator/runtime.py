@@ -22,6 +22,7 @@ from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.core.ownership.owner_protocols import Caller, Holding
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson.lease import AsyncLease as Lease
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
 from pyredisson.net.resp import failure_of, reply_error
@@ -121,6 +122,7 @@ class Seam:
     """
 
     suspends = True
+    lease = Lease
     eval: Callable[[Request, float], Coroutine[Any, Any, Reply]]
 
     def __init__(self, process: Process) -> None:

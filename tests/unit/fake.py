@@ -15,6 +15,7 @@ from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson.lease import Lease
 from pyredisson.shared.marks import AnyOwner
 
 
@@ -104,6 +105,7 @@ class FakeRuntime:
     _plans: list[tuple[float, int, Callable[[], object]]] = field(default_factory=list)
     _order: itertools.count[int] = field(default_factory=itertools.count)
     suspends: bool = False
+    lease = Lease
 
     def at(self, seconds: float, happening: Callable[[], object]) -> None:
         """Plan something for so many seconds from now."""
