@@ -21,7 +21,7 @@ from pyredisson import events
 from pyredisson.core.names import LockNames
 from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
-from tests.real.contenders import Contenders, FencedContenders, Late
+from tests.real.contenders import Contenders
 from tests.real.observation import busy, waiting
 from tests.servers import HOST, REDIS_6, Server
 from tests.volumes import Volume
@@ -343,27 +343,6 @@ def to_and_fro(cluster: RunningCluster, unique_name: str) -> Iterator[Callable[.
     assert cluster.master_of(unique_name) is home
 
 
-def test_a_hold_moves_with_its_slot(
-    world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
-) -> None:
-    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
-    lock = client.get_lock(unique_name)
-    actor.do(lock.lock)
-
-    def there() -> None:
-        assert actor.do(lock.is_held_by_current_thread)
-        actor.do(lock.lock)  # Once more, at the other node.
-        renewed = len(world.heard(events.Renewed))
-        until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
-
-    to_and_fro(between=there)
-    assert actor.do(lock.get_hold_count) == 2
-    actor.do(lock.unlock)
-    actor.do(lock.unlock)
-    assert world.losses == []
-    nothing_left(cluster, client, unique_name)
-
-
 def test_a_hold_is_renewed_while_its_slot_migrates(
     world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
@@ -470,45 +449,6 @@ def test_only_one_owner_at_a_time_while_masters_change(
         nothing_left(cluster, client, unique_name)
 
 
-@pytest.mark.parametrize("what", ["the master fails over", "the slot moves"])
-def test_a_late_writer_is_refused_wherever_tokens_are_counted(
-    world: ClockWorld,
-    cluster: RunningCluster,
-    valkey: Server,
-    unique_name: str,
-    to_and_fro: Callable[..., None],
-    what: str,
-) -> None:
-    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: tokens go on from where they were.
-
-    A master that is killed is another matter: what no replica has acknowledged may be lost, and counted again.
-    """
-    contenders = FencedContenders(cluster, [world], unique_name, valkey, min_replicas=1, slaves_sync_timeout=0.5)
-    try:
-        contenders.progress()
-        late = Late(contenders, valkey, world.actor(), unique_name)
-        home = cluster.master_of(unique_name)
-        if what == "the slot moves":
-            to_and_fro(between=contenders.progress)
-        else:
-            for _ in range(2):  # There and back.
-                cluster.fail_over(cluster.master_of(unique_name))
-                until(cluster.ready, 20, what="the former master follows")
-                contenders.progress()
-            assert cluster.master_of(unique_name) is home
-        contenders.progress()
-        late.write()
-    finally:
-        contenders.stop()
-    contenders.check()
-    assert contenders.errors == []
-    until(lambda: unique_name not in left_of(cluster, unique_name), what="it is free")
-    for client in contenders.clients:
-        assert not busy(client)
-    with valkey.client() as direct:
-        direct.delete(contenders.key, f"pyredisson_fence:{{{contenders.key}}}")
-
-
 # ---- masters that change ---------------------------------------------------------------------------------------------
 
 
@@ -566,28 +506,6 @@ def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, un
         holder.do(each.unlock)
     nothing_left(cluster, client, unique_name)
     assert waiting(client, unique_name) == 0
-
-
-def test_masters_are_killed_under_load(
-    both_worlds: list[ClockWorld], fresh_cluster: RunningCluster, unique_name: str
-) -> None:
-    """Replication is asynchronous, so a hold may be lost; but everybody goes on, and nothing stays behind."""
-    cluster = fresh_cluster
-    contenders = Contenders(cluster, both_worlds, unique_name)
-    try:
-        contenders.progress()
-        victim = cluster.master_of(unique_name)
-        victim.kill()
-        until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 30, what="the replica took over")
-        contenders.progress(60)
-    finally:
-        contenders.stop()
-    assert all(
-        not isinstance(error, pyredisson.LockNotOwnedError) or isinstance(error, pyredisson.LockLostError)
-        for error in contenders.errors
-    )
-    for client in contenders.clients:
-        nothing_left(cluster, client, unique_name)
 
 
 def test_the_slot_of_a_lock_is_that_of_all_its_keys(unique_name: str) -> None:

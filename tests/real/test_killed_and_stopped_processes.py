@@ -207,35 +207,6 @@ def test_a_killed_head_of_the_queue_delays_others_by_its_timeout_at_most(
     FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
 
 
-@pytest.mark.parametrize("place", ["head", "second"])
-@by_a_task
-def test_a_killed_waiter_delays_no_other_past_its_own_timeout(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, place: str
-) -> None:
-    """It meant to wait for 2 s; what it waited for had 30 s left, and the settings believe in waiters for 300."""
-    client, names = world.from_url(valkey.url, max_wait_without_check=60.0), LockNames(unique_name)
-    lock, (holder, first, last) = FAIR.handle(client, unique_name), (world.actor() for _ in range(3))
-    holder.do(lock.lock, 30)
-    served = first.start(lock.lock) if place == "second" else None
-    before = 1 if served else 0
-    until(lambda: direct.llen(names.queue) == before, what="the first waits")
-    with Peer("threads", valkey.url, unique_name, FAIR.name) as peer:
-        peer.send("try_lock", 2.0)
-        until(lambda: direct.llen(names.queue) == before + 1, what="it is queued up")
-        began = time.monotonic()
-        waits = last.start(FAIR.handle(world.from_url(valkey.url, max_wait_without_check=60.0), unique_name).lock)
-        until(lambda: direct.llen(names.queue) == before + 2, what="somebody is behind it")
-        peer.kill()
-    holder.do(lock.unlock)
-    if served:
-        served.result(20)
-        first.do(lock.unlock)
-    waits.result(20)
-    assert within(began, 2.0)
-    last.do(FAIR.handle(client, unique_name).force_unlock)
-    FAIR.await_rest(direct, client, unique_name, 0)
-
-
 # --- stopped ---
 
 

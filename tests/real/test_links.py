@@ -21,7 +21,6 @@ from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, Proxy, parse_request
 from tests.real.observation import INFO, RENEW, Tally, await_waiter, held, nothing_left
 from tests.servers import HOST, REDIS_7, Build, Server, free_port
-from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -82,22 +81,6 @@ def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> No
     assert client.url.startswith("rediss://")
     with server.client(decode_responses=True) as direct:
         works(world, client, direct, unique_name, period=0.7)
-
-
-def test_tls_under_load(world: ClockWorld, tls: tuple[Server, str], unique_name: str, volume: Volume) -> None:
-    server, url = tls
-    client = world.from_url(url, timeout=9.0)
-    actors, locks = [world.actor() for _ in range(8)], [client.get_lock(f"{unique_name}-{k}") for k in range(3)]
-    calls = [
-        actor.start(call)
-        for round_ in range(volume(5, full=200))
-        for index, actor in enumerate(actors)
-        for call in (locks[(index + round_) % 3].lock, locks[(index + round_) % 3].unlock)
-    ]
-    for call in calls:
-        call.result(30)
-    with server.client(decode_responses=True) as direct:
-        nothing_left(direct, client, *(lock.name for lock in locks))
 
 
 def test_tls_lives_through_a_kill_of_its_connections(

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
 from pyredisson.core.names import LockNames
-from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.events import GivenBack, Lost
+from pyredisson.errors import QuorumUnreachableError
+from pyredisson.events import GivenBack
 from pyredisson.quorum.table import multi_locks_of
-from tests.real import programs
 from tests.real.fleets import NODES, PATIENT, Fleet, over
-from tests.real.observation import RELEASE, busy
+from tests.real.observation import RELEASE
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
-from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 
 #: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
@@ -40,19 +35,6 @@ def stopped(fleet: Fleet) -> Iterator[Callable[..., None]]:
     yield stop
     for server in paused:
         server.resume()
-
-
-def one_round(actor: Actor, lock: Any) -> bool:
-    """What ``try_lock()`` says when enough nodes were not just kept from answering by a busy machine."""
-    said: list[bool] = []
-
-    def answered() -> bool:
-        with suppress(QuorumUnreachableError):
-            said.append(actor.do(lock.try_lock))
-        return bool(said)
-
-    until(answered, 20, what="enough nodes answer in time")
-    return said[0]
 
 
 # --- killed ---
@@ -165,24 +147,6 @@ def test_two_stopped_cost_one_node_timeout(
     assert not world.losses
 
 
-def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
-    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
-) -> None:
-    alice = world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=0.3)
-    lock = over(clients, unique_name)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    stopped(0, 1)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    for index in (0, 1):
-        fleet.servers[index].resume()
-    fleet.free(unique_name)  # Long before the lease of 30 s is over.
-    until(lambda: not any(busy(client) for client in clients), within=10, what="nothing is pending")
-    assert not world.losses
-
-
 @pytest.mark.parametrize("failure", ["stopped", "killed"])
 def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_waiting_again(
     world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str, failure: str
@@ -243,35 +207,6 @@ def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet:
     fleet.free(unique_name)
 
 
-def test_members_acquired_with_lost_replies_are_released_in_the_background(
-    world: ClockWorld, fleet: Fleet, unique_name: str
-) -> None:
-    mute = [fleet.proxy(index) for index in (0, 1)]
-    alice, bob = world.actor(), world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
-    lock = over(clients, unique_name)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    theirs = world.from_url(fleet.servers[2].url).get_lock(unique_name)
-    bob.do(theirs.lock)
-    for proxy in mute:
-        proxy.blackhole("down")
-
-    assert one_round(alice, lock) is False  # Two of five took it, one refused, of two nobody has heard.
-
-    until(lambda: fleet.holders(unique_name) == [True, True, True, False, False], what="given back where it can be")
-    for proxy in mute:
-        proxy.heal()
-    # Long before the lease of 30 s is over.
-    until(lambda: fleet.holders(unique_name) == [False, False, True, False, False], within=10, what="given back")
-    bob.do(theirs.unlock)
-    until(lambda: not any(busy(client) for client in clients), within=10, what="nothing is pending")
-    alice.do(lock.lock)
-    assert sum(fleet.holders(unique_name)) == NODES
-    alice.do(lock.unlock)
-    fleet.free(unique_name)
-
-
 def test_members_acquired_behind_a_partition_are_released_once_it_heals(
     world: ClockWorld, fleet: Fleet, unique_name: str
 ) -> None:
@@ -296,51 +231,6 @@ def test_members_acquired_behind_a_partition_are_released_once_it_heals(
 
 
 # --- lost ---
-
-
-def test_a_lost_quorum_is_reported_before_another_owner_acquires(
-    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
-) -> None:
-    alice, bob = world.actor(), world.actor()
-    config = {"lock_watchdog_timeout": 3.0, "quorum_node_timeout": NODE_TIMEOUT}
-    mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
-    alice.do(mine.lock)
-    got: list[float] = []
-
-    def take() -> Any:
-        result = theirs.lock()
-        return _then(result, lambda: got.append(time.monotonic()))
-
-    waiting = bob.start(take)
-    until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
-    stopped(0, 2, 4)
-    # Longer than the last renewal before was worth, whenever that was: a majority that is back in time is no loss.
-    resume = threading.Timer(3.9, lambda: [fleet.servers[index].resume() for index in (0, 2, 4)])
-    resume.start()
-    waiting.result(20)
-    resume.join()
-    until(lambda: len(world.losses) == NODES, what="on_lock_lost of all clients")
-    told = world.when(Lost)
-    assert len(told) == NODES
-    assert max(told) < min(got)
-    assert set(world.losses) == {(unique_name, alice.number)}
-    assert alice.do(mine.validity) == 0
-    with pytest.raises(LockLostError):
-        alice.do(mine.unlock)
-    bob.do(theirs.unlock)
-    fleet.free(unique_name)
-
-
-def _then(result: Any, done: Callable[[], None]) -> Any:
-    """``done`` after a call of either form."""
-    if result is None:
-        return done()
-
-    async def wait() -> None:
-        await result
-        done()
-
-    return wait()
 
 
 # --- number of requests ---------
@@ -377,42 +267,7 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
     assert not any(any(fleet.holders(lock.name)) for lock in locks[::33])
 
 
-def test_nothing_is_left_of_closed_clients(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice, bob = world.actor(), world.actor()
-
-    def use() -> None:
-        mine, theirs = fleet.clients(world), fleet.clients(world)
-        one, other = over(mine, unique_name), over(theirs, unique_name)
-        alice.do(one.lock)
-        waiting = bob.start(other.lock)
-        until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
-        alice.do(one.unlock)
-        waiting.result(20)
-        bob.do(other.unlock)
-        for client in (*mine, *theirs):
-            world.run(client.close)
-
-    use()
-    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        use()
-    until(lambda: threading.active_count() <= threads, what="as many threads as before")
-    until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, what="as many descriptors as before")
-
-
 # --- the caller leaves ---
-
-
-@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
-def test_interrupted_while_nodes_do_not_answer(
-    fleet: Fleet, stopped: Callable[..., None], unique_name: str, runtime: str
-) -> None:
-    stopped(0, 3)
-    said = programs.run(f"quorum_interrupted_{runtime}", " ".join(fleet.urls()), unique_name, 12)
-    assert said.split() == ["12"]
-    for index in (0, 3):
-        fleet.servers[index].resume()
-    fleet.free(unique_name)
 
 
 def test_two_members_on_one_server_are_found_out(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:

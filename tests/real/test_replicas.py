@@ -165,22 +165,6 @@ def test_drained_permits_are_given_back(world: ClockWorld, pair: Set, unique_nam
     assert actor.do(semaphore.available_permits) == 3
 
 
-def test_a_nested_hold_is_given_back_alone(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(pair.master.url, **PATIENT)
-    renewed_every(client, 0.3)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.lock)
-    pair.stop()
-    with pytest.raises(NoSyncedSlavesError), changed(client, slaves_sync_timeout=PATIENCE):
-        actor.do(lock.lock)
-    assert held(direct, lock, actor) == 1
-    await_renewals(direct, unique_name)
-    assert held(direct, lock, actor) == 1, "a renewal never fails for replicas"
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert not world.losses
-
-
 def test_a_refused_acquire_waits_for_no_replica(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -224,23 +208,6 @@ def test_a_wait_for_replicas_delays_no_other_request(
     assert not world.losses
 
 
-def test_a_waiter_is_notified_when_its_turn_comes(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(pair.master.url, **PATIENT)
-    holder, waiter = world.actor(), world.actor()
-    lock = client.get_lock(unique_name)
-    holder.do(lock.lock)
-    waiting = waiter.start(lock.lock)
-    until(lambda: client._core.subscriptions.waiting(lock._core.names.channel))
-    pair.stop()
-    with changed(client, slaves_sync_timeout=PATIENCE):
-        holder.do(lock.unlock)
-        with pytest.raises(NoSyncedSlavesError):
-            waiting.result(20)
-    nothing_left(direct, client, unique_name)
-
-
 def test_min_replicas_counts_those_that_are_not_there(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -252,14 +219,6 @@ def test_min_replicas_counts_those_that_are_not_there(
     with pytest.raises(NoSyncedSlavesError, match=r"2 replicas.*1 did"):
         actor.do(two.lock)
     assert not direct.exists(unique_name)
-
-
-def test_min_replicas_where_there_are_none(world: ClockWorld, valkey: Server, unique_name: str) -> None:
-    client, actor = world.from_url(valkey.url, slaves_sync_timeout=PATIENCE, min_replicas=1), world.actor()
-    with pytest.raises(NoSyncedSlavesError):
-        actor.do(client.get_lock(unique_name).try_lock)
-    with valkey.client() as direct:
-        assert not direct.exists(unique_name)
 
 
 def test_without_the_check_no_replica_is_asked(
@@ -377,25 +336,6 @@ def test_a_wait_without_answer_is_a_wait_that_failed(
         nothing_left(direct, client, unique_name)
 
 
-def test_an_acquire_without_answer_is_repeated_and_acknowledged(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
-    with Proxy(pair.master.port) as proxy:
-        client, actor = world.from_url(proxy.url, **PATIENT), world.actor()
-        lock = client.get_lock(unique_name)
-        actor.do(lock.lock)
-        actor.do(lock.unlock)
-        before = waits(direct)
-        lost = proxy.drop_reply(lambda args: args[0].upper() == b"EVALSHA", 1)
-        with changed(client, attempt=0.5):
-            actor.do(lock.lock)
-        lost.wait()
-        assert held(direct, lock, actor) == 1
-        assert waits(direct) == before + 1
-        actor.do(lock.unlock)
-        nothing_left(direct, client, unique_name)
-
-
 @pytest.mark.parametrize("least", [0, 1])
 def test_a_user_without_permission_for_WAIT(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
@@ -421,18 +361,6 @@ def test_a_user_without_permission_for_WAIT(
     with pytest.raises(NoSyncedSlavesError, match="NOPERM"):
         actor.do(strict.lock)
     assert not direct.exists(unique_name)
-
-
-def test_many_at_once(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(pair.master.url, **PATIENT)
-    actors = [world.actor() for _ in range(20)]
-    lock = client.get_lock(unique_name)
-    for _ in range(3):
-        for future in [actor.start(client.get_lock(f"{unique_name}-{n}").lock) for n, actor in enumerate(actors)]:
-            future.result(20)
-        for future in [actor.start(client.get_lock(f"{unique_name}-{n}").unlock) for n, actor in enumerate(actors)]:
-            future.result(20)
-    nothing_left(direct, client, lock.name, *(f"{unique_name}-{n}" for n in range(20)))
 
 
 @pytest.mark.parametrize("count", [2])
@@ -522,44 +450,6 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(
     assert on_all(three, lambda direct: direct.exists(unique_name)) == [1, 1, 1]
     actor.do(patient.unlock)
     assert not world.losses
-
-
-def test_the_replicas_of_all_nodes_are_waited_for_at_once(
-    world: ClockWorld, three: list[Set], unique_name: str
-) -> None:
-    actor = world.actor()
-    lock = quorum(world, three, unique_name, min_replicas=1)
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
-    for each in three:
-        each.stop()
-    took = []
-    for _ in range(3):
-        began = time.monotonic()
-        with pytest.raises(QuorumUnreachableError):
-            actor.do(lock.try_lock)
-        took.append(time.monotonic() - began)
-    assert NODE_TIMEOUT <= min(took) < 2 * NODE_TIMEOUT, took
-    for each in three:
-        each.go()
-
-
-def test_a_waiter_for_a_quorum_gets_it_once_replicas_are_back(
-    world: ClockWorld, three: list[Set], unique_name: str
-) -> None:
-    actor = world.actor()
-    lock = quorum(world, three, unique_name, min_replicas=1)
-    for each in three[:2]:
-        each.stop()
-    before = sum(on_all(three, waits))
-    waiting = actor.start(lock.lock)
-    until(lambda: sum(on_all(three, waits)) >= before + 4, within=20, what="it has tried more than once")
-    assert not waiting.done()
-    for each in three[:2]:
-        each.go()
-    waiting.result(20)
-    actor.do(lock.unlock)
-    until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="free everywhere")
 
 
 def test_without_a_number_a_quorum_asks_no_replica(world: ClockWorld, three: list[Set], unique_name: str) -> None:
