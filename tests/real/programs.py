@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import gc
 import os
 import random
 import signal
@@ -208,7 +207,6 @@ def end_threads(url: str, name: str, how: str) -> None:
         "sys.exit": lambda: sys.exit(0),
         "os._exit": lambda: os._exit(0),
         "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
-        "deleted": lambda: gc.collect(),
     }
     return _say_and(ends[how])
 
@@ -242,9 +240,6 @@ def end_asyncio(url: str, name: str, how: str) -> None:
         asyncio.run(main())
 
 
-# --- what is left of a client ---
-
-
 # --- interrupts ---
 
 
@@ -269,98 +264,6 @@ def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
         except KeyboardInterrupt:
             interrupts += 1
     until(lambda: not counts(url, name), what="nothing is held")
-
-
-# --- quorums ---
-
-
-@program
-def contend_for_quorum(
-    urls: str, direct_url: str, name: str, runtime: str, kind: str, workers: str, rounds: str
-) -> None:
-    """As ``contend``, by a Redlock. Prints how often too few nodes were reached, and how often it was lost."""
-    went_through = {"away": 0, "lost": 0}
-    config = Config(timeout=1.0, lock_watchdog_timeout=6.0, quorum_node_timeout=0.1)
-    trouble = (OutcomeUnknownError, QuorumUnreachableError)
-
-    def note(error: BaseException) -> None:
-        went_through["lost" if isinstance(error, LockLostError) else "away"] += 1
-
-    def by_threads() -> None:
-        clients = [pyredisson.Redisson.from_url(url, config=config) for url in urls.split()]
-        lock = clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
-        errors: list[BaseException] = []
-
-        def worker() -> None:
-            with redis.Redis.from_url(direct_url) as direct:
-                for _ in range(int(rounds)):
-                    while True:
-                        try:
-                            lock.lock()
-                            break
-                        except trouble as error:
-                            note(error)
-                    value = int(direct.get(f"{name}-counter") or 0)
-                    time.sleep(random.uniform(0, 0.002))
-                    direct.set(f"{name}-counter", value + 1)
-                    try:
-                        lock.unlock()
-                    except (*trouble, LockLostError) as error:
-                        note(error)
-
-        def guarded() -> None:
-            try:
-                worker()
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=guarded) for _ in range(int(workers))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        settled(clients)
-        for client in clients:
-            client.close()
-        assert not errors, errors
-
-    def settled(clients: list[Any]) -> None:
-        """What is in doubt would be left to the leases."""
-        until(lambda: not any(client._core.watchdog._unsettled for client in clients), within=10, what="settled")
-
-    async def by_tasks() -> None:
-        import redis.asyncio
-
-        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
-        lock = clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
-
-        async def worker() -> None:
-            async with redis.asyncio.Redis.from_url(direct_url) as direct:
-                for _ in range(int(rounds)):
-                    while True:
-                        try:
-                            await lock.lock()
-                            break
-                        except trouble as error:
-                            note(error)
-                    value = int(await direct.get(f"{name}-counter") or 0)
-                    await asyncio.sleep(random.uniform(0, 0.002))
-                    await direct.set(f"{name}-counter", value + 1)
-                    try:
-                        await lock.unlock()
-                    except (*trouble, LockLostError) as error:
-                        note(error)
-
-        await asyncio.gather(*(worker() for _ in range(int(workers))))
-        await soon(lambda: not any(client._core.watchdog._unsettled for client in clients))
-        for client in clients:
-            await client.close()
-
-    if runtime == "threads":
-        by_threads()
-    else:
-        asyncio.run(by_tasks())
-    print(" ".join(str(count) for count in went_through.values()))
 
 
 # --- contention ---
@@ -418,13 +321,23 @@ class Turns:
         except OutcomeUnknownError:
             self.went_through["unknown"] += 1
             return self._seen_to_behind(step)
-        except (redis.exceptions.RedisError, OSError):
+        except (redis.exceptions.RedisError, OSError, QuorumUnreachableError):
             self.went_through["away"] += 1
             return False
         return True
 
     def _seen_to_behind(self, step: object) -> bool:
         return False
+
+
+class Majorities(Turns):
+    """Turns by a Redlock. What an unlock leaves open is released in the background."""
+
+    async def _give(self) -> None:
+        try:
+            await super()._give()
+        except (OutcomeUnknownError, QuorumUnreachableError):
+            self.went_through["away"] += 1
 
 
 class Blocks(Turns):
@@ -499,28 +412,37 @@ CERTAIN = 0.5
 
 @program
 def contend(
-    url: str, direct_url: str, name: str, runtime: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
+    urls: str, direct_url: str, name: str, runtime: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
 ) -> None:
     """Read, think, write: exact only if the guard keeps everybody else out. Prints what it went through.
 
-    What each process has written is counted with the same stroke, so that it is known of one that is killed, too.
+    With several URLs the guard is a Redlock. What each process has written is counted with the same stroke, so that it
+    is known of one that is killed, too.
     """
     seconds = float(lease)
     config = Config(
-        timeout=1.0, lock_watchdog_timeout=seconds, fair_lock_wait_timeout=seconds, ping_interval=0.5, ping_timeout=1.0
+        timeout=1.0,
+        lock_watchdog_timeout=seconds,
+        fair_lock_wait_timeout=seconds,
+        ping_interval=0.5,
+        ping_timeout=1.0,
+        quorum_node_timeout=0.1,
     )
     counter, written = f"{name}-counter", f"{name}-written"
 
-    def turns(client: Any, do: Do, sleep: Callable[[float], Any]) -> Turns:
+    def turns(clients: list[Any], do: Do, sleep: Callable[[float], Any]) -> Turns:
+        client = clients[0]
+        if len(clients) > 1:
+            return Majorities(client.get_red_lock(*[handle(each, kind, name) for each in clients]), do)
         if kind == "semaphore":
             return Permits(client.get_semaphore(name), do)
         if kind == "permit_expirable_semaphore":
             return Leases(client.get_permit_expirable_semaphore(name), do, sleep, seconds)
         return Turns(client.get_lock(name), do) if kind == "lock" else Blocks(handle(client, kind, name), do)
 
-    async def worker(client: Any, direct: Any, do: Do, sleep: Callable[[float], Any]) -> dict[str, int]:
-        mine = turns(client, do, sleep)
-        reading = Blocks(handle(client, "read_lock", name), do) if kind == "write_lock" else None
+    async def worker(clients: list[Any], direct: Any, do: Do, sleep: Callable[[float], Any]) -> dict[str, int]:
+        mine = turns(clients, do, sleep)
+        reading = Blocks(handle(clients[0], "read_lock", name), do) if kind == "write_lock" else None
         left = int(rounds)
         # Once they all are there it is known whose connections these are: nothing shall happen to them.
         while not await do(direct.exists, f"{name}-go"):
@@ -547,29 +469,37 @@ def contend(
             mine.went_through = {each: count + reading.went_through[each] for each, count in mine.went_through.items()}
         return mine.went_through
 
+    def all_settled(clients: list[Any]) -> bool:
+        """Whether no request is in doubt: what closed clients leave so is left to its lease."""
+        return not any(client._core.watchdog._unsettled for client in clients)
+
     def by_threads() -> list[dict[str, int]]:
-        client = pyredisson.Redisson.from_url(url, config=config)
+        clients = [pyredisson.Redisson.from_url(url, config=config) for url in urls.split()]
 
         def work(_: int) -> dict[str, int]:
             with redis.Redis.from_url(direct_url, lib_name="counter") as direct:
-                return step(worker(client, direct, at_once, time.sleep))
+                return step(worker(clients, direct, at_once, time.sleep))
 
         with ThreadPoolExecutor(int(workers)) as pool:
             results = list(pool.map(work, range(int(workers))))
-        client.close()
+        until(lambda: all_settled(clients), within=10)
+        for client in clients:
+            client.close()
         return results
 
     async def by_tasks() -> list[dict[str, int]]:
         import redis.asyncio
 
-        client = pyredisson.asyncio.Redisson.from_url(url, config=config)
+        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
 
         async def work() -> dict[str, int]:
             async with redis.asyncio.Redis.from_url(direct_url, lib_name="counter") as direct:
-                return await worker(client, direct, awaited, asyncio.sleep)
+                return await worker(clients, direct, awaited, asyncio.sleep)
 
         results = await asyncio.gather(*(work() for _ in range(int(workers))))
-        await client.close()
+        await soon(lambda: all_settled(clients))
+        for client in clients:
+            await client.close()
         return list(results)
 
     results = by_threads() if runtime == "threads" else asyncio.run(by_tasks())

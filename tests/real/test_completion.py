@@ -127,18 +127,6 @@ def test_a_server_that_hangs_costs_half_a_second(fresh_server: Callable[..., Ser
     assert SECONDS * 0.8 <= time.monotonic() - begun < SECONDS * 4
 
 
-def test_many_locks_are_not_all_read(server: Server) -> None:
-    with server.client() as keys:
-        pipeline = keys.pipeline(transaction=False)
-        for number in range(20_000):
-            pipeline.hset(f"many:{number}", HOLDER, "1")
-        pipeline.execute()
-        found: list[str] = []
-        lock_names(server.url, "many:", found)
-        assert MOST <= len(found) < 4 * MOST + 2000
-        assert keys.info("commandstats")["cmdstat_hscan"]["calls"] < 4000
-
-
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_script_is_printed_for_each_shell(shell: str) -> None:
     script = completion_script(shell, cli)

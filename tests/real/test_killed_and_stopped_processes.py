@@ -7,21 +7,15 @@ What a stopped process finds when it continues is tested in both forms.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import redis
 
-from pyredisson.core.names import LockNames
 from tests.real.kind_table import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
 from tests.real.lock_process import Peer, PeerError
 from tests.real.observation import await_waiting, channels, load_scripts
 from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 
 LEASE = 1.5  # Longer than a busy machine stands still at times.
@@ -154,59 +148,6 @@ def test_a_killed_waiter_delays_no_other(
     kind.await_rest(direct, client, unique_name, 1)
 
 
-@dataclass
-class Queue:
-    """A fair lock that is held by one, wanted by another process, and then by somebody here.
-
-    Attributes:
-        believed_for: For how many seconds from now the server believes in the first of the queue.
-    """
-
-    waiting: Future[Any]
-    waiter: Actor
-    lock: Any
-    let_in: Callable[[], None]
-    believed_for: Callable[[], float]
-
-
-def queue_up(world: ClockWorld, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
-    client = world.connected(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
-    let_in, waiter = FAIR.block(world.actor(), client, name), world.actor()
-    lock, names = FAIR.handle(client, name), LockNames(name)
-    peer.send("lock")
-    until(lambda: direct.llen(names.queue) == 1, what="it is the first")
-    waiting = waiter.start(lock.lock)
-    until(lambda: direct.llen(names.queue) == 2, what="somebody is behind it")
-
-    def believed_for() -> float:
-        seconds, micros = direct.time()
-        until = direct.hget(names.alive, f"{peer.client_id}:{peer.number}")
-        return int(until or 0) / 1000 - seconds - micros / 1e6
-
-    return Queue(waiting, waiter, lock, let_in, believed_for)
-
-
-def comes_when_the_first_has_had_its_time(queue: Queue) -> None:
-    """What the first had, was its own wait since it was heard of last, whatever was left of the lease."""
-    began, left = time.monotonic(), queue.believed_for()
-    assert left <= 1.01 * LEASE
-    queue.let_in()
-    queue.waiting.result(20)
-    assert within(began, left)
-
-
-@by_a_task
-def test_a_killed_head_of_the_queue_delays_others_by_its_timeout_at_most(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    with Peer("threads", valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
-        queue = queue_up(world, valkey, direct, unique_name, peer)
-        peer.kill()
-        comes_when_the_first_has_had_its_time(queue)
-    queue.waiter.do(queue.lock.unlock)
-    FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
-
-
 # --- stopped ---
 
 
@@ -264,24 +205,6 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
         actor.do(permits.release, mine)
         peer.do("release", peer.do("acquire"))
     PERMITS.await_rest(direct, client, unique_name, 1)
-
-
-def test_a_stopped_head_of_the_queue_delays_others_by_its_timeout_at_most(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    with Peer(world.runtime, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
-        queue = queue_up(world, valkey, direct, unique_name, peer)
-        peer.stop()
-        comes_when_the_first_has_had_its_time(queue)
-        # It has lost its place, and queues up again when it goes on: it neither gets in beside nor is forgotten.
-        peer.go_on()
-        until(lambda: queue.believed_for() > 0, what="it queues up again")
-        assert queue.waiter.do(queue.lock.is_held_by_current_thread)
-        queue.waiter.do(queue.lock.unlock)
-        peer.result()
-        assert direct.hkeys(unique_name) == [f"{peer.client_id}:{peer.number}"]
-        peer.do("unlock")
-    FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
 
 
 @pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)

@@ -19,7 +19,7 @@ import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, Proxy, parse_request
-from tests.real.observation import INFO, RENEW, Tally, await_waiter, held, nothing_left
+from tests.real.observation import INFO, await_waiter, held, nothing_left
 from tests.servers import HOST, REDIS_7, Build, Server, free_port
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -81,25 +81,6 @@ def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> No
     assert client.url.startswith("rediss://")
     with server.client(decode_responses=True) as direct:
         works(world, client, direct, unique_name, period=0.7)
-
-
-def test_tls_lives_through_a_kill_of_its_connections(
-    world: ClockWorld, tls: tuple[Server, str], unique_name: str
-) -> None:
-    server, url = tls
-    client = world.from_url(url, timeout=9.0, max_wait_without_check=60.0)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    with server.client(decode_responses=True) as direct:
-        for _ in range(3):
-            holder.do(lock.lock)
-            taken = waiter.start(lock.lock)
-            await_waiter(direct, client, unique_name)
-            direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-            direct.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            holder.do(lock.unlock)
-            taken.result(15)
-            waiter.do(lock.unlock)
-        nothing_left(direct, client, unique_name)
 
 
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
@@ -301,19 +282,3 @@ def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
                     for args, _ in requests.feed(connection.recv(10_000)):
                         greeted = INFO(args)
                         connection.send(b"-ERR unknown command\r\n" if greeted else b"+OK\r\n")
-
-
-def test_a_slow_link_does_not_stop_the_renewal(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.connected(proxy.url, timeout=3.0, lock_watchdog_timeout=2.7)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    lease = actor.do(world.enter(lock.hold()))
-    proxy.latency(0.08, 0.04, direction="both")
-    renewals = Tally(proxy, RENEW)
-    until(lambda: renewals.count >= 4, 15, what="renewed over more than a lease")
-    lease.ensure_held()
-    proxy.latency(0)
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert not world.losses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 import redis
@@ -14,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.real.client_settings import await_renewals, changed, renewed_every
-from tests.real.observation import RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
+from tests.real.observation import RELEASE, RENEW, Tally, await_waiter, held, nothing_left
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -94,40 +93,6 @@ def test_the_server_dies_and_comes_back_empty(
         nothing_left(direct, client, unique_name)
 
 
-@pytest.mark.parametrize("method", ["lock", "unlock"])
-def test_the_server_dies_in_the_middle(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, method: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url, timeout=15.0)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.lock)
-    if method == "lock":
-        actor.do(lock.unlock)
-    server.pause()
-    under_way = actor.start(getattr(lock, method))
-    until(lambda: _unread(server) or under_way.done(), what="the request is there")
-    server.resume()
-    server.kill()
-    server.restart()
-    # Taken before the end or after it; given back by this unlock or gone with the server.
-    if method == "lock":
-        under_way.result(20)
-        under_way = actor.start(lock.unlock)
-    with suppress(LockLostError):
-        under_way.result(20)
-    with server.client() as direct:
-        nothing_left(direct, client, unique_name)
-
-
-def _unread(server: Server) -> bool:
-    """Whether bytes stand in the server's sockets that it has not read."""
-    port = f":{server.port:04X}"
-    with open("/proc/net/tcp") as table:
-        rows = [line.split() for line in table.readlines()[1:]]
-    return any(row[1].endswith(port) and int(row[4].split(":")[1], 16) > 0 for row in rows)
-
-
 # --- while waiting ---
 
 
@@ -155,25 +120,6 @@ def test_a_waiter_lives_through_it(
     assert held(direct, lock, waiter) == 1
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
-
-
-def test_waiters_live_through_a_restart(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url)
-    lock, holder = client.get_lock(unique_name), world.actor()
-    waiters = [world.actor() for _ in range(3)]
-    holder.do(world.from_url(server.url).get_lock(unique_name).lock, 60)
-    calls = [call for waiter in waiters for call in (waiter.start(lock.lock), waiter.start(lock.unlock))]
-    until(lambda: waiting(client, unique_name) == 3, what="three wait")
-    server.kill()
-    until(lambda: client._core.subscriptions.connection.down is not None, what="the outage is seen")
-    server.restart()
-    for call in calls:
-        call.result(20)
-    with server.client() as direct:
-        nothing_left(direct, client, unique_name)
 
 
 # --- an unlock that could not be settled ---

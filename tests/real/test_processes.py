@@ -63,7 +63,6 @@ ENDS = [
             "os._exit",
             "SIGTERM",
             "exception",
-            "deleted",
             "unlock at exit",
             "close at exit",
             "daemon thread holds",

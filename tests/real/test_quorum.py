@@ -100,28 +100,6 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(
     alice.do(lock.unlock)
 
 
-def test_who_waits_lives_through_the_outage_of_a_majority(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice = world.actor()
-    lock = fleet.lock(world, unique_name, restart_guard=False)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    for server in fleet.servers[:3]:
-        server.kill()
-    waiting = alice.start(lock.lock)
-    until(lambda: not waiting.done() and any(fleet_tries(fleet)), what="it tries")
-    assert not waiting.done()
-    for server in fleet.servers[:3]:
-        server.restart()
-    waiting.result(25)
-    alice.do(lock.unlock)
-    fleet.free(unique_name)
-
-
-def fleet_tries(fleet: Fleet) -> list[bool]:
-    """Which of the two nodes that are left have been asked more than once."""
-    return [server.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0) > 4 for server in fleet.servers[3:]]
-
-
 # --- stopped ---
 
 

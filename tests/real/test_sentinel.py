@@ -25,7 +25,7 @@ from pyredisson.net.urls import parse_sentinel_url
 from tests.proxy import Proxy
 from tests.real.client_settings import await_renewals, changed, renewed_every
 from tests.real.contenders import Contenders
-from tests.real.observation import ACQUIRE, INFO, busy
+from tests.real.observation import ACQUIRE, INFO, busy, listens
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until
@@ -295,7 +295,7 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
     watched.in_step()  # Else the failover could lose the hold, and wake nobody.
     waiting = waiter.start(client.get_lock(unique_name).lock)
     channel = LockNames(unique_name).channel
-    until(lambda: client._core.subscriptions.messages_of(channel) is not None, what="it listens")
+    until(lambda: listens(client, unique_name), what="it listens")
     stopped = watched.isolate_master()
     try:
         new = watched.master()
@@ -328,7 +328,7 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
         holder.do(lock.lock)
         watched.in_step()
         waiting = waiter.start(lock.lock)
-        until(lambda: client._core.subscriptions.messages_of(lock._core.names.channel) is not None, what="it listens")
+        until(lambda: listens(client, unique_name), what="it listens")
         stopped = watched.isolate_master()
         try:
             eventually(lambda: holder.do(lock.unlock))

@@ -75,15 +75,6 @@ def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
     asyncio.run(main())
 
 
-def test_a_hold_of_another_client_is_lost_at_its_next_renewal(
-    redisson: pyredisson.Redisson, redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str
-) -> None:
-    holder = redisson_factory(Config(lock_watchdog_timeout=3))
-    with pytest.raises(LockLostError), holder.get_lock(lock_name).hold() as lease:  # noqa: PT012
-        take_away(redisson.get_lock(lock_name))
-        until(lambda: lease.lost, within=10)
-
-
 def test_a_free_lock_cannot_be_taken_away(
     redisson: pyredisson.Redisson, async_redisson: pyredisson.asyncio.Redisson, lock_name: str
 ) -> None:
@@ -241,17 +232,6 @@ def test_clients_that_a_program_makes_of_the_url_share_its_faults(redisson_url: 
     first, second = (pyredisson.Redisson.from_url(redisson_url) for _ in range(2))
     with first, second, partition(first), pytest.raises(redis.exceptions.ConnectionError):
         second.get_lock(lock_name).lock()
-
-
-def test_without_pytest_fixtures() -> None:
-    with RedissonServer() as server:
-        with server.route() as url, pyredisson.Redisson.from_url(url) as client:
-            reply = lose_next_reply(client)
-            with client.get_lock("orders") as held:
-                assert held
-                assert reply.happened
-        with pytest.raises(ValueError, match="does not connect"):
-            partition(client)  # The route is closed.
 
 
 def test_a_route_leaves_no_thread_and_no_socket(redisson_server: RedissonServer, lock_name: str) -> None:
