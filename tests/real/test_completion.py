@@ -15,7 +15,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from pyredisson.tools.cli import COMMANDS, cli
-from pyredisson.tools.completion import MOST, SECONDS, SHELLS, completion_script, lock_names, register
+from pyredisson.tools.completion import SECONDS, SHELLS, completion_script, register
 from tests.command_line import ROOT, Programs, programs
 from tests.servers import Server
 from tests.terminals import terminal
@@ -92,21 +92,6 @@ def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: p
     assert offered("pyredisson run *") == []
     assert offered("pyredisson run red") == []
     until(lambda: offered("pyredisson run x") == ["x;$(touch owned)*"], 20)  # Not the one that moves the terminal.
-
-
-def test_string_locks_are_offered_unless_they_are_as_many_as_data(server: Server) -> None:
-    with server.client() as keys:
-        keys.set("string:redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
-        keys.lock("string:redis-py", timeout=600).acquire(token="worker 7")
-        found: list[str] = []
-        lock_names(server.url, "string:", found)
-        assert sorted(found) == ["string:redis-py", "string:redsync"]
-        keys.mset({f"string:{number}": "x" for number in range(MOST)})
-        for number in range(MOST):
-            keys.expire(f"string:{number}", 600)
-        found = []
-        lock_names(server.url, "string:", found)
-        assert found == ["string:redsync"]
 
 
 def test_the_url_that_was_typed_is_asked(server: Server) -> None:

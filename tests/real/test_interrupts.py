@@ -150,19 +150,6 @@ def test_cancelled_at_random(
     world.close()
 
 
-def test_cancelled_at_random_on_a_bad_link(proxy: Proxy, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
-    world, rounds = AsyncioWorld(), volume(16, full=800)
-    proxy.latency(0.001, 0.004, direction="both")
-    lost = [proxy.drop_reply(ANY_SCRIPT, k, then="reset") for k in range(10, rounds, 10)]
-    cancelled = Cancelled(world.from_url(proxy.url, timeout=2.0), unique_name)
-    world.run(cancelled.many, rounds, 4, 0.03, lambda: sum(each.hits for each in lost) >= len(lost) // 2)
-    assert cancelled.together == 1
-    proxy.clear()
-    nothing_left(direct, cancelled.client, unique_name)
-    assert not world.losses
-    world.close()
-
-
 @pytest.mark.parametrize("then", ["reset", "hang"])
 @pytest.mark.parametrize("method", ["lock", "unlock"])
 def test_cancelled_while_the_reply_is_awaited(

@@ -11,7 +11,7 @@ import time
 import pytest
 import redis
 
-from tests.real.kind_table import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real.kind_table import FAIR, LATCH, LOCK, PERMITS, READ, SEMAPHORE, WRITE, Kind
 from tests.real.lock_process import Peer, PeerError
 from tests.real.observation import await_waiting, channels, load_scripts
 from tests.servers import Server
@@ -21,7 +21,7 @@ from tests.worlds.clock import ClockWorld
 LEASE = 1.5  # Longer than a busy machine stands still at times.
 #: For such a machine, too. What is bounded here would take 10 s and more if nobody saw to it.
 MARGIN = 5.0
-LOCKS = (FAIR, READ, WRITE)
+LOCKS = (LOCK, FAIR, READ, WRITE)
 
 by_a_task = pytest.mark.parametrize("world", ["asyncio"], indirect=True)
 
@@ -127,7 +127,7 @@ def test_a_permit_of_a_killed_process_stays_acquired_until_an_operator_releases_
 
 
 @by_a_task
-@pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
+@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
 def test_a_killed_waiter_delays_no_other(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
     PERMITS.await_rest(direct, client, unique_name, 1)
 
 
-@pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)
+@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS], ids=str)
 def test_a_stopped_waiter_acquires_nothing_held_by_another(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:

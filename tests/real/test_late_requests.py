@@ -20,9 +20,6 @@ from tests.worlds.threads import ThreadsWorld
 
 THENS: list[Then] = ["reset", "hang"]
 
-#: What is held back is soon repeated, and on a busy machine as often as it takes.
-QUICK = {"attempt": 0.2}
-
 
 def refused(late: Held) -> bool:
     """Deliver it, and see whether the server says that it was overtaken."""
@@ -56,7 +53,7 @@ def test_a_force_unlock_does_not_free_the_next_holder(
     lock, actor, next_one = client.get_lock(unique_name), world.actor(), world.actor()
     actor.do(lock.lock)
     late = proxy.hold_request(FORCE, then=then)
-    with changed(client, **QUICK):
+    with changed(client, attempt=0.2):
         assert actor.do(lock.force_unlock) is True
     theirs = other.get_lock(unique_name)
     next_one.do(theirs.lock)

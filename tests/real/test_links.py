@@ -8,8 +8,8 @@ import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,22 +204,27 @@ def test_slices_of_one_byte(world: ClockWorld, proxy: Proxy, direct: redis.Redis
     assert not world.losses
 
 
-def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        listener.listen()
-        over = threading.Event()
-        trickle = threading.Thread(target=_trickle, args=(listener, over))
-        trickle.start()
+@contextmanager
+def served_by(serve: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that does it in a thread until the block is over; its URL."""
+    over = threading.Event()
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener, over))
+        thread.start()
         try:
-            client = world.from_url(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
-            began = time.monotonic()
-            with pytest.raises(OutcomeUnknownError):
-                world.actor().do(client.get_lock(unique_name).lock)
-            assert time.monotonic() - began < 2 * 1.8
+            yield f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2"
         finally:
             over.set()
-            trickle.join(10)
+            thread.join(10)
+
+
+def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
+    with served_by(_trickle) as url:
+        client = world.from_url(url, timeout=1.8)
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknownError):
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert time.monotonic() - began < 2 * 1.8
 
 
 def _trickle(listener: socket.socket, over: threading.Event) -> None:
@@ -251,21 +256,12 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
 
 def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
     """Its end comes together with the answer to the greeting: before anybody has asked anything."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        listener.listen()
-        over = threading.Event()
-        hangs_up = threading.Thread(target=_greet_and_leave, args=(listener, over))
-        hangs_up.start()
-        try:
-            client = world.from_url(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
-            for ask in (client.get_lock(unique_name).lock, client.get_lock(unique_name).is_locked):
-                call = world.actor().start(ask)
-                with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
-                    call.result(10)
-        finally:
-            over.set()
-            hangs_up.join(10)
+    with served_by(_greet_and_leave) as url:
+        lock = world.from_url(url, timeout=1.8).get_lock(unique_name)
+        for ask in (lock.lock, lock.is_locked):
+            call = world.actor().start(ask)
+            with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
+                call.result(10)
 
 
 def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:

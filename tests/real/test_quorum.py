@@ -10,10 +10,8 @@ import pytest
 
 from pyredisson.core.names import LockNames
 from pyredisson.errors import QuorumUnreachableError
-from pyredisson.events import GivenBack
 from pyredisson.quorum.table import multi_locks_of
 from tests.real.fleets import NODES, PATIENT, Fleet, over
-from tests.real.observation import RELEASE
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -185,29 +183,6 @@ def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet:
     fleet.free(unique_name)
 
 
-def test_members_acquired_behind_a_partition_are_released_once_it_heals(
-    world: ClockWorld, fleet: Fleet, unique_name: str
-) -> None:
-    proxies = [fleet.proxy(index) for index in (0, 1, 2)]
-    alice = world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
-    lock = over(clients, unique_name)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    for proxy in proxies:
-        proxy.drop_reply(lambda args: args[0].upper() == b"EVALSHA", 1, then="reset")
-        proxy.hold_request(RELEASE, None)
-    with pytest.raises(QuorumUnreachableError):
-        alice.do(lock.try_lock)
-    until(lambda: fleet.holders(unique_name) == [True] * 3 + [False] * 2, what="given back where that is possible")
-    for proxy in proxies:
-        proxy.clear()
-        proxy.cut()
-        proxy.heal()
-    fleet.free(unique_name, within=20)  # Of a lease of 30 s.
-    until(lambda: len(world.heard(GivenBack)) >= 3, what="and told of")
-
-
 # --- lost ---
 
 
@@ -246,14 +221,6 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
 
 
 # --- the caller leaves ---
-
-
-def test_two_members_on_one_server_are_found_out(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice = world.actor()
-    clients = [*fleet.clients(world)[:4], world.from_url(fleet.servers[0].url)]
-    with pytest.raises(ValueError, match=r"node 1 .* and node 5 .* the same server"):
-        alice.do(over(clients, unique_name).lock)
-    fleet.free(unique_name)
 
 
 def test_no_reachable_node_raises_at_once(world: ClockWorld, unique_name: str) -> None:

@@ -18,7 +18,6 @@ from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.observation import load_scripts
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
-from tests.waiting import until
 from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 from tests.worlds.threads import ThreadActor
@@ -41,12 +40,6 @@ def reconnected(actor: Actor, lock: Any) -> None:
         asked = partial(run, member.is_locked()) if isinstance(actor, ThreadActor) else member.is_locked
         with suppress(rx.RedisError):  # Those that are not to be reached.
             actor.do(asked)
-
-
-def grown_up(fleet: Fleet) -> None:
-    """Until nodes that are started from now on are clearly younger."""
-    for server in fleet.servers:
-        until(lambda server=server: server.info("server")["uptime_in_seconds"] >= 4, within=20, what="older")
 
 
 # --- the hole that the guard closes ---
@@ -72,24 +65,17 @@ def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, f
     fleet.free(unique_name)
 
 
-def test_a_new_client_tells_it_by_its_age(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice, bob = world.actor(), world.actor()
-    grown_up(fleet)
-    mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
-    alice.do(mine.lock)
+def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    bob = world.actor()
+    theirs = over(clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=0.5), unique_name)
+    assert bob.do(theirs.try_lock, 0, 60) is True
+    bob.do(theirs.unlock)
     fleet.servers[C].restart()
-    theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
-    with pytest.raises(QuorumUnreachableError, match="no vote"):
-        bob.do(theirs.try_lock, 2)
-    assert alice.do(mine.validity) > 0
-    # With a majority of those that remember it goes on, and what the young one says is no matter.
-    third = fleet.lock(world, unique_name)
-    assert bob.do(third.try_lock, 1) is False
-    with suppress(LockLostError):
-        alice.do(mine.unlock)
-    assert bob.do(third.try_lock, 5) is True
-    bob.do(third.unlock)
-    fleet.free(unique_name)
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError):
+        bob.do(theirs.try_lock, 1)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
 
 
 # --- a node that kept its data ---

@@ -7,42 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import pytest
 import redis
 
 from pyredisson.core.names import LockNames
 from pyredisson.events import ConnectionDown, ConnectionUp
 from tests.proxy import Proxy
-from tests.real.observation import await_waiter, held, listeners, nothing_left
+from tests.real.observation import await_waiter, listeners, nothing_left
 from tests.servers import REDIS_6, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
 # Nothing here is served by the regular look: that comes later than any of these waits may last.
 NEVER = {"max_wait_without_check": 60.0}
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_and_the_lock_is_given_back_meanwhile(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, when: str
-) -> None:
-    client, other = world.from_url(valkey.url, **NEVER), world.from_url(valkey.url)
-    lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
-    holder, waiter = world.actor(), world.actor()
-    for _ in range(5):
-        holder.do(theirs.lock)
-        taken = waiter.start(lock.lock)
-        await_waiter(direct, client, unique_name)
-        if when == "after":
-            holder.do(theirs.unlock)
-        direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        if when == "before":
-            holder.do(theirs.unlock)
-        taken.result(20)
-        assert held(direct, lock, waiter) == 1
-        waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert world.heard(ConnectionDown)
 
 
 def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 
 import pytest
 import redis
@@ -16,41 +15,36 @@ import pyredisson.asyncio
 from pyredisson import Config, LockLostError
 from pyredisson.testing import RedissonServer, lose_next_reply, partition, take_away
 from pyredisson.testing._proxy import read_value
+from tests.real.handles import handle
 from tests.waiting import until
 
 pytest_plugins = ["pyredisson.testing.plugin"]
 
 AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 
-GETTERS = [
-    "get_lock",
-    "get_fair_lock",
-    "get_fenced_lock",
-    "get_spin_lock",
-    "get_token_lock",
-    "get_non_reentrant_lock",
-    "get_non_reentrant_fair_lock",
-    "read",
-    "write",
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "non_reentrant_lock",
+    "non_reentrant_fair_lock",
+    "read_lock",
+    "write_lock",
 ]
-
-
-def lock_of(client: Any, getter: str, name: str) -> Any:
-    if getter in ("read", "write"):
-        return getattr(client.get_read_write_lock(name), f"{getter}_lock")()
-    return getattr(client, getter)(name)
 
 
 # ---- take_away -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("getter", GETTERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_hold_that_is_taken_away_is_lost_at_once(
-    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, getter: str
+    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, kind: str
 ) -> None:
     lost = threading.Event()
     client = redisson_factory(Config(on_lock_lost=lambda name, thread_id: lost.set()))
-    lock = lock_of(client, getter, lock_name)
+    lock = handle(client, kind, lock_name)
     with pytest.raises(LockLostError), lock.hold() as lease:  # noqa: PT012
         take_away(lock)
         assert lost.wait(5), "on_lock_lost was called"
@@ -60,12 +54,12 @@ def test_a_hold_that_is_taken_away_is_lost_at_once(
         assert lock.is_locked()
 
 
-@pytest.mark.parametrize("getter", GETTERS)
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock"])
 def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
-    async_redisson: pyredisson.asyncio.Redisson, lock_name: str, getter: str
+    async_redisson: pyredisson.asyncio.Redisson, lock_name: str, kind: str
 ) -> None:
     async def main() -> None:
-        lock = lock_of(async_redisson, getter, lock_name)
+        lock = handle(async_redisson, kind, lock_name)
         with pytest.raises(LockLostError):  # noqa: PT012
             async with lock.hold() as lease:
                 await take_away(lock)
