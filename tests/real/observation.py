@@ -81,6 +81,11 @@ def listeners(direct: redis.Redis, name: str) -> int:
     return int(direct.pubsub_numsub(LockNames(name).channel)[0][1])
 
 
+def listens(client: Any, name: str) -> bool:
+    """Whether the client hears of the lock's unlocks."""
+    return client._core.subscriptions.messages_of(LockNames(name).channel) is not None
+
+
 def waiting(client: Any, name: str) -> int:
     """How many wait here for the lock, as the client sees it."""
     return int(client._core.subscriptions.waiting(LockNames(name).channel))

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import gc
-import multiprocessing
 import os
 import random
 import signal
@@ -22,7 +20,6 @@ import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeAlias
 
 import redis
@@ -77,12 +74,6 @@ def counts(url: str, name: str) -> list[int]:
         return [int(count) for count in direct.hvals(name)]
 
 
-def expires_ms(url: str, name: str) -> float:
-    """Return when the lock's lease ends, by this machine's clock."""
-    with redis.Redis.from_url(url) as direct:
-        return time.monotonic() * 1000 + direct.pttl(name)
-
-
 def raises(kind: type[Exception], call: Callable[[], object]) -> None:
     try:
         call()
@@ -120,101 +111,6 @@ def ended(pid: int) -> tuple[int, int] | None:
 
 
 # --- forks ---
-
-
-@program
-def fork_holding(url: str, name: str) -> None:
-    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=1.8))
-    lock, free = client.get_lock(name), client.get_lock(f"{name}-2")
-    lock.lock()
-    lock.lock()
-    parent_id = client.id
-
-    def child() -> None:
-        assert client.id != parent_id
-        raises(LockNotOwnedError, lock.unlock)
-        assert lock.get_hold_count() == 0
-        assert not lock.is_held_by_current_thread()
-        assert not lock.try_lock()
-        assert not lock.try_lock(0.2)  # It listens, too, on a connection of its own.
-        for _ in range(3):
-            with free:
-                assert free.get_hold_count() == 1
-            assert client.get_lock(f"{name}-3").try_lock()
-            client.get_lock(f"{name}-3").unlock()
-        lease = free.hold().__enter__()
-        began = time.monotonic()
-        until(lambda: time.monotonic() > began + 2.0)  # Its own watchdog renews.
-        lease.ensure_held()
-        free.unlock()
-        assert counts(url, name) == [2]
-
-    for _ in range(2):
-        assert fine(in_child(child))
-        assert counts(url, name) == [2]
-        assert lock.get_hold_count() == 2
-        lock.lock()
-        lock.unlock()
-    assert client.id == parent_id
-    lock.unlock()
-    lock.unlock()
-    assert counts(url, name) == []
-    raises(LockNotOwnedError, lock.unlock)
-    client.close()
-
-
-@program
-def fork_holding_asyncio(url: str, name: str) -> None:
-    async def parent() -> None:
-        client = pyredisson.asyncio.Redisson.from_url(url, config=Config(lock_watchdog_timeout=1.8, timeout=3.0))
-        lock, free = client.get_lock(name), client.get_lock(f"{name}-2")
-        await lock.lock()
-
-        async def wait() -> bool:
-            async with lock:
-                return True
-
-        waiting = asyncio.create_task(wait())
-        await soon(lambda: client._core.subscriptions.messages_of(LockNames(name).channel) is not None)
-        parent_id = client.id
-
-        async def child() -> None:
-            assert client.id != parent_id
-            with contextlib.suppress(LockNotOwnedError):
-                await lock.unlock()
-                raise AssertionError("unlocked")
-            assert not await lock.try_lock()
-            assert not await lock.try_lock(0.2)
-            async with free:
-                assert await free.get_hold_count() == 1
-            await client.close()
-
-        for _ in range(2):
-            pid = in_child(lambda: asyncio.run(child()))
-            await soon(lambda pid=pid: ended_status(pid) is not None)
-            assert STATUS[pid] == 0
-            # The connections still serve the parent: nothing was taken off its event loop.
-            assert await lock.get_hold_count() == 1
-            await free.lock()
-            await free.unlock()
-        assert client.id == parent_id
-        before = expires_ms(url, name)
-        await soon(lambda: expires_ms(url, name) > before + 100)  # The parent still renews it.
-        assert counts(url, name) == [1]
-        await lock.unlock()
-        assert await asyncio.wait_for(waiting, 10)
-        await client.close()
-
-    asyncio.run(parent())
-
-
-STATUS: dict[int, int] = {}
-
-
-def ended_status(pid: int) -> int | None:
-    if pid not in STATUS and (done := ended(pid)):
-        STATUS[pid] = done[1]
-    return STATUS.get(pid)
 
 
 @program
@@ -275,34 +171,6 @@ def fork_among_threads(url: str, name: str, forks: str) -> None:
     until(lambda: not counts(url, name) and not counts(url, f"{name}-2"), what="nothing is held")
 
 
-WORKING: list[Any] = []
-
-
-def work_in_pool(index: int) -> str:
-    lock, url, name = WORKING
-    with lock, redis.Redis.from_url(url) as direct:
-        value = int(direct.get(f"{name}-counter") or 0)
-        direct.set(f"{name}-counter", value + 1, px=60_000)
-    return str(lock._client.id)
-
-
-@program
-def fork_by_multiprocessing(url: str, name: str) -> None:
-    client = pyredisson.Redisson.from_url(url)
-    lock = client.get_lock(name)
-    with lock:
-        pass  # There are connections now.
-    WORKING[:] = [lock, url, name]
-    with multiprocessing.get_context("fork").Pool(3) as pool:
-        ids = set(pool.map(work_in_pool, range(60), chunksize=1))
-    assert client.id not in ids
-    with redis.Redis.from_url(url) as direct:
-        assert int(direct.get(f"{name}-counter") or 0) == 60
-    with lock:
-        assert counts(url, name) == [1]
-    client.close()
-
-
 # --- the end of the process ---
 
 
@@ -339,7 +207,6 @@ def end_threads(url: str, name: str, how: str) -> None:
         "sys.exit": lambda: sys.exit(0),
         "os._exit": lambda: os._exit(0),
         "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
-        "deleted": lambda: gc.collect(),
     }
     return _say_and(ends[how])
 
@@ -373,201 +240,7 @@ def end_asyncio(url: str, name: str, how: str) -> None:
         asyncio.run(main())
 
 
-# --- what is left of a client ---
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-@program
-def collected_threads(url: str, name: str) -> None:
-    def use() -> None:
-        client = pyredisson.Redisson.from_url(url)
-        lock = client.get_lock(name)
-        with lock:
-            waiting = threading.Thread(target=lambda: lock.try_lock(0.1))
-            waiting.start()
-            waiting.join()
-
-    use()
-    gc.collect()
-    until(lambda: threading.active_count() == 1, what="no threads")
-    fds = descriptors()
-    for _ in range(10):
-        use()
-    gc.collect()
-    until(lambda: threading.active_count() == 1, what="no threads")
-    until(lambda: descriptors() <= fds, what="as many descriptors as before")
-    with redis.Redis.from_url(url) as direct:
-        until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
-
-
-@program
-def collected_asyncio(url: str, name: str) -> None:
-    async def use() -> None:
-        client = pyredisson.asyncio.Redisson.from_url(url)
-        lock = client.get_lock(name)
-        async with lock:
-            assert not await asyncio.create_task(lock.try_lock(0.1))
-
-    async def main() -> None:
-        await use()
-        gc.collect()
-        await soon(lambda: len(asyncio.all_tasks()) == 1)
-        fds = descriptors()
-        for _ in range(10):
-            await use()
-        gc.collect()
-        await soon(lambda: len(asyncio.all_tasks()) == 1 and descriptors() <= fds)
-
-    asyncio.run(main())
-
-
-@program
-def collected_while_held(url: str, name: str) -> None:
-    """A client of which nothing is left but a hold: nobody renews that any more."""
-    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=1.2))
-    client.get_lock(name).lock()
-    assert counts(url, name) == [1]
-    del client
-    gc.collect()
-    until(lambda: not counts(url, name), what="it has run out")
-    until(lambda: threading.active_count() == 1, what="no threads")
-
-
 # --- interrupts ---
-
-
-class Interrupts:
-    """SIGINT raises ``KeyboardInterrupt``, but only while it is ``armed``: never in the middle of our own sums."""
-
-    def __init__(self) -> None:
-        self.armed = False
-        self.caught = 0
-        signal.signal(signal.SIGINT, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        while frame is not None:
-            if frame.f_code.co_name == "__del__":
-                return  # Python would say that it ignored the exception, and go on.
-            frame = frame.f_back
-        if self.armed:
-            self.armed = False
-            raise KeyboardInterrupt
-
-
-def came_upon(error: BaseException) -> str:
-    """Where an interrupt came. ``before``: in our own code, or where a method of the library's was about to begin.
-
-    No function in Python can close that last gap: a signal that came just before is raised at its first instruction.
-    """
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][:-1]  # without the handler
-    lines = [line for _, line in traceback.walk_tb(error.__traceback__)][:-1]
-    innermost = frames[-1].f_code
-    of_the_library = innermost.co_name in ("__exit__", "unlock", "run_to_the_end")
-    if innermost.co_filename == __file__ or (of_the_library and lines[-1] == innermost.co_firstlineno):
-        return "before"
-    return " ".join(f"{frame.f_code.co_name}:{line}" for frame, line in zip(frames, lines, strict=True))
-
-
-@program
-def interrupted(url: str, name: str, how: str, rounds: str) -> None:
-    """Acquire and release until interrupted so often; whoever started us sends the signals."""
-    client = pyredisson.Redisson.from_url(url, config=Config(timeout=2.0))
-    lock = client.get_lock(name)
-    direct = redis.Redis.from_url(url)
-    field = f"{client.id}:{pyredisson.current_thread_id()}"
-    interrupts = Interrupts()
-    stranded: list[str] = []
-
-    def with_block() -> None:
-        with lock:
-            pass
-
-    def with_hold() -> None:
-        with lock.hold(wait_time=5):
-            pass
-
-    def nested() -> None:
-        with lock:
-            with lock:
-                pass
-            with lock:
-                pass
-
-    def only_lock() -> None:
-        lock.lock()
-
-    def only_try_lock() -> None:
-        lock.try_lock(5)
-
-    def only_unlock() -> None:
-        lock.unlock()
-
-    works = {
-        "with": [with_block],
-        "hold": [with_hold],
-        "nested": [nested],
-        "lock": [only_lock],
-        "try_lock": [only_try_lock],
-        "unlock": [only_unlock],
-    }[how]
-    for _ in range(200):  # The first times take longer, in our own code above all, and would be hit more often.
-        with lock:
-            pass
-        lock.lock()
-        lock.unlock()
-    print("ready", flush=True)
-    while interrupts.caught < int(rounds):
-        if how == "unlock":
-            lock.lock()
-        where = ""
-        for work in works:
-            try:
-                interrupts.armed = True
-                work()
-                interrupts.armed = False
-            except KeyboardInterrupt as error:
-                interrupts.caught += 1
-                where = came_upon(error)
-            else:
-                if how in ("lock", "try_lock"):
-                    lock.unlock()
-        count = int(direct.hget(name, field) or 0)
-        if where and count:
-            # Once more: the rest of it may be going on behind us, unless nothing was begun.
-            deadline = time.monotonic() + (0.1 if where == "before" else 10.0)
-            while count and time.monotonic() < deadline:
-                count = int(direct.hget(name, field) or 0)
-        if count:
-            stranded.append(f"{count} {where}")
-            for _ in range(count):
-                lock.unlock()
-        assert not client._core.subscriptions.waiting(LockNames(name).channel)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ownerships = [
-        ownership for ownership in client._core.ownerships if ownership.holds or ownership.pending or ownership.loss
-    ]
-    assert not ownerships, ownerships
-    try:
-        until(lambda: direct.pubsub_numsub(LockNames(name).channel)[0][1] == 0, what="nobody listens")
-    except AssertionError as error:
-        ours = [
-            {each: getattr(channel, each) for each in ("requested", "confirmed", "idle_since", "groups", "messages")}
-            for channel in client._core.subscriptions._channels.values()
-        ]
-        raise AssertionError(f"at {time.monotonic()}: {ours}") from error
-    assert client._core.watchdog.watching() == 0
-    assert descriptors() < 40, descriptors()
-    lock.lock()
-    assert int(direct.hget(name, field) or 0) == 1
-    lock.unlock()
-    client.close()
-    direct.close()
-    for line in stranded:
-        print(line)
-    print("done", flush=True)
 
 
 @program
@@ -591,171 +264,6 @@ def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
         except KeyboardInterrupt:
             interrupts += 1
     until(lambda: not counts(url, name), what="nothing is held")
-
-
-# --- quorums ---
-
-
-@program
-def quorum_interrupted_threads(urls: str, name: str, rounds: str) -> None:
-    """Ctrl-C while nodes are waited for. Prints how often it came."""
-    clients = [
-        pyredisson.Redisson.from_url(url, config=Config(quorum_node_timeout=0.05, timeout=1.0)) for url in urls.split()
-    ]
-    lock = clients[0].get_red_lock(*[client.get_lock(name) for client in clients])
-    lock.lock()
-    lock.unlock()
-    interrupts = 0
-
-    def interrupt(came: threading.Event) -> None:
-        pause = random.uniform(0, 0.06)
-        # Python forgets one that comes while it calls back for a weak reference, or a finalizer: then it takes another.
-        while not came.wait(pause):
-            os.kill(os.getpid(), signal.SIGINT)
-            pause = 5.0
-
-    def forgotten(unraisable: sys.UnraisableHookArgs) -> None:
-        if unraisable.exc_type is not KeyboardInterrupt:
-            sys.__unraisablehook__(unraisable)
-
-    sys.unraisablehook = forgotten
-    while interrupts < int(rounds):
-        came = threading.Event()
-        try:
-            threading.Thread(target=interrupt, args=(came,), daemon=True).start()
-            while True:
-                lock.lock()
-                lock.unlock()
-        except KeyboardInterrupt:
-            came.set()
-            interrupts += 1
-        except LockNotOwnedError:
-            raise AssertionError("it was locked, and then was not") from None
-        if lock.validity():  # It came when the lock was taken, and lock() not left yet.
-            lock.unlock()
-    print(interrupts)
-    for url in urls.split()[1:3]:  # Those that answer are free at once.
-        until(lambda url=url: not counts(url, name), what="free")  # type: ignore[misc]
-    until(lambda: all(not client._core.watchdog._unsettled or client in (clients[0], clients[3]) for client in clients))
-
-
-@program
-def quorum_interrupted_asyncio(urls: str, name: str, rounds: str) -> None:
-    """Cancelled while nodes are waited for. Prints how often."""
-
-    async def main() -> int:
-        config = Config(quorum_node_timeout=0.05, timeout=1.0)
-        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
-        lock = clients[0].get_red_lock(*[client.get_lock(name) for client in clients])
-
-        async def work() -> None:
-            while True:
-                async with lock:
-                    pass
-
-        cancelled = 0
-        for _ in range(int(rounds)):
-            task = asyncio.create_task(work())
-            await asyncio.sleep(random.uniform(0, 0.06))
-            task.cancel()
-            try:
-                await task
-            except asyncio.CancelledError:
-                cancelled += 1
-        for url in urls.split()[1:3]:
-            await soon(lambda url=url: not counts(url, name))  # type: ignore[misc]
-        return cancelled
-
-    print(asyncio.run(main()))
-
-
-@program
-def contend_for_quorum(
-    urls: str, direct_url: str, name: str, runtime: str, kind: str, workers: str, rounds: str
-) -> None:
-    """As ``contend``, by a Redlock. Prints how often too few nodes were reached, and how often it was lost."""
-    went_through = {"away": 0, "lost": 0}
-    config = Config(timeout=1.0, lock_watchdog_timeout=6.0, quorum_node_timeout=0.1)
-    trouble = (OutcomeUnknownError, QuorumUnreachableError)
-
-    def note(error: BaseException) -> None:
-        went_through["lost" if isinstance(error, LockLostError) else "away"] += 1
-
-    def by_threads() -> None:
-        clients = [pyredisson.Redisson.from_url(url, config=config) for url in urls.split()]
-        lock = clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
-        errors: list[BaseException] = []
-
-        def worker() -> None:
-            with redis.Redis.from_url(direct_url) as direct:
-                for _ in range(int(rounds)):
-                    while True:
-                        try:
-                            lock.lock()
-                            break
-                        except trouble as error:
-                            note(error)
-                    value = int(direct.get(f"{name}-counter") or 0)
-                    time.sleep(random.uniform(0, 0.002))
-                    direct.set(f"{name}-counter", value + 1)
-                    try:
-                        lock.unlock()
-                    except (*trouble, LockLostError) as error:
-                        note(error)
-
-        def guarded() -> None:
-            try:
-                worker()
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=guarded) for _ in range(int(workers))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        settled(clients)
-        for client in clients:
-            client.close()
-        assert not errors, errors
-
-    def settled(clients: list[Any]) -> None:
-        """What is in doubt would be left to the leases."""
-        until(lambda: not any(client._core.watchdog._unsettled for client in clients), within=10, what="settled")
-
-    async def by_tasks() -> None:
-        import redis.asyncio
-
-        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
-        lock = clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
-
-        async def worker() -> None:
-            async with redis.asyncio.Redis.from_url(direct_url) as direct:
-                for _ in range(int(rounds)):
-                    while True:
-                        try:
-                            await lock.lock()
-                            break
-                        except trouble as error:
-                            note(error)
-                    value = int(await direct.get(f"{name}-counter") or 0)
-                    await asyncio.sleep(random.uniform(0, 0.002))
-                    await direct.set(f"{name}-counter", value + 1)
-                    try:
-                        await lock.unlock()
-                    except (*trouble, LockLostError) as error:
-                        note(error)
-
-        await asyncio.gather(*(worker() for _ in range(int(workers))))
-        await soon(lambda: not any(client._core.watchdog._unsettled for client in clients))
-        for client in clients:
-            await client.close()
-
-    if runtime == "threads":
-        by_threads()
-    else:
-        asyncio.run(by_tasks())
-    print(" ".join(str(count) for count in went_through.values()))
 
 
 # --- contention ---
@@ -813,13 +321,23 @@ class Turns:
         except OutcomeUnknownError:
             self.went_through["unknown"] += 1
             return self._seen_to_behind(step)
-        except (redis.exceptions.RedisError, OSError):
+        except (redis.exceptions.RedisError, OSError, QuorumUnreachableError):
             self.went_through["away"] += 1
             return False
         return True
 
     def _seen_to_behind(self, step: object) -> bool:
         return False
+
+
+class Majorities(Turns):
+    """Turns by a Redlock. What an unlock leaves open is released in the background."""
+
+    async def _give(self) -> None:
+        try:
+            await super()._give()
+        except (OutcomeUnknownError, QuorumUnreachableError):
+            self.went_through["away"] += 1
 
 
 class Blocks(Turns):
@@ -894,28 +412,37 @@ CERTAIN = 0.5
 
 @program
 def contend(
-    url: str, direct_url: str, name: str, runtime: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
+    urls: str, direct_url: str, name: str, runtime: str, workers: str, rounds: str, kind: str = "lock", lease: str = "6"
 ) -> None:
     """Read, think, write: exact only if the guard keeps everybody else out. Prints what it went through.
 
-    What each process has written is counted with the same stroke, so that it is known of one that is killed, too.
+    With several URLs the guard is a Redlock. What each process has written is counted with the same stroke, so that it
+    is known of one that is killed, too.
     """
     seconds = float(lease)
     config = Config(
-        timeout=1.0, lock_watchdog_timeout=seconds, fair_lock_wait_timeout=seconds, ping_interval=0.5, ping_timeout=1.0
+        timeout=1.0,
+        lock_watchdog_timeout=seconds,
+        fair_lock_wait_timeout=seconds,
+        ping_interval=0.5,
+        ping_timeout=1.0,
+        quorum_node_timeout=0.1,
     )
     counter, written = f"{name}-counter", f"{name}-written"
 
-    def turns(client: Any, do: Do, sleep: Callable[[float], Any]) -> Turns:
+    def turns(clients: list[Any], do: Do, sleep: Callable[[float], Any]) -> Turns:
+        client = clients[0]
+        if len(clients) > 1:
+            return Majorities(client.get_red_lock(*[handle(each, kind, name) for each in clients]), do)
         if kind == "semaphore":
             return Permits(client.get_semaphore(name), do)
         if kind == "permit_expirable_semaphore":
             return Leases(client.get_permit_expirable_semaphore(name), do, sleep, seconds)
         return Turns(client.get_lock(name), do) if kind == "lock" else Blocks(handle(client, kind, name), do)
 
-    async def worker(client: Any, direct: Any, do: Do, sleep: Callable[[float], Any]) -> dict[str, int]:
-        mine = turns(client, do, sleep)
-        reading = Blocks(handle(client, "read_lock", name), do) if kind == "write_lock" else None
+    async def worker(clients: list[Any], direct: Any, do: Do, sleep: Callable[[float], Any]) -> dict[str, int]:
+        mine = turns(clients, do, sleep)
+        reading = Blocks(handle(clients[0], "read_lock", name), do) if kind == "write_lock" else None
         left = int(rounds)
         # Once they all are there it is known whose connections these are: nothing shall happen to them.
         while not await do(direct.exists, f"{name}-go"):
@@ -942,29 +469,37 @@ def contend(
             mine.went_through = {each: count + reading.went_through[each] for each, count in mine.went_through.items()}
         return mine.went_through
 
+    def all_settled(clients: list[Any]) -> bool:
+        """Whether no request is in doubt: what closed clients leave so is left to its lease."""
+        return not any(client._core.watchdog._unsettled for client in clients)
+
     def by_threads() -> list[dict[str, int]]:
-        client = pyredisson.Redisson.from_url(url, config=config)
+        clients = [pyredisson.Redisson.from_url(url, config=config) for url in urls.split()]
 
         def work(_: int) -> dict[str, int]:
             with redis.Redis.from_url(direct_url, lib_name="counter") as direct:
-                return step(worker(client, direct, at_once, time.sleep))
+                return step(worker(clients, direct, at_once, time.sleep))
 
         with ThreadPoolExecutor(int(workers)) as pool:
             results = list(pool.map(work, range(int(workers))))
-        client.close()
+        until(lambda: all_settled(clients), within=10)
+        for client in clients:
+            client.close()
         return results
 
     async def by_tasks() -> list[dict[str, int]]:
         import redis.asyncio
 
-        client = pyredisson.asyncio.Redisson.from_url(url, config=config)
+        clients = [pyredisson.asyncio.Redisson.from_url(url, config=config) for url in urls.split()]
 
         async def work() -> dict[str, int]:
             async with redis.asyncio.Redis.from_url(direct_url, lib_name="counter") as direct:
-                return await worker(client, direct, awaited, asyncio.sleep)
+                return await worker(clients, direct, awaited, asyncio.sleep)
 
         results = await asyncio.gather(*(work() for _ in range(int(workers))))
-        await client.close()
+        await soon(lambda: all_settled(clients))
+        for client in clients:
+            await client.close()
         return list(results)
 
     results = by_threads() if runtime == "threads" else asyncio.run(by_tasks())

@@ -54,6 +54,12 @@ class Scene:
         await asyncio.wait_for(self.inside.wait(), 10)
         assert await self.lock.force_unlock()
 
+    def at_the_loss(self, call: Callable[[], object], first: str) -> None:
+        """Make a call in the same turn as the loss is reported: after that if ``first`` is "loss", else before."""
+        [ownership] = self.client._core.ownerships.held()
+        told = ownership.on_loss
+        ownership.on_loss = (*told, call) if first == "loss" else (call, *told)
+
     async def run(self, body: Callable[[], Awaitable[Any]]) -> asyncio.Task[Any]:
         """Run a body until the lock was lost, and to its end."""
         task = asyncio.ensure_future(body())
@@ -215,23 +221,6 @@ def test_a_loss_is_a_loss_in_a_task_that_was_cancelled_before(played: Played, bo
     played(play)
 
 
-def test_a_body_that_turns_it_into_another_error_is_not_cancelled_any_more(played: Played) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            with pytest.raises(ZeroDivisionError):
-                async with scene.hold():
-                    try:
-                        await scene.sleep()
-                    except asyncio.CancelledError:
-                        raise ZeroDivisionError from None
-            assert cancelling() == 0
-            await asyncio.sleep(0)
-
-        (await scene.run(work)).result()
-
-    played(play)
-
-
 @counts_cancellations
 def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(played: Played) -> None:
     async def play(scene: Scene) -> None:
@@ -310,13 +299,11 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Played, body: Play
 
         task = asyncio.ensure_future(work())
         await asyncio.wait_for(scene.inside.wait(), 10)
-        [ownership] = scene.client._core.ownerships.held()
-        told = ownership.on_loss
 
         def cancel() -> None:
             assert task.cancel()
 
-        ownership.on_loss = (*told, cancel) if first == "loss" else (cancel, *told)
+        scene.at_the_loss(cancel, first)
         assert await scene.lock.force_unlock()
         await asyncio.wait({task}, timeout=10)
         swallowed = body is _swallows_it  # Then there is none on its way any more that could go on.
@@ -335,9 +322,7 @@ def test_a_time_limit_around_that_is_over_in_the_same_turn(played: Played, first
             limit = asyncio.timeout(None)  # type: ignore[attr-defined]
             with pytest.raises(TimeoutError):
                 async with limit, scene.hold():
-                    [ownership] = scene.client._core.ownerships.held()
-                    told, over = ownership.on_loss, limit._on_timeout
-                    ownership.on_loss = (*told, over) if first == "loss" else (over, *told)
+                    scene.at_the_loss(limit._on_timeout, first)
                     await scene.sleep()
             assert cancelling() == 0
             await asyncio.sleep(0)
@@ -357,9 +342,7 @@ def test_a_time_limit_inside_that_is_over_in_the_same_turn(played: Played, first
             with pytest.raises(LockLostError):
                 async with scene.hold():
                     async with asyncio.timeout(None) as limit:  # type: ignore[attr-defined]
-                        [ownership] = scene.client._core.ownerships.held()
-                        told, over = ownership.on_loss, limit._on_timeout
-                        ownership.on_loss = (*told, over) if first == "loss" else (over, *told)
+                        scene.at_the_loss(limit._on_timeout, first)
                         await scene.sleep()
             assert cancelling() == 0
             await asyncio.sleep(0)
@@ -369,35 +352,25 @@ def test_a_time_limit_inside_that_is_over_in_the_same_turn(played: Played, first
     played(play)
 
 
-@counts_cancellations
-def test_a_time_limit_inside_and_one_around_stay_what_they_are(played: Played) -> None:
-    async def play(scene: Scene) -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):  # type: ignore[attr-defined]
-                async with scene.hold():
-                    await asyncio.sleep(60)
+@asynccontextmanager
+async def limited(scene: Scene, where: str, seconds: float) -> AsyncIterator[None]:
+    """A block of the lock, and a limit of anyio around it or inside it."""
+    if where == "around":
+        with anyio.fail_after(seconds):
+            async with scene.hold():
+                yield
+    else:
         async with scene.hold():
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):  # type: ignore[attr-defined]
-                    await asyncio.sleep(60)
-        assert cancelling() == 0
-        assert not await scene.lock.is_locked()
-
-    played(play)
+            with anyio.fail_after(seconds):
+                yield
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
 def test_a_limit_of_anyio_stays_what_it_is(played: Played, where: str) -> None:
     async def play(scene: Scene) -> None:
         with pytest.raises(TimeoutError):
-            if where == "around":
-                with anyio.fail_after(0.05):
-                    async with scene.hold():
-                        await anyio.sleep(60)
-            else:
-                async with scene.hold():
-                    with anyio.fail_after(0.05):
-                        await anyio.sleep(60)
+            async with limited(scene, where, 0.05):
+                await anyio.sleep(60)
         assert cancelling() == 0
         await asyncio.sleep(0)
         assert not await scene.lock.is_locked()
@@ -410,14 +383,8 @@ def test_a_loss_under_a_limit_of_anyio(played: Played, where: str) -> None:
     async def play(scene: Scene) -> None:
         async def work() -> None:
             with pytest.raises(LockLostError):
-                if where == "around":
-                    with anyio.fail_after(60):
-                        async with scene.hold():
-                            await scene.sleep()
-                else:
-                    async with scene.hold():
-                        with anyio.fail_after(60):
-                            await scene.sleep()
+                async with limited(scene, where, 60):
+                    await scene.sleep()
             assert cancelling() == 0
             await asyncio.sleep(0)
 
@@ -432,9 +399,7 @@ def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(played: Played, f
         async def work() -> None:
             with anyio.CancelScope() as scope:
                 async with scene.hold():
-                    [ownership] = scene.client._core.ownerships.held()
-                    told = ownership.on_loss
-                    ownership.on_loss = (*told, scope.cancel) if first == "loss" else (scope.cancel, *told)
+                    scene.at_the_loss(scope.cancel, first)
                     await scene.sleep()
             assert scope.cancelled_caught
             assert cancelling() == 0

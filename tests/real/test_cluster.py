@@ -21,8 +21,10 @@ from pyredisson import events
 from pyredisson.core.names import LockNames
 from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
-from tests.real.contenders import Contenders, FencedContenders, Late
-from tests.real.observation import busy, waiting
+from tests.real.contenders import Contenders
+from tests.real.handles import handle
+from tests.real.kind_table import KINDS, Kind
+from tests.real.observation import busy, listens, waiting
 from tests.servers import HOST, REDIS_6, Server
 from tests.volumes import Volume
 from tests.waiting import until
@@ -52,73 +54,56 @@ def nothing_left(cluster: RunningCluster, client: Any, name: str) -> None:
 # ---- everything works there ------------------------------------------------------------------------------------------
 
 
-def test_every_primitive(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
-    client, me, other = world.from_url(any_cluster.url, timeout=6.0), world.actor(), world.actor()
-    names = [f"{unique_name}-{kind}" for kind in ("plain", "fair", "spin", "once", "once-fair", "token")]
-    plain, fair, spin, once, once_fair, token = names
-    locks = [
-        client.get_lock(plain),
-        client.get_fair_lock(fair),
-        client.get_spin_lock(spin),
-        client.get_non_reentrant_lock(once),
-        client.get_non_reentrant_fair_lock(once_fair),
-        client.get_token_lock(token),
-    ]
-    for lock in locks:
-        me.do(lock.lock)
-        assert other.do(lock.try_lock) is False
-        waiter = other.start(lock.lock)
-        assert me.do(lock.locked)
-        me.do(lock.unlock)
-        waiter.result(20)
-        other.do(lock.unlock)
-    fenced = client.get_fenced_lock(f"{unique_name}-fenced")
-    assert me.do(fenced.lock_and_get_token) == 1
-    me.do(fenced.unlock)
-    both = client.get_read_write_lock(f"{unique_name}-both")
-    me.do(both.read_lock().lock)
-    other.do(both.read_lock().lock)
-    writer = me.start(both.write_lock().try_lock)
-    with pytest.raises(pyredisson.LockError):
-        writer.result(20)  # An upgrade.
-    me.do(both.read_lock().unlock)
-    writer = me.start(both.write_lock().lock)
-    other.do(both.read_lock().unlock)
-    writer.result(20)
-    assert me.do(both.write_lock().force_unlock)
-    semaphore = client.get_semaphore(f"{unique_name}-semaphore")
-    assert me.do(semaphore.try_set_permits, 1)
-    assert me.do(semaphore.acquire)
-    waiter = other.start(semaphore.acquire)
-    me.do(semaphore.release)
-    assert waiter.result(20)
-    permits = client.get_permit_expirable_semaphore(f"{unique_name}-permits")
-    assert me.do(permits.try_set_permits, 1)
-    permit = me.do(permits.acquire, 30)
-    waiter = other.start(permits.acquire, 30)
-    me.do(permits.release, permit)
-    other.do(permits.release, waiter.result(20))
-    latch = client.get_count_down_latch(f"{unique_name}-latch")
-    assert me.do(latch.try_set_count, 1)
-    waiter = other.start(latch.wait, 20)
-    me.do(latch.count_down)
-    assert waiter.result(20) is True
-    kept = {f"redisson_lock_token:{{{unique_name}-fenced}}", semaphore.name, permits.name}
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_waiter_acquires_what_is_released(
+    world: ClockWorld, any_cluster: RunningCluster, unique_name: str, kind: Kind
+) -> None:
+    client, holder, waiter = world.from_url(any_cluster.url, timeout=6.0), world.actor(), world.actor()
+    let_in = kind.block(holder, client, unique_name)
+    handle = kind.handle(client, unique_name)
+    if kind.try_acquire:
+        assert not waiter.do(getattr(handle, kind.try_acquire))
+    acquired = waiter.start(getattr(handle, kind.acquire))
+    let_in()
+    kind.give_back(waiter, handle, acquired.result(20))
+    stays = {unique_name} if kind.has_permits else set()
     until(
-        lambda: {key for key in left_of(any_cluster, unique_name) if not key.startswith("pyredisson_")} == kept,
-        what="only what has to stay is left",
+        lambda: {key for key in left_of(any_cluster, unique_name) if not key.startswith("pyredisson_")} == stays,
+        what="only permits are left",
     )
     assert not busy(client)
+
+
+@pytest.mark.parametrize(
+    "kind", ["spin_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock", "fenced_lock"]
+)
+def test_a_lock_of_another_kind_excludes_others(
+    world: ClockWorld, any_cluster: RunningCluster, unique_name: str, kind: str
+) -> None:
+    client, holder, waiter = world.from_url(any_cluster.url, timeout=6.0), world.actor(), world.actor()
+    lock = handle(client, kind, unique_name)
+    holder.do(lock.lock)
+    assert waiter.do(lock.try_lock) is False
+    acquired = waiter.start(lock.lock)
+    holder.do(lock.unlock)
+    acquired.result(20)
+    waiter.do(lock.unlock)
+    stays = {f"redisson_lock_token:{{{unique_name}}}"} if kind == "fenced_lock" else set()
+    until(
+        lambda: {key for key in left_of(any_cluster, unique_name) if not key.startswith("pyredisson_")} == stays,
+        what="only the last token is left",
+    )
+
+
+def test_messages_go_to_a_shard_where_the_server_has_that(
+    world: ClockWorld, any_cluster: RunningCluster, unique_name: str
+) -> None:
+    check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
 
 
 @pytest.mark.parametrize("mode", ["ON", "OFF"])
 def test_how_messages_go_can_be_set(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str) -> None:
     check_messages(world, cluster, unique_name, mode, sharded=mode == "ON")
-
-
-def test_waiters_are_woken_by_a_message(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
-    """By that of a shard where the server has it, which nobody hears who subscribed otherwise, and the reverse."""
-    check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
 
 
 def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str, *, sharded: bool) -> None:
@@ -139,7 +124,7 @@ def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str,
         for _ in range(3):
             holder.do(lock.lock)
             waiting_for = waiter.start(lock.lock)
-            until(lambda: client._core.subscriptions.messages_of(channel) is not None, what="it listens")
+            until(lambda: listens(client, unique_name), what="it listens")
             released = time.monotonic()
             holder.do(lock.unlock)
             waiting_for.result(20)
@@ -196,21 +181,9 @@ def node_clients(node: Server) -> list[dict[str, str]]:
 @pytest.mark.parametrize("name", ["a}b", "a{b", "{}a", "a{}b"])
 def test_names_whose_keys_would_be_scattered_are_refused(world: ClockWorld, cluster: RunningCluster, name: str) -> None:
     client = world.from_url(cluster.url)
-    for get in (
-        client.get_lock,
-        client.get_fair_lock,
-        client.get_spin_lock,
-        client.get_fenced_lock,
-        client.get_token_lock,
-        client.get_non_reentrant_lock,
-        client.get_non_reentrant_fair_lock,
-        client.get_read_write_lock,
-        client.get_semaphore,
-        client.get_permit_expirable_semaphore,
-        client.get_count_down_latch,
-    ):
+    for kind in ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "read_write_lock", "semaphore"):
         with pytest.raises(ValueError, match=r"one slot of the cluster.*as in '"):
-            get(name)
+            handle(client, kind, name)
 
 
 def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: ClockWorld, cluster: RunningCluster) -> None:
@@ -219,12 +192,6 @@ def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: Clock
     with pytest.raises(ValueError, match="braces on a cluster, as in 'orders:1'"):
         client.get_count_down_latch("{orders}:1")
     assert client.get_count_down_latch("orders").name == "orders"
-
-
-def test_an_unreachable_cluster_raises_in_time(world: ClockWorld) -> None:
-    client, actor = world.from_url("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout=0.9), world.actor()
-    with pytest.raises(redis.ConnectionError):
-        actor.do(client.get_lock("x").lock)
 
 
 def test_a_server_that_is_no_cluster(world: ClockWorld, valkey: Server) -> None:
@@ -288,7 +255,7 @@ def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningClust
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
         waiting_for = other.start(lock.lock)
-        until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it listens")
+        until(lambda: listens(client, lock.name), what="it listens")
         actor.do(lock.unlock)
         waiting_for.result(20)
         other.do(lock.unlock)
@@ -343,27 +310,6 @@ def to_and_fro(cluster: RunningCluster, unique_name: str) -> Iterator[Callable[.
     assert cluster.master_of(unique_name) is home
 
 
-def test_a_hold_moves_with_its_slot(
-    world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
-) -> None:
-    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
-    lock = client.get_lock(unique_name)
-    actor.do(lock.lock)
-
-    def there() -> None:
-        assert actor.do(lock.is_held_by_current_thread)
-        actor.do(lock.lock)  # Once more, at the other node.
-        renewed = len(world.heard(events.Renewed))
-        until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
-
-    to_and_fro(between=there)
-    assert actor.do(lock.get_hold_count) == 2
-    actor.do(lock.unlock)
-    actor.do(lock.unlock)
-    assert world.losses == []
-    nothing_left(cluster, client, unique_name)
-
-
 def test_a_hold_is_renewed_while_its_slot_migrates(
     world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
 ) -> None:
@@ -402,7 +348,7 @@ def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningClu
     for source, target in ((home, away), (away, home)):
         holder.do(lock.lock)
         waiting_for = waiter.start(lock.lock)
-        until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it listens")
+        until(lambda: listens(client, lock.name), what="it listens")
         any_cluster.move_slot(slot(unique_name), source, target)
         moved = time.monotonic()
         holder.do(lock.unlock)
@@ -410,10 +356,6 @@ def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningClu
         assert time.monotonic() - moved < 15.0, "it waited for the lease to end, not for the message"
         waiter.do(lock.unlock)
     nothing_left(any_cluster, client, unique_name)
-
-
-def lock_channel(lock: Any) -> str:
-    return LockNames(lock.name).channel
 
 
 @pytest.fixture
@@ -428,19 +370,28 @@ def both_worlds() -> Iterator[list[ClockWorld]]:
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
-def test_only_one_owner_at_a_time_while_slots_move(
+@pytest.mark.parametrize("what", ["slots move", "masters change"])
+def test_only_one_owner_at_a_time_while(
     both_worlds: list[ClockWorld],
     cluster: RunningCluster,
     unique_name: str,
     to_and_fro: Callable[..., None],
     volume: Volume,
+    what: str,
     kind: str,
 ) -> None:
+    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no hold is lost."""
     contenders = Contenders(cluster, both_worlds, unique_name, kind)
     try:
         contenders.progress()
         for _ in range(volume(1, full=30)):
-            to_and_fro(between=contenders.progress)
+            if what == "slots move":
+                to_and_fro(between=contenders.progress)
+            else:
+                for _ in range(2):  # There and back.
+                    cluster.fail_over(cluster.master_of(unique_name))
+                    contenders.progress()
+                    until(cluster.ready, 20, what="the former master follows")
             contenders.progress()
     finally:
         contenders.stop()
@@ -448,65 +399,6 @@ def test_only_one_owner_at_a_time_while_slots_move(
     assert contenders.counter == contenders.done
     for client in contenders.clients:
         nothing_left(cluster, client, unique_name)
-
-
-@pytest.mark.volume
-def test_only_one_owner_at_a_time_while_masters_change(
-    both_worlds: list[ClockWorld], cluster: RunningCluster, unique_name: str, volume: Volume
-) -> None:
-    """``CLUSTER FAILOVER`` loses nothing, so neither do we."""
-    contenders = Contenders(cluster, both_worlds, unique_name)
-    try:
-        contenders.progress()
-        for _ in range(volume(1, full=20)):
-            cluster.fail_over(cluster.master_of(unique_name))
-            contenders.progress()
-            until(cluster.ready, 20, what="the former master follows")
-    finally:
-        contenders.stop()
-    assert contenders.errors == []
-    assert contenders.counter == contenders.done
-    for client in contenders.clients:
-        nothing_left(cluster, client, unique_name)
-
-
-@pytest.mark.parametrize("what", ["the master fails over", "the slot moves"])
-def test_a_late_writer_is_refused_wherever_tokens_are_counted(
-    world: ClockWorld,
-    cluster: RunningCluster,
-    valkey: Server,
-    unique_name: str,
-    to_and_fro: Callable[..., None],
-    what: str,
-) -> None:
-    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: tokens go on from where they were.
-
-    A master that is killed is another matter: what no replica has acknowledged may be lost, and counted again.
-    """
-    contenders = FencedContenders(cluster, [world], unique_name, valkey, min_replicas=1, slaves_sync_timeout=0.5)
-    try:
-        contenders.progress()
-        late = Late(contenders, valkey, world.actor(), unique_name)
-        home = cluster.master_of(unique_name)
-        if what == "the slot moves":
-            to_and_fro(between=contenders.progress)
-        else:
-            for _ in range(2):  # There and back.
-                cluster.fail_over(cluster.master_of(unique_name))
-                until(cluster.ready, 20, what="the former master follows")
-                contenders.progress()
-            assert cluster.master_of(unique_name) is home
-        contenders.progress()
-        late.write()
-    finally:
-        contenders.stop()
-    contenders.check()
-    assert contenders.errors == []
-    until(lambda: unique_name not in left_of(cluster, unique_name), what="it is free")
-    for client in contenders.clients:
-        assert not busy(client)
-    with valkey.client() as direct:
-        direct.delete(contenders.key, f"pyredisson_fence:{{{contenders.key}}}")
 
 
 # ---- masters that change ---------------------------------------------------------------------------------------------
@@ -521,7 +413,7 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     holder.do(lock.lock, 60)  # So long a lease that it is not its end that lets the waiter in.
     holder.do(renewed_one.lock)
     waiting_for = waiter.start(lock.lock)
-    until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it listens")
+    until(lambda: listens(client, lock.name), what="it listens")
     cluster.fail_over(cluster.master_of(unique_name))
     renewed = len(world.heard(events.Renewed))
     until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
@@ -551,7 +443,7 @@ def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, un
         direct.set(f"{{{unique_name}}}", "in step", px=1)  # WAIT is about what its own connection wrote.
         assert direct.wait(1, 5000) == 1
     waiting_for = waiter.start(lock.lock)
-    until(lambda: client._core.subscriptions.messages_of(lock_channel(lock)) is not None, what="it waits")
+    until(lambda: listens(client, lock.name), what="it waits")
     victim.kill()
     until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 30, what="the replica took over")
     renewed = len(world.heard(events.Renewed))
@@ -566,28 +458,6 @@ def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, un
         holder.do(each.unlock)
     nothing_left(cluster, client, unique_name)
     assert waiting(client, unique_name) == 0
-
-
-def test_masters_are_killed_under_load(
-    both_worlds: list[ClockWorld], fresh_cluster: RunningCluster, unique_name: str
-) -> None:
-    """Replication is asynchronous, so a hold may be lost; but everybody goes on, and nothing stays behind."""
-    cluster = fresh_cluster
-    contenders = Contenders(cluster, both_worlds, unique_name)
-    try:
-        contenders.progress()
-        victim = cluster.master_of(unique_name)
-        victim.kill()
-        until(lambda: cluster.find_master_of(unique_name) not in (None, victim), 30, what="the replica took over")
-        contenders.progress(60)
-    finally:
-        contenders.stop()
-    assert all(
-        not isinstance(error, pyredisson.LockNotOwnedError) or isinstance(error, pyredisson.LockLostError)
-        for error in contenders.errors
-    )
-    for client in contenders.clients:
-        nothing_left(cluster, client, unique_name)
 
 
 def test_the_slot_of_a_lock_is_that_of_all_its_keys(unique_name: str) -> None:

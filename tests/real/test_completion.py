@@ -15,7 +15,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from pyredisson.tools.cli import COMMANDS, cli
-from pyredisson.tools.completion import MOST, SECONDS, SHELLS, completion_script, lock_names, register
+from pyredisson.tools.completion import SECONDS, SHELLS, completion_script, register
 from tests.command_line import ROOT, Programs, programs
 from tests.servers import Server
 from tests.terminals import terminal
@@ -94,21 +94,6 @@ def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: p
     until(lambda: offered("pyredisson run x") == ["x;$(touch owned)*"], 20)  # Not the one that moves the terminal.
 
 
-def test_string_locks_are_offered_unless_they_are_as_many_as_data(server: Server) -> None:
-    with server.client() as keys:
-        keys.set("string:redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
-        keys.lock("string:redis-py", timeout=600).acquire(token="worker 7")
-        found: list[str] = []
-        lock_names(server.url, "string:", found)
-        assert sorted(found) == ["string:redis-py", "string:redsync"]
-        keys.mset({f"string:{number}": "x" for number in range(MOST)})
-        for number in range(MOST):
-            keys.expire(f"string:{number}", 600)
-        found = []
-        lock_names(server.url, "string:", found)
-        assert found == ["string:redsync"]
-
-
 def test_the_url_that_was_typed_is_asked(server: Server) -> None:
     until(lambda: offered(f"pyredisson run --url {server.url} order:1") == ["order:17"], 20)
 
@@ -125,18 +110,6 @@ def test_a_server_that_hangs_costs_half_a_second(fresh_server: Callable[..., Ser
     begun = time.monotonic()
     assert offered(f"pyredisson run --url {server.url} o") == []
     assert SECONDS * 0.8 <= time.monotonic() - begun < SECONDS * 4
-
-
-def test_many_locks_are_not_all_read(server: Server) -> None:
-    with server.client() as keys:
-        pipeline = keys.pipeline(transaction=False)
-        for number in range(20_000):
-            pipeline.hset(f"many:{number}", HOLDER, "1")
-        pipeline.execute()
-        found: list[str] = []
-        lock_names(server.url, "many:", found)
-        assert MOST <= len(found) < 4 * MOST + 2000
-        assert keys.info("commandstats")["cmdstat_hscan"]["calls"] < 4000
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -93,18 +93,6 @@ def test_a_lock_that_waits_without_end_waits_for_a_connection_no_longer_than_con
     stopped.resume()
 
 
-def test_many_clients_that_start_at_once_on_a_slow_server(
-    world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str
-) -> None:
-    clients = [world.from_url(stopped.url, timeout=1.0) for _ in range(20)]
-    calls = [world.actor().start(client.get_lock(f"{unique_name}-{n}").lock) for n, client in enumerate(clients)]
-    until(lambda: len(given_up) >= len(clients), what="each one's first attempt has had its time")
-    assert not any(call.done() for call in calls)
-    stopped.resume()
-    for call in calls:
-        call.result(20)
-
-
 # ---- what the errors say ---------------------------------------------------------------------------------------------
 
 USES: dict[str, Callable[[Any], tuple[Callable[..., Any], tuple[Any, ...]]]] = {

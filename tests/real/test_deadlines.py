@@ -14,7 +14,7 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from pyredisson.events import Lost, RenewalFailed, Renewed
 from tests.proxy import Proxy
-from tests.real.observation import RENEW, Tally, await_waiter, held, nothing_left, side_by_side
+from tests.real.observation import RENEW, await_waiter, held, nothing_left, side_by_side
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.base import Actor
@@ -92,29 +92,6 @@ def test_a_loss_is_reported_before_another_owner_acquires(
     nothing_left(direct, client, unique_name)
 
 
-@pytest.mark.parametrize("levels", [1, 3])
-def test_after_a_loss_each_nested_release_raises_and_the_lock_is_usable_again(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, levels: int
-) -> None:
-    client = world.connected(proxy.url, lock_watchdog_timeout=1.5)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    for _ in range(levels):
-        actor.do(lock.lock)
-    proxy.blackhole()
-    until(lambda: world.losses, what="told")
-    proxy.clear()
-    with pytest.raises(LockLostError):
-        actor.do(lock.lock)  # It would be taken for what was lost.
-    for _ in range(levels):
-        with pytest.raises(LockLostError):
-            actor.do(lock.unlock)
-    actor.do(lock.lock)
-    assert held(direct, lock, actor) == 1
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert len(world.losses) == 1
-
-
 def test_an_outage_shorter_than_the_lease_costs_nothing(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -183,67 +160,3 @@ def test_no_call_hangs_on_a_stopped_server(
     holder.do(lock.unlock)
     with server.client() as direct:
         nothing_left(direct, client, lock.name, free.name)
-
-
-def test_a_server_stopped_past_the_lease_is_a_loss_reported_at_the_deadline(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.connected(server.url, timeout=1.5, lock_watchdog_timeout=1.5)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    context = lock.hold()
-    lease = actor.do(world.enter(context))
-    server.pause()
-    due = world.alarm(time.monotonic() + certain_for(1500))  # Nothing that was sent later is answered.
-    until(lambda: world.losses, what="told")
-    (told,) = world.when(Lost)
-    assert told < due.result(PATIENCE_WITH_FAULTS) + LATE
-    with pytest.raises(LockLostError):
-        lease.ensure_held()
-    server.resume()
-    with pytest.raises(LockLostError):
-        actor.do(world.leave(context))
-    with server.client() as direct:
-        nothing_left(direct, client, unique_name)
-        actor.do(lock.lock)
-        assert held(direct, lock, actor) == 1
-        actor.do(lock.unlock)
-
-
-def test_a_server_stopped_for_less_than_the_lease_is_no_loss(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.connected(server.url, lock_watchdog_timeout=2.4)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    lease = actor.do(world.enter(lock.hold()))
-    server.pause()
-    until(lambda: world.heard(RenewalFailed), what="a renewal failed")
-    server.resume()
-    with server.client() as direct:
-        until(lambda: direct.pttl(unique_name) > 2000 and lease.remaining() > 1.9, what="renewed")
-        actor.do(lock.unlock)
-        nothing_left(direct, client, unique_name)
-    assert not world.losses
-
-
-def test_a_fixed_lease_ends_by_itself(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(proxy.url, timeout=4.5)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    renewals = Tally(proxy, RENEW)
-    actor.do(lock.lock, 0.3)
-    until(lambda: not direct.exists(unique_name), what="run out")
-    with pytest.raises(LockLostError):
-        actor.do(lock.unlock)
-    actor.do(lock.lock, 30)
-    assert held(direct, lock, actor) == 1
-    actor.do(lock.unlock)
-    # The block of a hold() wants to be told, though.
-    context = lock.hold(lease_time=0.3)
-    lease = actor.do(world.enter(context))
-    until(lambda: world.losses, what="told")
-    assert lease.lost
-    with pytest.raises(LockLostError):
-        actor.do(world.leave(context))
-    assert renewals.count == 0
-    nothing_left(direct, client, unique_name)

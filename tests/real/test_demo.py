@@ -6,12 +6,9 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from pyredisson.tools import demo
-from pyredisson.tools.demo import Shop, sell
 from tests.command_line import Programs, programs
 from tests.servers import VALKEY, Server
 from tests.waiting import until
@@ -69,42 +66,6 @@ def test_it_cleans_up_when_it_is_interrupted(
         # Nobody is left who might write again.
         until(lambda: len(client.client_list()) == 1, 20, what="all of its processes are gone")
         assert client.keys() == [b"theirs"]
-
-
-def test_a_signal_while_processes_are_started_comes_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of making or removing a semaphore it would leave one behind, and Python warns of that at exit."""
-    happened: list[str] = []
-
-    def happens(what: str) -> None:
-        signal.raise_signal(signal.SIGTERM)
-        happened.append(what)
-
-    class OurBarrier:
-        def __init__(self, parties: int) -> None:
-            happens("made")
-
-        def wait(self, timeout: float) -> None:
-            happened.append("all are ready")
-
-        def __del__(self) -> None:
-            happens("removed")
-
-    class Process:
-        def __init__(self, **settings: object) -> None:
-            pass
-
-        def start(self) -> None:
-            happens("started")
-
-    context = SimpleNamespace(Barrier=OurBarrier, Process=Process)
-    monkeypatch.setattr("multiprocessing.get_context", lambda method: context)
-    monkeypatch.setattr("multiprocessing.resource_tracker.ensure_running", lambda: None)
-    before = signal.signal(signal.SIGTERM, lambda signum, frame: happened.append("signal"))
-    try:
-        demo._start(Shop("url", "stock", "sales", "lock"), 2, sell)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert happened == ["made", "started", "started", "signal", "all are ready", "removed", "signal"]
 
 
 def test_a_server_that_dies_in_the_middle(command_line: Programs, fresh_server: Callable[..., Server]) -> None:

@@ -15,8 +15,8 @@ import pyredisson
 from pyredisson.core.requests.server import read_info
 from pyredisson.tools.doctor import Grade, Node, Report, examine, judge
 from tests.clusters import RunningCluster
-from tests.command_line import PYREDISSON, programs
-from tests.sentinels import SERVICE, SOON_MS, SentinelSet
+from tests.command_line import programs
+from tests.sentinels import SOON_MS, SentinelSet
 from tests.servers import HOST, VALKEY, Build, Server, free_port
 from tests.waiting import until
 
@@ -54,22 +54,6 @@ def test_a_single_server_that_stores_nothing(build: Build, fresh_server: Callabl
     assert "a restart frees every lock" in texts(report)
 
 
-def test_what_cannot_be_reached_has_no_column(tmp_path: Path) -> None:
-    with programs(tmp_path) as started:
-        program = started.pyredisson("doctor", "--url", f"redis://{HOST}:{free_port()}")
-        assert program.exit_code() == 2
-        assert [line.split(":")[0] for line in program.stdout.splitlines()] == ["CRITICAL"]
-
-
-def test_a_url_may_be_an_argument(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
-    server = fresh_server(VALKEY, "--appendonly", "yes")
-    elsewhere = {"PYREDISSON_URL": f"redis://{HOST}:{free_port()}"}
-    with programs(tmp_path) as started:
-        program = started.start(*PYREDISSON, "doctor", server.url, environment=elsewhere)
-        assert program.exit_code() == 0, program.stdout
-        assert "nothing is wrong" in program.stdout
-
-
 def test_settings_that_endanger(build: Build, fresh_server: Callable[..., Server]) -> None:
     master = fresh_server(build, "--maxmemory-policy", "volatile-lru")
     report = examine([master.url])
@@ -103,14 +87,6 @@ def test_a_quorum_with_and_without_its_majority(fresh_server: Callable[..., Serv
     report = examine([*urls, *(f"redis://{HOST}:{free_port()}/0" for _ in range(2))])
     assert (report.reachable, report.needed, report.grade) == (2, 3, Grade.CRITICAL)
     assert report.findings[0].text == "no quorum: 2 of 5 are reachable, 3 are needed"
-
-
-def test_strings_that_are_as_many_as_data_are_no_leaks(fresh_server: Callable[..., Server]) -> None:
-    own = fresh_server()
-    with own.client() as direct:
-        direct.mset({f"index:{number}": f"{number:032x}" for number in range(1001)})
-    [node] = examine([own.url]).nodes
-    assert (node.leaked, node.samples) == (0, [])
 
 
 def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Server]) -> None:
@@ -217,12 +193,6 @@ def test_sentinels_that_report_an_old_master(watched: SentinelSet) -> None:
     assert node.sentinels.master == (HOST, new.port), "that of most"
 
 
-def test_a_service_that_sentinels_do_not_know(watched: SentinelSet) -> None:
-    report = examine([watched.url.replace(f"/{SERVICE}", "/others")])
-    assert report.grade is Grade.CRITICAL
-    assert "no sentinel knows where 'others' is" in texts(report)
-
-
 def test_a_master_without_replicas(watched: SentinelSet) -> None:
     for server in watched.servers[1:]:
         server.kill()
@@ -281,12 +251,6 @@ def test_no_cluster_there(valkey: Server) -> None:
     assert "cluster support disabled" in texts(report)
 
 
-@pytest.mark.parametrize("url", ["redis+sentinel://a", "redis+sentinel://a/locks/x", "redis+cluster://a/1"])
-def test_a_url_that_leads_nowhere(url: str) -> None:
-    with pytest.raises(ValueError, match=r"redis\+|database"):
-        examine([url])
-
-
 def test_the_command(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
     valkey = fresh_server(VALKEY, "--appendonly", "yes")
 
@@ -309,15 +273,3 @@ def test_the_command(fresh_server: Callable[..., Server], tmp_path: Path) -> Non
     assert found["grade"] == "ok"
     assert found["nodes"][0]["facts"]["run_id"] == valkey.info()["run_id"]
     assert run("--url", "nonsense://x")[0] == 2
-
-
-def test_the_command_on_sentinels(watched: SentinelSet, tmp_path: Path) -> None:
-    watched.sentinels[2].kill()
-    with programs(tmp_path) as command_line:
-        program = command_line.pyredisson("doctor", "--url", watched.url)
-        assert program.exit_code() == 1
-        said = program.stdout
-    assert f"2 of 3 sentinels answer; 2 name {HOST}:{watched.servers[0].port} as master" in said
-    for replica in watched.servers[1:]:
-        assert f"replica {HOST}:{replica.port} is online" in said
-    assert "not reachable" in said

@@ -188,41 +188,7 @@ def test_a_fork_without_pythons_hooks_makes_another_client(valkey: Server, uniqu
     )
 
 
-def test_an_asyncio_client_notices_a_fork_without_pythons_hooks(valkey: Server, unique_name: str) -> None:
-    run_program(
-        valkey,
-        unique_name,
-        """
-        client = pyredisson.asyncio.Redisson.from_url(URL)
-        lock = client.get_lock(NAME)
-        ids = set()
-
-        async def work():
-            async with lock:
-                assert await lock.is_locked()
-            assert not await lock.is_locked()
-
-        def child():
-            asyncio.run(work())
-            print(client.id)
-
-        print(client.id)
-        for _ in range(3):
-            in_child(child)
-        asyncio.run(work())
-        print(client.id)
-        in_child(child)
-
-        async def ask():
-            return await lock.is_locked()
-
-        in_child(lambda: (asyncio.run(ask()), print(client.id)))
-        in_child(lambda: asyncio.run(client.close()))
-        """,
-    )
-
-
-def test_the_ids_of_an_asyncio_clients_children_differ(valkey: Server, unique_name: str) -> None:
+def test_a_fork_without_pythons_hooks_makes_another_client_of_asyncio(valkey: Server, unique_name: str) -> None:
     said, _ = run_program(
         valkey,
         unique_name,
@@ -230,15 +196,20 @@ def test_the_ids_of_an_asyncio_clients_children_differ(valkey: Server, unique_na
         client = pyredisson.asyncio.Redisson.from_url(URL)
         lock = client.get_lock(NAME)
 
-        async def holder():
+        async def work():
             async with lock:
+                assert await lock.is_locked()
                 print(server.hkeys(NAME)[0].decode().partition(":")[0])
+            assert not await lock.is_locked()
 
-        for _ in range(3):
-            in_child(lambda: asyncio.run(holder()))
+        in_child(lambda: asyncio.run(work()))
+        asyncio.run(work())
+        for _ in range(2):
+            in_child(lambda: asyncio.run(work()))
+        in_child(lambda: asyncio.run(client.close()))
         """,
     )
-    assert len(set(said.split())) == 3
+    assert len(set(said.split())) == 4, "each process is a client of its own"
 
 
 def test_a_watchdog_that_cannot_run_is_warned_of_once(valkey: Server, unique_name: str) -> None:

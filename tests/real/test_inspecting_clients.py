@@ -99,20 +99,6 @@ def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> 
     assert [each.client_id for each in actor.do(client.clients)] == [client.id]
 
 
-def test_a_number_is_known_by_those_who_wait_for_it(world: ClockWorld, own: Server) -> None:
-    client = world.from_url(own.url, presence=False)
-    latch, actor = client.get_count_down_latch("import"), world.actor()
-    actor.do(latch.try_set_count, 1)
-    assert found(world, client, "find_locks") == []
-    waiting = world.actor().start(latch.wait)
-
-    [view] = until(lambda: found(world, client, "find_locks"))
-
-    assert (view.name, view.kind, view.count, view.waiting) == ("import", "count_down_latch", 1, 1)
-    actor.do(latch.count_down)
-    waiting.result()
-
-
 def test_leaks(world: ClockWorld, own: Server) -> None:
     client = world.from_url(own.url)
     world.actor().do(client.get_lock("held").lock)

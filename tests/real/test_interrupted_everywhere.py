@@ -103,6 +103,11 @@ def hold(lock: Any) -> None:
         pass
 
 
+def nested(lock: Any) -> None:
+    with lock, lock:
+        pass
+
+
 def by_hand(lock: Any) -> None:
     lock.lock()
     lock.unlock()
@@ -140,6 +145,7 @@ COUNTS = {"semaphore": (TOTAL, TOTAL), "permit": (TOTAL, TOTAL), "latch": (TOTAL
 WORKS: dict[str, tuple[Callable[..., Any], Callable[[Any], None], int]] = {
     "block": (kind("lock"), block, 1),
     "hold": (kind("lock"), hold, 1),
+    "nested": (kind("lock"), nested, 1),
     "by hand": (kind("lock"), by_hand, 1),
     "with a lease": (kind("lock"), with_a_lease, 1),
     "fair": (kind("fair_lock"), block, 1),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import signal
 import threading
@@ -45,46 +44,6 @@ def contention(url: str, name: str) -> Iterator[None]:
         over.set()
         turns.result(10)
         world.close()
-
-
-def hammered(url: str, name: str, how: str, rounds: int) -> list[str]:
-    """Run ``interrupted`` under a hail of SIGINTs, and return what it found stranded."""
-    process = programs.start("interrupted", url, name, how, rounds)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    killer = threading.Thread(target=hail, args=(process,))
-    killer.start()
-    out, err = process.communicate(timeout=100)
-    killer.join()
-    assert process.returncode == 0, f"{out}\n{err}"
-    assert not err
-    *stranded, done = out.splitlines()
-    assert done == "done"
-    return stranded
-
-
-def hail(process: Any) -> None:
-    while process.poll() is None:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
-        time.sleep(random.uniform(0, 0.002))
-
-
-@pytest.mark.parametrize("contended", [False, True], ids=["free", "contended"])
-@pytest.mark.parametrize("how", ["with", "hold", "nested", "lock", "try_lock", "unlock"])
-def test_interrupted_at_random(
-    valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume, how: str, contended: bool
-) -> None:
-    rounds = volume(100, full=250)  # Fewer would tell nothing of how rare it is.
-    with contention(valkey.url, unique_name) if contended else nullcontext():
-        stranded = hammered(valkey.url, unique_name, how, rounds)
-    until(lambda: not direct.exists(unique_name), what="free")
-    before = [line for line in stranded if line.endswith(" before")]
-    assert len(before) == len(stranded), "\n".join(stranded)
-    # Of a hundred there are three as a rule, and ten where the machine is such that signals come when Python looks for
-    # them. Were it the library that they come upon, all would be.
-    expected = rounds * 0.1
-    assert len(before) <= 2 + expected + 3 * math.sqrt(expected)  # three standard deviations
 
 
 def test_interrupted_event_loops(valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
@@ -186,19 +145,6 @@ def test_cancelled_at_random(
         cancelled = Cancelled(world.from_url(valkey.url), unique_name)
         world.run(cancelled.many, rounds, at_once)
     assert cancelled.together == 1
-    nothing_left(direct, cancelled.client, unique_name)
-    assert not world.losses
-    world.close()
-
-
-def test_cancelled_at_random_on_a_bad_link(proxy: Proxy, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
-    world, rounds = AsyncioWorld(), volume(16, full=800)
-    proxy.latency(0.001, 0.004, direction="both")
-    lost = [proxy.drop_reply(ANY_SCRIPT, k, then="reset") for k in range(10, rounds, 10)]
-    cancelled = Cancelled(world.from_url(proxy.url, timeout=2.0), unique_name)
-    world.run(cancelled.many, rounds, 4, 0.03, lambda: sum(each.hits for each in lost) >= len(lost) // 2)
-    assert cancelled.together == 1
-    proxy.clear()
     nothing_left(direct, cancelled.client, unique_name)
     assert not world.losses
     world.close()

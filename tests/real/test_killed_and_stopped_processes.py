@@ -7,27 +7,21 @@ What a stopped process finds when it continues is tested in both forms.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import redis
 
-from pyredisson.core.names import LockNames
-from tests.real.kind_table import FAIR, LATCH, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real.kind_table import FAIR, LATCH, LOCK, PERMITS, READ, SEMAPHORE, WRITE, Kind
 from tests.real.lock_process import Peer, PeerError
 from tests.real.observation import await_waiting, channels, load_scripts
 from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 
 LEASE = 1.5  # Longer than a busy machine stands still at times.
 #: For such a machine, too. What is bounded here would take 10 s and more if nobody saw to it.
 MARGIN = 5.0
-LOCKS = (FAIR, READ, WRITE)
+LOCKS = (LOCK, FAIR, READ, WRITE)
 
 by_a_task = pytest.mark.parametrize("world", ["asyncio"], indirect=True)
 
@@ -133,7 +127,7 @@ def test_a_permit_of_a_killed_process_stays_acquired_until_an_operator_releases_
 
 
 @by_a_task
-@pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
+@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
 def test_a_killed_waiter_delays_no_other(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
@@ -152,88 +146,6 @@ def test_a_killed_waiter_delays_no_other(
         assert within(began, 0)
     kind.give_back(waiter, handle, taken)
     kind.await_rest(direct, client, unique_name, 1)
-
-
-@dataclass
-class Queue:
-    """A fair lock that is held by one, wanted by another process, and then by somebody here.
-
-    Attributes:
-        believed_for: For how many seconds from now the server believes in the first of the queue.
-    """
-
-    waiting: Future[Any]
-    waiter: Actor
-    lock: Any
-    let_in: Callable[[], None]
-    believed_for: Callable[[], float]
-
-
-def queue_up(world: ClockWorld, server: Server, direct: redis.Redis, name: str, peer: Peer) -> Queue:
-    client = world.connected(server.url, fair_lock_wait_timeout=LEASE, lock_watchdog_timeout=LEASE)
-    let_in, waiter = FAIR.block(world.actor(), client, name), world.actor()
-    lock, names = FAIR.handle(client, name), LockNames(name)
-    peer.send("lock")
-    until(lambda: direct.llen(names.queue) == 1, what="it is the first")
-    waiting = waiter.start(lock.lock)
-    until(lambda: direct.llen(names.queue) == 2, what="somebody is behind it")
-
-    def believed_for() -> float:
-        seconds, micros = direct.time()
-        until = direct.hget(names.alive, f"{peer.client_id}:{peer.number}")
-        return int(until or 0) / 1000 - seconds - micros / 1e6
-
-    return Queue(waiting, waiter, lock, let_in, believed_for)
-
-
-def comes_when_the_first_has_had_its_time(queue: Queue) -> None:
-    """What the first had, was its own wait since it was heard of last, whatever was left of the lease."""
-    began, left = time.monotonic(), queue.believed_for()
-    assert left <= 1.01 * LEASE
-    queue.let_in()
-    queue.waiting.result(20)
-    assert within(began, left)
-
-
-@by_a_task
-def test_a_killed_head_of_the_queue_delays_others_by_its_timeout_at_most(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    with Peer("threads", valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
-        queue = queue_up(world, valkey, direct, unique_name, peer)
-        peer.kill()
-        comes_when_the_first_has_had_its_time(queue)
-    queue.waiter.do(queue.lock.unlock)
-    FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
-
-
-@pytest.mark.parametrize("place", ["head", "second"])
-@by_a_task
-def test_a_killed_waiter_delays_no_other_past_its_own_timeout(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, place: str
-) -> None:
-    """It meant to wait for 2 s; what it waited for had 30 s left, and the settings believe in waiters for 300."""
-    client, names = world.from_url(valkey.url, max_wait_without_check=60.0), LockNames(unique_name)
-    lock, (holder, first, last) = FAIR.handle(client, unique_name), (world.actor() for _ in range(3))
-    holder.do(lock.lock, 30)
-    served = first.start(lock.lock) if place == "second" else None
-    before = 1 if served else 0
-    until(lambda: direct.llen(names.queue) == before, what="the first waits")
-    with Peer("threads", valkey.url, unique_name, FAIR.name) as peer:
-        peer.send("try_lock", 2.0)
-        until(lambda: direct.llen(names.queue) == before + 1, what="it is queued up")
-        began = time.monotonic()
-        waits = last.start(FAIR.handle(world.from_url(valkey.url, max_wait_without_check=60.0), unique_name).lock)
-        until(lambda: direct.llen(names.queue) == before + 2, what="somebody is behind it")
-        peer.kill()
-    holder.do(lock.unlock)
-    if served:
-        served.result(20)
-        first.do(lock.unlock)
-    waits.result(20)
-    assert within(began, 2.0)
-    last.do(FAIR.handle(client, unique_name).force_unlock)
-    FAIR.await_rest(direct, client, unique_name, 0)
 
 
 # --- stopped ---
@@ -295,25 +207,7 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
     PERMITS.await_rest(direct, client, unique_name, 1)
 
 
-def test_a_stopped_head_of_the_queue_delays_others_by_its_timeout_at_most(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    with Peer(world.runtime, valkey.url, unique_name, FAIR.name, fair_lock_wait_timeout=LEASE) as peer:
-        queue = queue_up(world, valkey, direct, unique_name, peer)
-        peer.stop()
-        comes_when_the_first_has_had_its_time(queue)
-        # It has lost its place, and queues up again when it goes on: it neither gets in beside nor is forgotten.
-        peer.go_on()
-        until(lambda: queue.believed_for() > 0, what="it queues up again")
-        assert queue.waiter.do(queue.lock.is_held_by_current_thread)
-        queue.waiter.do(queue.lock.unlock)
-        peer.result()
-        assert direct.hkeys(unique_name) == [f"{peer.client_id}:{peer.number}"]
-        peer.do("unlock")
-    FAIR.await_rest(direct, queue.lock._client, unique_name, 0)
-
-
-@pytest.mark.parametrize("kind", [READ, WRITE, SEMAPHORE, PERMITS], ids=str)
+@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS], ids=str)
 def test_a_stopped_waiter_acquires_nothing_held_by_another(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:

@@ -12,16 +12,13 @@ from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import GivenBack, Lost, Renewed
 from tests.proxy import Held, Proxy, Then
 from tests.real.client_settings import changed, renewed_every
-from tests.real.observation import ACQUIRE, ANY_SCRIPT, FORCE, RELEASE, RENEW, held, nothing_left
+from tests.real.observation import ACQUIRE, FORCE, RELEASE, RENEW, held, nothing_left
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 from tests.worlds.threads import ThreadsWorld
 
 THENS: list[Then] = ["reset", "hang"]
-
-#: What is held back is soon repeated, and on a busy machine as often as it takes.
-QUICK = {"attempt": 0.2}
 
 
 def refused(late: Held) -> bool:
@@ -31,25 +28,6 @@ def refused(late: Held) -> bool:
 
 
 # --- twice ---
-
-
-def test_every_request_arrives_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(proxy.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    twice = proxy.duplicate_request(ANY_SCRIPT, None)
-    counts = []
-    steps = [lock.lock, lock.lock, lock.lock, lock.unlock, lock.unlock, lock.lock, lock.unlock, lock.unlock]
-    for step in steps:
-        actor.do(step)
-        counts.append(held(direct, lock, actor))
-
-    assert counts == [1, 2, 3, 2, 1, 2, 1, 0]
-    assert twice.hits == len(steps)
-    actor.do(lock.lock)
-    actor.do(lock.lock)
-    assert actor.do(lock.force_unlock) is True
-    nothing_left(direct, client, unique_name)
-    assert not world.losses
 
 
 def test_renewals_come_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
@@ -64,74 +42,7 @@ def test_renewals_come_twice(world: ClockWorld, proxy: Proxy, direct: redis.Redi
     nothing_left(direct, client, unique_name)
 
 
-def test_a_doubled_release_with_waiters(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(proxy.url)
-    lock, actors = client.get_lock(unique_name), [world.actor() for _ in range(4)]
-    proxy.duplicate_request(ANY_SCRIPT, None)
-    for actor in actors:
-        assert actor.number
-    inside: list[int] = []
-    futures = []
-    for actor in actors:
-        for _ in range(3):
-            futures.append(actor.start(lock.lock))
-            futures.append(actor.start(lambda actor=actor: inside.append(held(direct, lock, actor))))
-            futures.append(actor.start(lock.unlock))
-    for future in futures:
-        future.result(20)
-    assert inside == [1] * 12
-    nothing_left(direct, client, unique_name)
-
-
 # --- late ---
-
-
-@pytest.mark.parametrize("then", THENS)
-@pytest.mark.parametrize("before", [0, 1])
-def test_an_acquire(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
-) -> None:
-    client = world.from_url(proxy.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.is_locked)  # There is a connection.
-    for _ in range(before):
-        actor.do(lock.lock)
-    late = proxy.hold_request(ACQUIRE, then=then)
-
-    with changed(client, **QUICK):
-        actor.do(lock.lock)
-
-    assert late.hits == 1
-    assert refused(late)
-    assert held(direct, lock, actor) == before + 1
-    for left in reversed(range(before + 1)):
-        actor.do(lock.unlock)
-        assert refused(late)
-        assert held(direct, lock, actor) == left
-    nothing_left(direct, client, unique_name)
-
-
-@pytest.mark.parametrize("then", THENS)
-@pytest.mark.parametrize("before", [1, 2])
-def test_a_late_unlock_does_not_end_the_next_hold_of_the_same_owner(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, before: int, then: Then
-) -> None:
-    client = world.from_url(proxy.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    for _ in range(before):
-        actor.do(lock.lock)
-    late = proxy.hold_request(RELEASE, then=then)
-    with changed(client, **QUICK):
-        actor.do(lock.unlock)
-    assert held(direct, lock, actor) == before - 1
-
-    actor.do(lock.lock)
-
-    assert refused(late)
-    assert held(direct, lock, actor) == before
-    for _ in range(before):
-        actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
 
 
 @pytest.mark.parametrize("then", THENS)
@@ -142,7 +53,7 @@ def test_a_force_unlock_does_not_free_the_next_holder(
     lock, actor, next_one = client.get_lock(unique_name), world.actor(), world.actor()
     actor.do(lock.lock)
     late = proxy.hold_request(FORCE, then=then)
-    with changed(client, **QUICK):
+    with changed(client, attempt=0.2):
         assert actor.do(lock.force_unlock) is True
     theirs = other.get_lock(unique_name)
     next_one.do(theirs.lock)

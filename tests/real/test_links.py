@@ -8,8 +8,8 @@ import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,8 @@ import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, Proxy, parse_request
-from tests.real.observation import INFO, RENEW, Tally, await_waiter, held, nothing_left
+from tests.real.observation import INFO, await_waiter, held, nothing_left
 from tests.servers import HOST, REDIS_7, Build, Server, free_port
-from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -82,41 +81,6 @@ def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> No
     assert client.url.startswith("rediss://")
     with server.client(decode_responses=True) as direct:
         works(world, client, direct, unique_name, period=0.7)
-
-
-def test_tls_under_load(world: ClockWorld, tls: tuple[Server, str], unique_name: str, volume: Volume) -> None:
-    server, url = tls
-    client = world.from_url(url, timeout=9.0)
-    actors, locks = [world.actor() for _ in range(8)], [client.get_lock(f"{unique_name}-{k}") for k in range(3)]
-    calls = [
-        actor.start(call)
-        for round_ in range(volume(5, full=200))
-        for index, actor in enumerate(actors)
-        for call in (locks[(index + round_) % 3].lock, locks[(index + round_) % 3].unlock)
-    ]
-    for call in calls:
-        call.result(30)
-    with server.client(decode_responses=True) as direct:
-        nothing_left(direct, client, *(lock.name for lock in locks))
-
-
-def test_tls_lives_through_a_kill_of_its_connections(
-    world: ClockWorld, tls: tuple[Server, str], unique_name: str
-) -> None:
-    server, url = tls
-    client = world.from_url(url, timeout=9.0, max_wait_without_check=60.0)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    with server.client(decode_responses=True) as direct:
-        for _ in range(3):
-            holder.do(lock.lock)
-            taken = waiter.start(lock.lock)
-            await_waiter(direct, client, unique_name)
-            direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-            direct.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            holder.do(lock.unlock)
-            taken.result(15)
-            waiter.do(lock.unlock)
-        nothing_left(direct, client, unique_name)
 
 
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
@@ -240,22 +204,27 @@ def test_slices_of_one_byte(world: ClockWorld, proxy: Proxy, direct: redis.Redis
     assert not world.losses
 
 
-def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        listener.listen()
-        over = threading.Event()
-        trickle = threading.Thread(target=_trickle, args=(listener, over))
-        trickle.start()
+@contextmanager
+def served_by(serve: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that does it in a thread until the block is over; its URL."""
+    over = threading.Event()
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener, over))
+        thread.start()
         try:
-            client = world.from_url(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
-            began = time.monotonic()
-            with pytest.raises(OutcomeUnknownError):
-                world.actor().do(client.get_lock(unique_name).lock)
-            assert time.monotonic() - began < 2 * 1.8
+            yield f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2"
         finally:
             over.set()
-            trickle.join(10)
+            thread.join(10)
+
+
+def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
+    with served_by(_trickle) as url:
+        client = world.from_url(url, timeout=1.8)
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknownError):
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert time.monotonic() - began < 2 * 1.8
 
 
 def _trickle(listener: socket.socket, over: threading.Event) -> None:
@@ -287,21 +256,12 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
 
 def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
     """Its end comes together with the answer to the greeting: before anybody has asked anything."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        listener.listen()
-        over = threading.Event()
-        hangs_up = threading.Thread(target=_greet_and_leave, args=(listener, over))
-        hangs_up.start()
-        try:
-            client = world.from_url(f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2", timeout=1.8)
-            for ask in (client.get_lock(unique_name).lock, client.get_lock(unique_name).is_locked):
-                call = world.actor().start(ask)
-                with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
-                    call.result(10)
-        finally:
-            over.set()
-            hangs_up.join(10)
+    with served_by(_greet_and_leave) as url:
+        lock = world.from_url(url, timeout=1.8).get_lock(unique_name)
+        for ask in (lock.lock, lock.is_locked):
+            call = world.actor().start(ask)
+            with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
+                call.result(10)
 
 
 def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
@@ -318,19 +278,3 @@ def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
                     for args, _ in requests.feed(connection.recv(10_000)):
                         greeted = INFO(args)
                         connection.send(b"-ERR unknown command\r\n" if greeted else b"+OK\r\n")
-
-
-def test_a_slow_link_does_not_stop_the_renewal(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.connected(proxy.url, timeout=3.0, lock_watchdog_timeout=2.7)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    lease = actor.do(world.enter(lock.hold()))
-    proxy.latency(0.08, 0.04, direction="both")
-    renewals = Tally(proxy, RENEW)
-    until(lambda: renewals.count >= 4, 15, what="renewed over more than a lease")
-    lease.ensure_held()
-    proxy.latency(0)
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert not world.losses

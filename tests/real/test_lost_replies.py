@@ -12,19 +12,16 @@ from redis.exceptions import RedisError
 
 from pyredisson.core.names import LockNames
 from pyredisson.errors import OutcomeUnknownError
-from pyredisson.events import GivenBack, RenewalFailed, Renewed
+from pyredisson.events import RenewalFailed, Renewed
 from tests.proxy import Held, Proxy, Then, Toxic
-from tests.real.kind_table import FAIR, KINDS, LATCH, SEMAPHORE, Kind
+from tests.real.kind_table import FAIR, KINDS, LATCH, Kind
 from tests.real.observation import (
-    ACQUIRE,
     ANY_SCRIPT,
-    FORCE,
     RELEASE,
     RENEW,
     Tally,
     about,
     await_waiting,
-    epoch,
     held,
     nothing_left,
     side_by_side,
@@ -111,26 +108,6 @@ def test_a_fault_in_each_request_of_a_waiter_in_turn_does_not_keep_it_from_acqui
     side_by_side(one_wait, holders)
 
 
-@each_kind
-def test_a_waiter_acquires_after_an_outage(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
-) -> None:
-    release_it = kind.block(world.actor(), world.from_url(valkey.url), unique_name)
-    client, actor = world.from_url(proxy.url, timeout=3.0, max_wait_without_check=60.0), world.actor()
-    handle = kind.handle(client, unique_name)
-    waiting = actor.start(getattr(handle, kind.acquire))
-    await_waiting(direct, handle)
-    proxy.cut()
-    until(lambda: client._core.subscriptions.connection.down is not None, what="the client notices the outage")
-    release_it()  # The message reaches no subscriber.
-    assert not waiting.done()
-    proxy.heal()
-
-    kind.give_back(actor, handle, waiting.result(15))
-
-    kind.await_rest(direct, client, unique_name, 1)
-
-
 @pytest.mark.parametrize("which", ["acquire", "release"])
 def test_a_call_with_unknown_outcome_raises_and_is_undone_in_the_background(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, which: str
@@ -195,139 +172,6 @@ def test_a_place_in_the_queue_is_given_up_after_an_outage(
     FAIR.await_rest(direct, client, unique_name, 0)
 
 
-def test_no_permit_is_lost_or_added_when_many_acquire(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(proxy.url, timeout=4.5)
-    semaphore, actors = SEMAPHORE.handle(client, unique_name), [world.actor() for _ in range(8)]
-    actors[0].do(semaphore.try_set_permits, 3)
-    match = about(ANY_SCRIPT, unique_name)
-    faults = zip((2, 5, 9, 14, 20, 26), (*FAULTS, "late", "reply lost"), strict=True)
-    wrongs = [FAULTS[fault](proxy, match, k) for k, fault in faults]
-
-    turns = [
-        future
-        for _ in range(3)
-        for actor in actors
-        for future in (actor.start(semaphore.acquire, 2), actor.start(semaphore.release, 2))
-    ]
-    for turn in turns:
-        turn.result(20)
-    for wrong in wrongs:
-        if isinstance(wrong, Held) and wrong.hits:
-            wrong.release()
-
-    assert [wrong.hits for wrong in wrongs] == [1] * len(wrongs)
-    SEMAPHORE.await_rest(direct, client, unique_name, 3)
-
-
-#: A call: its method, its script, the holds before it and after it.
-OPERATIONS = {
-    "acquire": ("lock", ACQUIRE, 0, 1),
-    "re-entry": ("lock", ACQUIRE, 1, 2),
-    "third hold": ("lock", ACQUIRE, 2, 3),
-    "unlock": ("unlock", RELEASE, 1, 0),
-    "partial unlock": ("unlock", RELEASE, 2, 1),
-    "force_unlock": ("force_unlock", FORCE, 2, 0),
-}
-
-
-@pytest.mark.parametrize("then", THENS)
-@pytest.mark.parametrize("lost", [1, 2])
-def test_a_call_counts_once_when_its_replies_are_lost(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then, lost: int
-) -> None:
-    def count(operation: str) -> None:
-        method, script, before, after = OPERATIONS[operation]
-        client = world.connected(proxy.url, timeout=3.3)
-        lock, actor = client.get_lock(f"{unique_name}-{operation}"), world.actor()
-        for _ in range(before):
-            actor.do(lock.lock)
-        toxics = [proxy.drop_reply(about(script, lock.name), k, then=then) for k in range(1, lost + 1)]
-
-        actor.do(getattr(lock, method))
-
-        assert [toxic.hits for toxic in toxics] == [1] * lost
-        assert held(direct, lock, actor) == after
-        assert epoch(direct, lock, actor) == lost
-        for left in reversed(range(after)):
-            actor.do(lock.unlock)
-            assert held(direct, lock, actor) == left
-        nothing_left(direct, client, lock.name)
-
-    side_by_side(count, OPERATIONS)
-
-
-@pytest.mark.parametrize("then", THENS)
-def test_a_call_of_a_lock_with_unknown_outcome_raises_and_is_undone_in_the_background(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
-) -> None:
-    def fail(operation: str) -> None:
-        method, _, before, after = OPERATIONS[operation]
-        client = world.connected(proxy.url, timeout=1.8)
-        lock, actor = client.get_lock(f"{unique_name}-{operation}"), world.actor()
-        for _ in range(before):
-            actor.do(lock.lock)
-        # Every script from now on: neither the call nor the background gets an answer.
-        lost = proxy.drop_reply(about(ANY_SCRIPT, lock.name), None, then=then)
-
-        began = time.monotonic()
-        with pytest.raises(OutcomeUnknownError) as error:
-            actor.do(getattr(lock, method))
-
-        assert time.monotonic() - began < 2 * 1.8
-        assert isinstance(error.value.__cause__, (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError))
-        assert error.value.name == lock.name
-        assert lost.hits > 1
-
-        lost.remove()
-        if method == "lock":
-            # Given back, and no more than that: the outer holds stand, and are renewed.
-            until(lambda: lock.name in {event.name for event in world.heard(GivenBack)}, what="given back")
-            assert held(direct, lock, actor) == before
-            for left in reversed(range(before)):
-                actor.do(lock.unlock)
-                assert held(direct, lock, actor) == left
-        elif method == "unlock":
-            until(lambda: held(direct, lock, actor) == after, what="released in the background")
-            until(lambda: not client._core.watchdog._unsettled, what="settled")
-            actor.do(lock.unlock)  # The same one, continued: it learns that it is done.
-            assert held(direct, lock, actor) == after
-            for _ in range(after):
-                actor.do(lock.unlock)
-        else:
-            assert actor.do(lock.force_unlock) in (True, False)
-        nothing_left(direct, client, lock.name)
-
-    side_by_side(fail, OPERATIONS)
-    assert not world.losses
-
-
-@pytest.mark.parametrize("then", THENS)
-def test_an_unlock_called_again_continues_the_one_that_failed(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
-) -> None:
-    def repeat(holds: int) -> None:
-        client = world.connected(proxy.url, timeout=1.2)
-        lock, actor = client.get_lock(f"{unique_name}-{holds}"), world.actor()
-        for _ in range(holds):
-            actor.do(lock.lock)
-        lost = proxy.drop_reply(about(ANY_SCRIPT, lock.name), None, then=then)
-        for _ in range(2):
-            with pytest.raises(OutcomeUnknownError):
-                actor.do(lock.unlock)
-        lost.remove()
-
-        actor.do(lock.unlock)
-
-        assert held(direct, lock, actor) == holds - 1
-        for _ in range(holds - 1):
-            actor.do(lock.unlock)
-        nothing_left(direct, client, lock.name)
-
-    side_by_side(repeat, (1, 2))
-
-
 @pytest.mark.parametrize("then", THENS)
 def test_a_renewal_is_repeated_when_its_reply_is_lost(
     world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, then: Then
@@ -372,24 +216,3 @@ def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(
     assert took < (1.8 if world.runtime == "threads" else 3.8)
     hanging.result(10)
     nothing_left(direct, client, unique_name, another.name)
-
-
-def test_calls_of_many_owners_count_once_each_when_some_replies_are_lost(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(proxy.url, timeout=3.6)
-    actors = [world.actor() for _ in range(12)]
-    locks = [client.get_lock(f"{unique_name}-{index}") for index in range(12)]
-    lost = [proxy.drop_reply(ANY_SCRIPT, k, then=then) for k, then in zip((3, 9, 14, 20, 31), THENS * 3, strict=False)]
-    futures = []
-    for actor, lock in zip(actors, locks, strict=True):
-        for method in (lock.lock, lock.lock, lock.unlock):
-            futures.append(actor.start(method))
-    for future in futures:
-        future.result(20)
-
-    assert [held(direct, lock, actor) for lock, actor in zip(locks, actors, strict=True)] == [1] * 12
-    assert sum(toxic.hits for toxic in lost) >= 2
-    for actor, lock in zip(actors, locks, strict=True):
-        actor.do(lock.unlock)
-    nothing_left(direct, client, *(lock.name for lock in locks))

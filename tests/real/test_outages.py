@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pyredisson.errors import LockLostError, LockTimeoutError, OutcomeUnknownError
+from pyredisson.errors import LockLostError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.real.client_settings import await_renewals, changed, renewed_every
-from tests.real.observation import ACQUIRE, RELEASE, RENEW, Tally, await_waiter, held, nothing_left, waiting
-from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.real.observation import RELEASE, RENEW, Tally, await_waiter, held, nothing_left
+from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -24,48 +23,6 @@ MARGIN = 2.0  # seconds; this machine may be busy
 
 
 # --- at the first contact ---
-
-
-@pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked", "force_unlock", "get_hold_count"])
-def test_an_unreachable_server_at_first_contact_raises_at_once(
-    world: ClockWorld, unique_name: str, method: str
-) -> None:
-    client = world.from_url(f"redis://{HOST}:{NOBODYS_PORT}", timeout=20.0)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    began = time.monotonic()
-
-    with pytest.raises(RedisConnectionError, match="111"):
-        actor.do(getattr(lock, method), *([60] if method == "try_lock" else []))
-
-    assert time.monotonic() - began < 10.0
-    assert client._core.watchdog.watching() == 0
-    assert not client._core.watchdog._unsettled
-    assert waiting(client, unique_name) == 0
-
-
-def test_a_server_that_starts_after_the_client(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
-    proxy.cut()
-    client = world.from_url(proxy.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    for _ in range(2):
-        with pytest.raises(AWAY):
-            actor.do(lock.lock)
-    proxy.heal()
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
-
-
-@pytest.mark.parametrize("wait", [0, 0.5])
-def test_a_server_that_accepts_connections_and_never_replies(
-    world: ClockWorld, proxy: Proxy, unique_name: str, wait: float
-) -> None:
-    proxy.blackhole()
-    client = world.from_url(proxy.url, timeout=0.9)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    began = time.monotonic()
-    with pytest.raises(AWAY):
-        actor.do(lock.try_lock, wait)
-    assert time.monotonic() - began < wait + 0.9 + MARGIN
 
 
 # --- in the middle ---
@@ -136,40 +93,6 @@ def test_the_server_dies_and_comes_back_empty(
         nothing_left(direct, client, unique_name)
 
 
-@pytest.mark.parametrize("method", ["lock", "unlock"])
-def test_the_server_dies_in_the_middle(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, method: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url, timeout=15.0)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.lock)
-    if method == "lock":
-        actor.do(lock.unlock)
-    server.pause()
-    under_way = actor.start(getattr(lock, method))
-    until(lambda: _unread(server) or under_way.done(), what="the request is there")
-    server.resume()
-    server.kill()
-    server.restart()
-    # Taken before the end or after it; given back by this unlock or gone with the server.
-    if method == "lock":
-        under_way.result(20)
-        under_way = actor.start(lock.unlock)
-    with suppress(LockLostError):
-        under_way.result(20)
-    with server.client() as direct:
-        nothing_left(direct, client, unique_name)
-
-
-def _unread(server: Server) -> bool:
-    """Whether bytes stand in the server's sockets that it has not read."""
-    port = f":{server.port:04X}"
-    with open("/proc/net/tcp") as table:
-        rows = [line.split() for line in table.readlines()[1:]]
-    return any(row[1].endswith(port) and int(row[4].split(":")[1], 16) > 0 for row in rows)
-
-
 # --- while waiting ---
 
 
@@ -196,53 +119,6 @@ def test_a_waiter_lives_through_it(
     assert time.monotonic() - began < 6.0
     assert held(direct, lock, waiter) == 1
     waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-
-
-def test_waiters_live_through_a_restart(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url)
-    lock, holder = client.get_lock(unique_name), world.actor()
-    waiters = [world.actor() for _ in range(3)]
-    holder.do(world.from_url(server.url).get_lock(unique_name).lock, 60)
-    calls = [call for waiter in waiters for call in (waiter.start(lock.lock), waiter.start(lock.unlock))]
-    until(lambda: waiting(client, unique_name) == 3, what="three wait")
-    server.kill()
-    until(lambda: client._core.subscriptions.connection.down is not None, what="the outage is seen")
-    server.restart()
-    for call in calls:
-        call.result(20)
-    with server.client() as direct:
-        nothing_left(direct, client, unique_name)
-
-
-@pytest.mark.parametrize("outage", ["cut", "blackhole"])
-@pytest.mark.parametrize("how", ["try_lock", "hold"])
-def test_a_wait_that_ends_meanwhile_raises_and_does_not_say_no(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str, how: str
-) -> None:
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    client = world.from_url(proxy.url, ping_interval=0.1, ping_timeout=0.3)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
-    waiter.do(lock.is_locked)  # There is a connection.
-    began = time.monotonic()
-    wait = 1.6  # So that the outage is there, and noticed, before that is over.
-    call = waiter.start(lock.try_lock, wait) if how == "try_lock" else waiter.start(world.enter(lock.hold(wait)))
-    await_waiter(direct, client, unique_name)
-    with changed(client, timeout=0.6):
-        getattr(proxy, outage)()
-
-        with pytest.raises((*AWAY, OutcomeUnknownError)) as error:
-            call.result(10)
-
-    assert not isinstance(error.value, LockTimeoutError)
-    assert wait <= time.monotonic() - began < wait + 0.6 + MARGIN
-    proxy.heal()
-    assert held(direct, theirs, holder) == 1
-    holder.do(theirs.unlock)
     nothing_left(direct, client, unique_name)
 
 
@@ -392,23 +268,3 @@ def test_an_outer_block_goes_on_after_an_inner_one_that_could_not_be_left(
     actor.do(world.leave(outer))
     nothing_left(direct, client, unique_name)
     assert not world.losses
-
-
-def test_a_retry_is_not_disturbed_by_the_background(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(proxy.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.is_locked)  # There is a connection.
-    for _ in range(2):
-        lost = proxy.drop_reply(ACQUIRE, None, then="hang")
-        with pytest.raises(OutcomeUnknownError), changed(client, timeout=0.9):
-            actor.do(lock.lock, 20)
-        lost.remove()
-        # The retry is on its way for longer than the background waits before it gives back.
-        proxy.latency(0.12, direction="up")
-        actor.do(lock.lock, 20)
-        proxy.latency(0)
-        assert held(direct, lock, actor) == 1
-        actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)

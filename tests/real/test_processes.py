@@ -19,35 +19,6 @@ from tests.worlds.clock import ClockWorld
 # --- stopped and killed ---
 
 
-def test_a_holder_that_was_stopped_past_its_lease_learns_that_it_lost(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(valkey.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.runtime, valkey.url, unique_name, lock_watchdog_timeout=2.0) as peer:
-        peer.do("enter")
-        peer.do("ensure_held")
-        assert actor.do(lock.try_lock) is False
-        peer.stop()
-        began = time.monotonic()
-        actor.do(lock.lock)
-        assert time.monotonic() - began < 6.0  # At the end of the lease, not when a waiter looks in any case.
-        # What it asks first when it goes on is answered with the truth, whatever its watchdog has done by then.
-        peer.send("ensure_held")
-        peer.go_on()
-        with pytest.raises(PeerError, match="LockLostError"):
-            peer.result()
-        assert peer.do("remaining") == 0.0
-        with pytest.raises(PeerError, match="LockLostError"):
-            peer.do("leave")
-        until(lambda: peer.do("losses") == [[unique_name, peer.number]], what="called back")
-        assert held(direct, lock, actor) == 1
-        actor.do(lock.unlock)
-        peer.do("lock")
-        peer.do("unlock")
-    nothing_left(direct, client, unique_name)
-
-
 def test_a_plain_holder_that_was_stopped_learns_it_from_its_unlock(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -71,54 +42,7 @@ def test_a_plain_holder_that_was_stopped_learns_it_from_its_unlock(
     nothing_left(direct, client, unique_name)
 
 
-def test_a_waiter_that_was_stopped_acquires_nothing_held_by_another(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(valkey.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.runtime, valkey.url, unique_name) as peer:
-        actor.do(lock.lock)
-        peer.send("lock")
-        until(lambda: direct.pubsub_numsub(f"redisson_lock__channel:{{{unique_name}}}")[0][1] == 1, what="it waits")
-        peer.stop()
-        actor.do(lock.unlock)
-        actor.do(lock.lock)
-        peer.go_on()
-        assert held(direct, lock, actor) == 1
-        actor.do(lock.unlock)
-        peer.result()
-        assert direct.hlen(unique_name) == 1
-        peer.do("unlock")
-    nothing_left(direct, client, unique_name)
-
-
-@pytest.mark.parametrize("lease", [None, 1.2])
-def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, lease: float | None
-) -> None:
-    client = world.from_url(valkey.url)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    with Peer(world.runtime, valkey.url, unique_name, lock_watchdog_timeout=1.2) as peer:
-        peer.do("lock", lease)
-        taken = actor.start(lock.lock)
-        peer.kill()
-        began = time.monotonic()
-        taken.result(20)
-        assert time.monotonic() - began < 6.0  # As above.
-    assert held(direct, lock, actor) == 1
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-
-
 # --- forked ---
-
-
-@pytest.mark.parametrize("name", ["fork_holding", "fork_holding_asyncio", "fork_by_multiprocessing"])
-def test_a_child_holds_nothing_and_the_parent_loses_nothing(
-    valkey: Server, direct: redis.Redis, unique_name: str, name: str
-) -> None:
-    programs.run(name, valkey.url, unique_name)
-    assert not direct.exists(unique_name)
 
 
 def test_forks_while_other_threads_hold_wait_and_work(
@@ -139,7 +63,6 @@ ENDS = [
             "os._exit",
             "SIGTERM",
             "exception",
-            "deleted",
             "unlock at exit",
             "close at exit",
             "daemon thread holds",
@@ -176,11 +99,3 @@ def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
 
 
 # --- collected ---
-
-
-@pytest.mark.parametrize("name", ["collected_threads", "collected_asyncio", "collected_while_held"])
-def test_nothing_is_left_of_a_collected_client(
-    valkey: Server, direct: redis.Redis, unique_name: str, name: str
-) -> None:
-    programs.run(name, valkey.url, unique_name)
-    assert not direct.exists(unique_name)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
 from pyredisson.core.names import LockNames
-from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.events import GivenBack, Lost
+from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.table import multi_locks_of
-from tests.real import programs
 from tests.real.fleets import NODES, PATIENT, Fleet, over
-from tests.real.observation import RELEASE, busy
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
-from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 
 #: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
@@ -40,19 +33,6 @@ def stopped(fleet: Fleet) -> Iterator[Callable[..., None]]:
     yield stop
     for server in paused:
         server.resume()
-
-
-def one_round(actor: Actor, lock: Any) -> bool:
-    """What ``try_lock()`` says when enough nodes were not just kept from answering by a busy machine."""
-    said: list[bool] = []
-
-    def answered() -> bool:
-        with suppress(QuorumUnreachableError):
-            said.append(actor.do(lock.try_lock))
-        return bool(said)
-
-    until(answered, 20, what="enough nodes answer in time")
-    return said[0]
 
 
 # --- killed ---
@@ -118,28 +98,6 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(
     alice.do(lock.unlock)
 
 
-def test_who_waits_lives_through_the_outage_of_a_majority(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice = world.actor()
-    lock = fleet.lock(world, unique_name, restart_guard=False)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    for server in fleet.servers[:3]:
-        server.kill()
-    waiting = alice.start(lock.lock)
-    until(lambda: not waiting.done() and any(fleet_tries(fleet)), what="it tries")
-    assert not waiting.done()
-    for server in fleet.servers[:3]:
-        server.restart()
-    waiting.result(25)
-    alice.do(lock.unlock)
-    fleet.free(unique_name)
-
-
-def fleet_tries(fleet: Fleet) -> list[bool]:
-    """Which of the two nodes that are left have been asked more than once."""
-    return [server.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0) > 4 for server in fleet.servers[3:]]
-
-
 # --- stopped ---
 
 
@@ -162,24 +120,6 @@ def test_two_stopped_cost_one_node_timeout(
     # One round was enough. Whatever else the machine was busy with, it was not so each time.
     assert sorted(took)[1] < 2 * NODE_TIMEOUT, took
     assert min(took) < 1.5 * NODE_TIMEOUT, took
-    assert not world.losses
-
-
-def test_stopped_nodes_are_given_back_what_they_took_meanwhile(
-    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
-) -> None:
-    alice = world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=0.3)
-    lock = over(clients, unique_name)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    stopped(0, 1)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    for index in (0, 1):
-        fleet.servers[index].resume()
-    fleet.free(unique_name)  # Long before the lease of 30 s is over.
-    until(lambda: not any(busy(client) for client in clients), within=10, what="nothing is pending")
     assert not world.losses
 
 
@@ -243,104 +183,7 @@ def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet:
     fleet.free(unique_name)
 
 
-def test_members_acquired_with_lost_replies_are_released_in_the_background(
-    world: ClockWorld, fleet: Fleet, unique_name: str
-) -> None:
-    mute = [fleet.proxy(index) for index in (0, 1)]
-    alice, bob = world.actor(), world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
-    lock = over(clients, unique_name)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    theirs = world.from_url(fleet.servers[2].url).get_lock(unique_name)
-    bob.do(theirs.lock)
-    for proxy in mute:
-        proxy.blackhole("down")
-
-    assert one_round(alice, lock) is False  # Two of five took it, one refused, of two nobody has heard.
-
-    until(lambda: fleet.holders(unique_name) == [True, True, True, False, False], what="given back where it can be")
-    for proxy in mute:
-        proxy.heal()
-    # Long before the lease of 30 s is over.
-    until(lambda: fleet.holders(unique_name) == [False, False, True, False, False], within=10, what="given back")
-    bob.do(theirs.unlock)
-    until(lambda: not any(busy(client) for client in clients), within=10, what="nothing is pending")
-    alice.do(lock.lock)
-    assert sum(fleet.holders(unique_name)) == NODES
-    alice.do(lock.unlock)
-    fleet.free(unique_name)
-
-
-def test_members_acquired_behind_a_partition_are_released_once_it_heals(
-    world: ClockWorld, fleet: Fleet, unique_name: str
-) -> None:
-    proxies = [fleet.proxy(index) for index in (0, 1, 2)]
-    alice = world.actor()
-    clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
-    lock = over(clients, unique_name)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    for proxy in proxies:
-        proxy.drop_reply(lambda args: args[0].upper() == b"EVALSHA", 1, then="reset")
-        proxy.hold_request(RELEASE, None)
-    with pytest.raises(QuorumUnreachableError):
-        alice.do(lock.try_lock)
-    until(lambda: fleet.holders(unique_name) == [True] * 3 + [False] * 2, what="given back where that is possible")
-    for proxy in proxies:
-        proxy.clear()
-        proxy.cut()
-        proxy.heal()
-    fleet.free(unique_name, within=20)  # Of a lease of 30 s.
-    until(lambda: len(world.heard(GivenBack)) >= 3, what="and told of")
-
-
 # --- lost ---
-
-
-def test_a_lost_quorum_is_reported_before_another_owner_acquires(
-    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str
-) -> None:
-    alice, bob = world.actor(), world.actor()
-    config = {"lock_watchdog_timeout": 3.0, "quorum_node_timeout": NODE_TIMEOUT}
-    mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
-    alice.do(mine.lock)
-    got: list[float] = []
-
-    def take() -> Any:
-        result = theirs.lock()
-        return _then(result, lambda: got.append(time.monotonic()))
-
-    waiting = bob.start(take)
-    until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
-    stopped(0, 2, 4)
-    # Longer than the last renewal before was worth, whenever that was: a majority that is back in time is no loss.
-    resume = threading.Timer(3.9, lambda: [fleet.servers[index].resume() for index in (0, 2, 4)])
-    resume.start()
-    waiting.result(20)
-    resume.join()
-    until(lambda: len(world.losses) == NODES, what="on_lock_lost of all clients")
-    told = world.when(Lost)
-    assert len(told) == NODES
-    assert max(told) < min(got)
-    assert set(world.losses) == {(unique_name, alice.number)}
-    assert alice.do(mine.validity) == 0
-    with pytest.raises(LockLostError):
-        alice.do(mine.unlock)
-    bob.do(theirs.unlock)
-    fleet.free(unique_name)
-
-
-def _then(result: Any, done: Callable[[], None]) -> Any:
-    """``done`` after a call of either form."""
-    if result is None:
-        return done()
-
-    async def wait() -> None:
-        await result
-        done()
-
-    return wait()
 
 
 # --- number of requests ---------
@@ -377,50 +220,7 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
     assert not any(any(fleet.holders(lock.name)) for lock in locks[::33])
 
 
-def test_nothing_is_left_of_closed_clients(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice, bob = world.actor(), world.actor()
-
-    def use() -> None:
-        mine, theirs = fleet.clients(world), fleet.clients(world)
-        one, other = over(mine, unique_name), over(theirs, unique_name)
-        alice.do(one.lock)
-        waiting = bob.start(other.lock)
-        until(lambda: fleet.listeners(unique_name) >= 3, what="he waits")
-        alice.do(one.unlock)
-        waiting.result(20)
-        bob.do(other.unlock)
-        for client in (*mine, *theirs):
-            world.run(client.close)
-
-    use()
-    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        use()
-    until(lambda: threading.active_count() <= threads, what="as many threads as before")
-    until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, what="as many descriptors as before")
-
-
 # --- the caller leaves ---
-
-
-@pytest.mark.parametrize("runtime", ["threads", "asyncio"])
-def test_interrupted_while_nodes_do_not_answer(
-    fleet: Fleet, stopped: Callable[..., None], unique_name: str, runtime: str
-) -> None:
-    stopped(0, 3)
-    said = programs.run(f"quorum_interrupted_{runtime}", " ".join(fleet.urls()), unique_name, 12)
-    assert said.split() == ["12"]
-    for index in (0, 3):
-        fleet.servers[index].resume()
-    fleet.free(unique_name)
-
-
-def test_two_members_on_one_server_are_found_out(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice = world.actor()
-    clients = [*fleet.clients(world)[:4], world.from_url(fleet.servers[0].url)]
-    with pytest.raises(ValueError, match=r"node 1 .* and node 5 .* the same server"):
-        alice.do(over(clients, unique_name).lock)
-    fleet.free(unique_name)
 
 
 def test_no_reachable_node_raises_at_once(world: ClockWorld, unique_name: str) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.real import programs
 from tests.real.fleets import NODES, Fleet
+from tests.real.test_mutual_exclusion import Contenders
 from tests.servers import VALKEY, Server
 from tests.volumes import Volume
 from tests.waiting import until
-from tests.worlds.by_runtime import WORLDS
 
 
 class Havoc:
@@ -51,19 +50,14 @@ class Havoc:
     def _cut(self, nodes: list[int]) -> None:
         for index in nodes:
             self._fleet.proxy(index).cut()
-        self._moment()
-        for index in nodes:
-            self._fleet.proxy(index).heal()
+        self._heal(nodes)
         self.did["cut"] += len(nodes)
 
     def _deafen(self, nodes: list[int]) -> None:
-        before = sum(self._fleet.proxy(index).hits["blackhole"] for index in nodes)
         for index in nodes:
             self._fleet.proxy(index).blackhole(self._random.choice(["up", "down", "both"]))  # type: ignore[arg-type]
-        self._moment()
-        for index in nodes:
-            self._fleet.proxy(index).heal()
-        self.did["swallowed"] += sum(self._fleet.proxy(index).hits["blackhole"] for index in nodes) - before
+        self._heal(nodes)
+        self.did["swallowed"] += len(nodes)
 
     def _delay(self, nodes: list[int]) -> None:
         for index in nodes:
@@ -72,6 +66,11 @@ class Havoc:
         for index in nodes:
             self._fleet.proxy(index).latency(0)
         self.did["slow"] += len(nodes)
+
+    def _heal(self, nodes: list[int]) -> None:
+        self._moment()
+        for index in nodes:
+            self._fleet.proxy(index).heal()
 
     def _drop(self, nodes: list[int]) -> None:
         dropped = [
@@ -100,28 +99,15 @@ def test_only_one_owner_at_a_time_while_nodes_come_and_go(
     workers, rounds = 2, volume(4, full=200)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    havoc = Havoc(fleet, seed)
+    havoc, urls = Havoc(fleet, seed), " ".join(fleet.urls())
     with counter.client(decode_responses=True) as direct:
-        arguments = (" ".join(fleet.urls()), counter.url, unique_name)
-        processes = [
-            programs.start("contend_for_quorum", *arguments, runtime, kind, workers, rounds) for runtime in WORLDS
-        ]
-        try:
-            until(lambda: direct.exists(f"{unique_name}-counter"), within=20, what="it has begun")
-            while any(process.poll() is None for process in processes):
+        direct.set(f"{unique_name}-go", 1)
+        with Contenders(urls, counter, unique_name, 2, workers, rounds, kind) as contenders:
+            until(lambda: direct.exists(f"{unique_name}-counter"), within=20, what="they have begun")
+            while contenders.under_way():
                 havoc.harm()
-            for process in processes:
-                out, err = process.communicate(timeout=60)
-                assert process.returncode == 0, err
-                assert not err
-                away, lost = map(int, out.split())
-                print(f"{away} away, {lost} lost")
-                assert lost == 0  # No outage of a majority, and none as long as a lease.
-        finally:
-            for process in processes:
-                process.kill()
-                process.communicate()
-        assert int(direct.get(f"{unique_name}-counter") or 0) == len(processes) * workers * rounds
+            assert contenders.losses() == 0  # No outage of a majority, and none as long as a lease.
+        assert int(direct.get(f"{unique_name}-counter") or 0) == 2 * workers * rounds
     print(havoc.did)
     for index in range(NODES):
         # Connections that were deaf for a while stay so, and the nodes have not heard of their end.

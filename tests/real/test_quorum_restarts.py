@@ -18,7 +18,6 @@ from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real.fleets import NODES, PATIENT, Fleet, over
 from tests.real.observation import load_scripts
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
-from tests.waiting import until
 from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 from tests.worlds.threads import ThreadActor
@@ -43,26 +42,7 @@ def reconnected(actor: Actor, lock: Any) -> None:
             actor.do(asked)
 
 
-def grown_up(fleet: Fleet) -> None:
-    """Until nodes that are started from now on are clearly younger."""
-    for server in fleet.servers:
-        until(lambda server=server: server.info("server")["uptime_in_seconds"] >= 4, within=20, what="older")
-
-
 # --- the hole that the guard closes ---
-
-
-def test_without_the_guard_a_restart_lets_two_in(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice, bob = world.actor(), world.actor()
-    mine = over(clients_of(world, fleet, (A, B, C), restart_guard=False), unique_name)
-    theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=False), unique_name)
-    alice.do(mine.lock)
-    assert bob.do(theirs.try_lock) is False
-    fleet.servers[C].restart()
-    reconnected(bob, theirs)
-    assert bob.do(theirs.try_lock, 5) is True
-    assert alice.do(mine.validity) > 0  # Both are sure of it: the checker can see.
-    assert bob.do(theirs.validity) > 0
 
 
 def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
@@ -85,39 +65,6 @@ def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, f
     fleet.free(unique_name)
 
 
-def test_a_new_client_tells_it_by_its_age(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice, bob = world.actor(), world.actor()
-    grown_up(fleet)
-    mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
-    alice.do(mine.lock)
-    fleet.servers[C].restart()
-    theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
-    with pytest.raises(QuorumUnreachableError, match="no vote"):
-        bob.do(theirs.try_lock, 2)
-    assert alice.do(mine.validity) > 0
-    # With a majority of those that remember it goes on, and what the young one says is no matter.
-    third = fleet.lock(world, unique_name)
-    assert bob.do(third.try_lock, 1) is False
-    with suppress(LockLostError):
-        alice.do(mine.unlock)
-    assert bob.do(third.try_lock, 5) is True
-    bob.do(third.unlock)
-    fleet.free(unique_name)
-
-
-def test_the_delay_ends(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    bob = world.actor()
-    theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=2.5), unique_name)
-    bob.do(theirs.lock)
-    bob.do(theirs.unlock)
-    fleet.servers[C].restart()
-    with pytest.raises(QuorumUnreachableError):
-        bob.do(theirs.try_lock)
-    bob.do(theirs.lock)  # It waits for the vote.
-    bob.do(theirs.unlock)
-    fleet.free(unique_name)
-
-
 def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
     bob = world.actor()
     theirs = over(clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=0.5), unique_name)
@@ -129,20 +76,6 @@ def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fl
         bob.do(theirs.try_lock, 1)
     [barred] = world.heard(NodeBarred)
     assert 50 < barred.seconds <= 60
-
-
-def test_a_hold_on_a_barred_node_is_released(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    bob = world.actor()
-    clients = clients_of(world, fleet, (C, D, E))
-    theirs = over(clients, unique_name)
-    bob.do(theirs.lock)
-    bob.do(theirs.unlock)
-    fleet.servers[C].restart()
-    reconnected(bob, theirs)
-    with pytest.raises(QuorumUnreachableError):
-        bob.do(theirs.try_lock, 0.5)
-    assert fleet.servers[C].info("commandstats")["cmdstat_evalsha"]["calls"] > 1, "it was asked, and given back"
-    fleet.free(unique_name)
 
 
 # --- a node that kept its data ---
@@ -175,21 +108,6 @@ def test_a_node_that_kept_its_data_refuses_as_before(
         assert not world.heard(ServerUnsafe)
     finally:
         fleet.close()
-
-
-def test_a_restarted_holders_node_does_not_end_the_hold(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    alice, bob = world.actor(), world.actor()
-    config = {"lock_watchdog_timeout": 4.5}
-    mine, theirs = fleet.lock(world, unique_name, **config), fleet.lock(world, unique_name, **config)
-    alice.do(mine.lock)
-    fleet.servers[C].restart()
-    left = alice.do(mine.validity)
-    assert left > 0
-    until(lambda: alice.do(mine.validity) > left, 20, what="renewed by the other four")
-    assert bob.do(theirs.try_lock) is False
-    assert not world.losses
-    alice.do(mine.unlock)
-    fleet.free(unique_name)
 
 
 # --- a young fleet, and one that does not say its age ---

@@ -49,19 +49,8 @@ EITHER = {"test_blocking_timeout"}
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with redis-py's tests."""
     folder = tmp_path_factory.mktemp("redis-py")
-    fetch = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--no-binary",
-        ":all:",
-        "-d",
-        str(folder),
-        RELEASE,
-    ]
+    download = ["pip", "download", "-q", "--no-deps", "--no-binary", ":all:"]
+    fetch = [sys.executable, "-m", *download, "-d", str(folder), RELEASE]
     try:
         done = subprocess.run(fetch, capture_output=True, text=True, timeout=300)
         error = done.stderr if done.returncode else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import redis
@@ -14,10 +14,17 @@ from pyredisson.errors import NoSyncedSlavesError, QuorumUnreachableError
 from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real.client_settings import await_renewals, changed, renewed_every
+from tests.real.fleets import over
+from tests.real.handles import handle
 from tests.real.observation import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
+from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
+
+Call: TypeAlias = Callable[..., Any]
+
+KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "read_lock", "write_lock", "semaphore"]
 
 PATIENCE = 0.3  # seconds, for replicas that are to be missed
 #: For those that are to acknowledge something, however busy the machine is.
@@ -74,111 +81,63 @@ def waits(direct: redis.Redis) -> int:
     return int(direct.info("commandstats").get("cmdstat_wait", {"calls": 0})["calls"])
 
 
-TAKEN: dict[str, Callable[[Any, str], tuple[Callable[..., Any], Callable[..., Any]]]] = {
-    "lock": lambda client, name: (client.get_lock(name).lock, client.get_lock(name).unlock),
-    "fair": lambda client, name: (client.get_fair_lock(name).lock, client.get_fair_lock(name).unlock),
-    "spin": lambda client, name: (client.get_spin_lock(name).lock, client.get_spin_lock(name).unlock),
-    "fenced": lambda client, name: (
-        client.get_fenced_lock(name).lock_and_get_token,
-        client.get_fenced_lock(name).unlock,
-    ),
-    "token": lambda client, name: (client.get_token_lock(name).lock, client.get_token_lock(name).unlock),
-    "read": lambda client, name: (
-        client.get_read_write_lock(name).read_lock().lock,
-        client.get_read_write_lock(name).read_lock().unlock,
-    ),
-    "write": lambda client, name: (
-        client.get_read_write_lock(name).write_lock().lock,
-        client.get_read_write_lock(name).write_lock().unlock,
-    ),
-    "semaphore": lambda client, name: (client.get_semaphore(name).acquire, client.get_semaphore(name).release),
-}
+def calls_of(client: Any, actor: Actor, kind: str, name: str) -> tuple[Call, Call]:
+    """Return the call that acquires something of a kind, and the one that releases it."""
+    lock = handle(client, kind, name)
+    if kind != "semaphore":
+        return lock.lock, lock.unlock
+    actor.do(lock.try_set_permits, 1)
+    return lock.acquire, lock.release
 
 
-@pytest.mark.parametrize("kind", TAKEN)
-def test_an_acquire_waits_for_replicas_and_a_release_does_not(
+def waits_of_a_pair(direct: redis.Redis, actor: Actor, lock: Any) -> int:
+    """Acquire and release it. Returns how many WAITs that was."""
+    before = waits(direct)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    return waits(direct) - before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_acquire_counts_once_a_replica_has_acknowledged_it(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
-    if kind == "semaphore":
-        actor.do(client.get_semaphore(unique_name).try_set_permits, 1)
-    take, give_back = TAKEN[kind](client, unique_name)
+    acquire, release = calls_of(client, actor, kind, unique_name)
     before = waits(direct)
     for count in (1, 2):  # The first one, too, of a client that knows nothing yet.
-        actor.do(take)
+        actor.do(acquire)
         assert waits(direct) == before + count
-        actor.do(give_back)
-        assert waits(direct) == before + count
-    assert client._core.server.facts.replicas == 1
+        actor.do(release)
+        assert waits(direct) == before + count, "a release waits for no replica"
 
-
-@pytest.mark.parametrize("kind", TAKEN)
-def test_an_acquire_that_no_replica_acknowledged_is_undone(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
-) -> None:
-    client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
-    if kind == "semaphore":
-        actor.do(client.get_semaphore(unique_name).try_set_permits, 1)
-    take, give_back = TAKEN[kind](client, unique_name)
-    actor.do(take)
-    actor.do(give_back)
     kept = {key for key in direct.scan_iter() if direct.type(key) == "hash"}
     pair.stop()
     began = time.monotonic()
     with pytest.raises(NoSyncedSlavesError) as caught, changed(client, slaves_sync_timeout=PATIENCE):
-        actor.do(take)
+        actor.do(acquire)
     assert PATIENCE <= time.monotonic() - began < PATIENCE + 4
     assert caught.value.name == unique_name
     for said in (unique_name, "1 replica", "0 did", "released again", "slaves_sync_timeout"):
         assert said in str(caught.value)
     assert {key for key in direct.scan_iter() if direct.type(key) == "hash"} == kept
-    if kind == "semaphore":
-        assert direct.get(unique_name) == "1"
-    elif kind == "token":
-        assert not direct.exists(unique_name)
+    assert direct.get(unique_name) == ("1" if kind == "semaphore" else None)
     pair.go()
     pair.in_step(1)
-    actor.do(take)
-    actor.do(give_back)
+    actor.do(acquire)
+    actor.do(release)
     assert not world.losses
 
 
-def test_a_permit_is_given_back(world: ClockWorld, pair: Set, unique_name: str) -> None:
-    client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
-    permits = client.get_permit_expirable_semaphore(unique_name)
-    actor.do(permits.try_set_permits, 2)
-    actor.do(permits.release, actor.do(permits.acquire))
-    pair.stop()
-    with pytest.raises(NoSyncedSlavesError), changed(client, slaves_sync_timeout=PATIENCE):
-        actor.do(permits.acquire)
-    assert actor.do(permits.available_permits) == 2
-    assert actor.do(permits.acquired_permits) == 0
-
-
-def test_drained_permits_are_given_back(world: ClockWorld, pair: Set, unique_name: str) -> None:
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_permits_are_given_back(world: ClockWorld, pair: Set, unique_name: str, kind: str) -> None:
     client, actor = world.from_url(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
-    semaphore = client.get_semaphore(unique_name)
-    actor.do(semaphore.try_set_permits, 3)
+    permits = handle(client, kind, unique_name)
+    actor.do(permits.try_set_permits, 3)
     pair.stop()
     with pytest.raises(NoSyncedSlavesError):
-        actor.do(semaphore.drain_permits)
-    assert actor.do(semaphore.available_permits) == 3
-
-
-def test_a_nested_hold_is_given_back_alone(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(pair.master.url, **PATIENT)
-    renewed_every(client, 0.3)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.lock)
-    pair.stop()
-    with pytest.raises(NoSyncedSlavesError), changed(client, slaves_sync_timeout=PATIENCE):
-        actor.do(lock.lock)
-    assert held(direct, lock, actor) == 1
-    await_renewals(direct, unique_name)
-    assert held(direct, lock, actor) == 1, "a renewal never fails for replicas"
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert not world.losses
+        actor.do(permits.drain_permits if kind == "semaphore" else permits.acquire)
+    assert actor.do(permits.available_permits) == 3
 
 
 def test_a_refused_acquire_waits_for_no_replica(
@@ -224,23 +183,6 @@ def test_a_wait_for_replicas_delays_no_other_request(
     assert not world.losses
 
 
-def test_a_waiter_is_notified_when_its_turn_comes(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(pair.master.url, **PATIENT)
-    holder, waiter = world.actor(), world.actor()
-    lock = client.get_lock(unique_name)
-    holder.do(lock.lock)
-    waiting = waiter.start(lock.lock)
-    until(lambda: client._core.subscriptions.waiting(lock._core.names.channel))
-    pair.stop()
-    with changed(client, slaves_sync_timeout=PATIENCE):
-        holder.do(lock.unlock)
-        with pytest.raises(NoSyncedSlavesError):
-            waiting.result(20)
-    nothing_left(direct, client, unique_name)
-
-
 def test_min_replicas_counts_those_that_are_not_there(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -252,14 +194,6 @@ def test_min_replicas_counts_those_that_are_not_there(
     with pytest.raises(NoSyncedSlavesError, match=r"2 replicas.*1 did"):
         actor.do(two.lock)
     assert not direct.exists(unique_name)
-
-
-def test_min_replicas_where_there_are_none(world: ClockWorld, valkey: Server, unique_name: str) -> None:
-    client, actor = world.from_url(valkey.url, slaves_sync_timeout=PATIENCE, min_replicas=1), world.actor()
-    with pytest.raises(NoSyncedSlavesError):
-        actor.do(client.get_lock(unique_name).try_lock)
-    with valkey.client() as direct:
-        assert not direct.exists(unique_name)
 
 
 def test_without_the_check_no_replica_is_asked(
@@ -293,23 +227,17 @@ def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
 
-    def once() -> int:
-        before = waits(direct)
-        actor.do(lock.lock)
-        actor.do(lock.unlock)
-        return waits(direct) - before
-
-    assert once() == 1
+    assert waits_of_a_pair(direct, actor, lock) == 1
     [replica] = pair.replicas
     replica.kill()
     until(lambda: direct.info("replication")["connected_slaves"] == 0)
     with pytest.raises(NoSyncedSlavesError), changed(client, slaves_sync_timeout=PATIENCE):
         actor.do(lock.lock)
     assert client._core.server.facts.replicas == 0
-    assert once() == 0
+    assert waits_of_a_pair(direct, actor, lock) == 0
     replica.restart()
     pair.in_step(1)
-    until(lambda: once() == 1, what="asked again")
+    until(lambda: waits_of_a_pair(direct, actor, lock) == 1, what="asked again")
 
 
 def test_a_replica_in_its_first_synchronisation_is_waited_for_once_that_is_over(
@@ -327,15 +255,9 @@ def test_a_replica_in_its_first_synchronisation_is_waited_for_once_that_is_over(
         client, actor = world.from_url(master.url, **PATIENT), world.actor()
         lock = client.get_lock(unique_name)
 
-        def once() -> int:
-            before = waits(direct)
-            actor.do(lock.lock)
-            actor.do(lock.unlock)
-            return waits(direct) - before
-
-        assert once() == 0
+        assert waits_of_a_pair(direct, actor, lock) == 0
         direct.config_set("repl-diskless-sync-delay", 0)
-        until(lambda: once() > 0, within=30, what="asked now that it is in step")
+        until(lambda: waits_of_a_pair(direct, actor, lock) > 0, within=30, what="asked now that it is in step")
 
 
 def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(
@@ -377,25 +299,6 @@ def test_a_wait_without_answer_is_a_wait_that_failed(
         nothing_left(direct, client, unique_name)
 
 
-def test_an_acquire_without_answer_is_repeated_and_acknowledged(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
-    with Proxy(pair.master.port) as proxy:
-        client, actor = world.from_url(proxy.url, **PATIENT), world.actor()
-        lock = client.get_lock(unique_name)
-        actor.do(lock.lock)
-        actor.do(lock.unlock)
-        before = waits(direct)
-        lost = proxy.drop_reply(lambda args: args[0].upper() == b"EVALSHA", 1)
-        with changed(client, attempt=0.5):
-            actor.do(lock.lock)
-        lost.wait()
-        assert held(direct, lock, actor) == 1
-        assert waits(direct) == before + 1
-        actor.do(lock.unlock)
-        nothing_left(direct, client, unique_name)
-
-
 @pytest.mark.parametrize("least", [0, 1])
 def test_a_user_without_permission_for_WAIT(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
@@ -423,25 +326,12 @@ def test_a_user_without_permission_for_WAIT(
     assert not direct.exists(unique_name)
 
 
-def test_many_at_once(world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str) -> None:
-    client = world.from_url(pair.master.url, **PATIENT)
-    actors = [world.actor() for _ in range(20)]
-    lock = client.get_lock(unique_name)
-    for _ in range(3):
-        for future in [actor.start(client.get_lock(f"{unique_name}-{n}").lock) for n, actor in enumerate(actors)]:
-            future.result(20)
-        for future in [actor.start(client.get_lock(f"{unique_name}-{n}").unlock) for n, actor in enumerate(actors)]:
-            future.result(20)
-    nothing_left(direct, client, lock.name, *(f"{unique_name}-{n}" for n in range(20)))
-
-
-@pytest.mark.parametrize("count", [2])
 def test_every_build_knows_how(
-    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, count: int
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
 ) -> None:
-    several = Set(fresh_server, build, count)
-    several.in_step(count)
-    client, actor = world.from_url(several.master.url, min_replicas=count, **PATIENT), world.actor()
+    several = Set(fresh_server, build, 2)
+    several.in_step(2)
+    client, actor = world.from_url(several.master.url, min_replicas=2, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     for replica in several.replicas:
@@ -475,26 +365,23 @@ def on_all(three: list[Set], ask: Callable[[redis.Redis], Any]) -> list[Any]:
     return answers
 
 
-def quorum(world: ClockWorld, three: list[Set], name: str, kind: str = "get_lock", **config: Any) -> Any:
+def quorum(world: ClockWorld, three: list[Set], name: str, **config: Any) -> Any:
     config = {"quorum_node_timeout": NODE_TIMEOUT, "restart_guard": False, **config}
     clients = [world.from_url(each.master.url, **config) for each in three]
-    return clients[0].get_red_lock(*[getattr(client, kind)(name) for client in clients])
+    return over(clients, name)
 
 
-@pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock", "get_token_lock", "get_fenced_lock"])
-def test_a_node_whose_replicas_are_silent_has_no_vote(
-    world: ClockWorld, three: list[Set], unique_name: str, kind: str
-) -> None:
+def test_a_node_whose_replicas_are_silent_has_no_vote(world: ClockWorld, three: list[Set], unique_name: str) -> None:
     """What a user demands of a server in so many words, ``min_replicas``, is demanded of each node of a quorum."""
     actor = world.actor()
-    patient = quorum(world, three, unique_name, kind, min_replicas=1, quorum_node_timeout=10.0)
+    patient = quorum(world, three, unique_name, min_replicas=1, quorum_node_timeout=10.0)
     before = on_all(three, waits)
     actor.do(patient.lock)
     assert [after - earlier for earlier, after in zip(before, on_all(three, waits), strict=True)] == [1, 1, 1]
     actor.do(patient.unlock)
     assert [after - earlier for earlier, after in zip(before, on_all(three, waits), strict=True)] == [1, 1, 1]
 
-    lock = quorum(world, three, unique_name, kind, min_replicas=1)
+    lock = quorum(world, three, unique_name, min_replicas=1)
     three[0].stop()
     actor.do(lock.lock)  # The other two are enough.
     assert on_all(three, lambda direct: direct.exists(unique_name)) == [0, 1, 1]
@@ -515,51 +402,7 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(
         assert word in str(said[0])
     until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="given back everywhere")
 
-    for each in three[:2]:
-        each.go()
-        each.in_step(1)
-    actor.do(patient.lock)
-    assert on_all(three, lambda direct: direct.exists(unique_name)) == [1, 1, 1]
-    actor.do(patient.unlock)
     assert not world.losses
-
-
-def test_the_replicas_of_all_nodes_are_waited_for_at_once(
-    world: ClockWorld, three: list[Set], unique_name: str
-) -> None:
-    actor = world.actor()
-    lock = quorum(world, three, unique_name, min_replicas=1)
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
-    for each in three:
-        each.stop()
-    took = []
-    for _ in range(3):
-        began = time.monotonic()
-        with pytest.raises(QuorumUnreachableError):
-            actor.do(lock.try_lock)
-        took.append(time.monotonic() - began)
-    assert NODE_TIMEOUT <= min(took) < 2 * NODE_TIMEOUT, took
-    for each in three:
-        each.go()
-
-
-def test_a_waiter_for_a_quorum_gets_it_once_replicas_are_back(
-    world: ClockWorld, three: list[Set], unique_name: str
-) -> None:
-    actor = world.actor()
-    lock = quorum(world, three, unique_name, min_replicas=1)
-    for each in three[:2]:
-        each.stop()
-    before = sum(on_all(three, waits))
-    waiting = actor.start(lock.lock)
-    until(lambda: sum(on_all(three, waits)) >= before + 4, within=20, what="it has tried more than once")
-    assert not waiting.done()
-    for each in three[:2]:
-        each.go()
-    waiting.result(20)
-    actor.do(lock.unlock)
-    until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="free everywhere")
 
 
 def test_without_a_number_a_quorum_asks_no_replica(world: ClockWorld, three: list[Set], unique_name: str) -> None:

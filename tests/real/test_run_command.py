@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -28,6 +29,31 @@ FORWARDED = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"]
 def command_line(tmp_path: Path) -> Iterator[Programs]:
     with programs(tmp_path) as started:
         yield started
+
+
+class Shell:
+    """``run(SCRIPT)`` runs a shell script under the lock of the test's name, on the shared server."""
+
+    def __init__(self, command_line: Programs, url: str, name: str) -> None:
+        self.url = url
+        self._command_line = command_line
+        self._name = name
+
+    def run(self, script: str, *options: str, **kwargs: Any) -> Program:
+        return self._command_line.pyredisson(
+            "run", self._name, *options, "--", "sh", "-c", script, **{"url": self.url, **kwargs}
+        )
+
+    def start(self, script: str, *options: str, **kwargs: Any) -> tuple[Program, int]:
+        """Run a script that reads from a pipe. Returns the end to write to, too."""
+        reader, writer = os.pipe()
+        with os.fdopen(reader, "rb") as stdin:
+            return self.run(script, *options, stdin=stdin, **kwargs), writer
+
+
+@pytest.fixture
+def shell(command_line: Programs, valkey: Server, unique_name: str) -> Shell:
+    return Shell(command_line, valkey.url, unique_name)
 
 
 @pytest.fixture
@@ -56,35 +82,21 @@ def exists(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("script", "expected"), [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -KILL $$", 137), ("kill $$", 143)]
 )
-def test_the_commands_exit_code(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str, script: str, expected: int
-) -> None:
-    program = command_line.pyredisson("run", unique_name, "--", "sh", "-c", script, url=valkey.url)
+def test_the_commands_exit_code(shell: Shell, locks: redis.Redis, unique_name: str, script: str, expected: int) -> None:
+    program = shell.run(script)
     assert program.exit_code() == expected
     assert program.stderr == ""
     assert not locks.exists(unique_name)
 
 
-def test_the_lock_is_held_while_the_command_runs(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
-    script = 'echo "holding $PYREDISSON_LOCK"; read _; exit 4'
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as stdin:
-        program = command_line.pyredisson("run", unique_name, "--", "sh", "-c", script, url=valkey.url, stdin=stdin)
+def test_the_lock_is_held_while_the_command_runs(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+    program, writer = shell.start('echo "holding $PYREDISSON_LOCK"; read _; exit 4')
     says(program, f"holding {unique_name}\n")
     assert locks.type(unique_name) == b"hash"
     os.write(writer, b"go on\n")
     os.close(writer)
     assert program.exit_code() == 4
     assert not locks.exists(unique_name)
-
-
-def test_the_commands_arguments_are_its_own(command_line: Programs, valkey: Server, unique_name: str) -> None:
-    arguments = ["--wait", "-x", "--", "two words", ""]
-    program = command_line.pyredisson("run", unique_name, "--", "printf", "<%s>", *arguments, url=valkey.url)
-    assert program.exit_code() == 0
-    assert program.stdout == "<--wait><-x><--><two words><>"
 
 
 def test_the_url_option_wins_over_the_environment(command_line: Programs, valkey: Server, unique_name: str) -> None:
@@ -166,36 +178,11 @@ def subscribers(locks: redis.Redis, name: str) -> int:
     return int(count)
 
 
-def test_two_runs_exclude_each_other(command_line: Programs, valkey: Server, unique_name: str, tmp_path: Path) -> None:
+def test_two_runs_exclude_each_other(shell: Shell, tmp_path: Path) -> None:
     # Whoever finds the directory there is not alone.
     script = f"for i in 1 2 3; do mkdir {tmp_path}/alone || exit 9; sleep 0.02; rmdir {tmp_path}/alone; done"
-    started = [command_line.pyredisson("run", unique_name, "--", "sh", "-c", script, url=valkey.url) for _ in range(4)]
+    started = [shell.run(script) for _ in range(4)]
     assert [program.exit_code() for program in started] == [0, 0, 0, 0]
-
-
-@pytest.mark.parametrize("wait", ["0", "0.5"])
-def test_a_lock_that_is_not_acquired_in_time(
-    command_line: Programs, valkey: Server, unique_name: str, wait: str
-) -> None:
-    holder_of(command_line, valkey, unique_name)
-    begun = time.monotonic()
-    program = command_line.pyredisson("run", unique_name, "--wait", wait, "--", "echo", "ran", url=valkey.url)
-    assert program.exit_code() == 75
-    assert time.monotonic() - begun >= float(wait)
-    assert program.stdout == ""
-    assert program.stderr.startswith("pyredisson: ")
-    assert unique_name in program.stderr
-
-
-def test_without_a_limit_it_waits_until_the_lock_is_free(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
-    holder = holder_of(command_line, valkey, unique_name)
-    waiter = waiter_for(command_line, valkey, locks, unique_name)
-    holder.send(signal.SIGTERM)
-    assert holder.exit_code() == 143
-    assert waiter.exit_code() == 0
-    assert waiter.stdout == "ran\n"
 
 
 @pytest.mark.parametrize("name", FORWARDED)
@@ -221,9 +208,7 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_in_redis(
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_signals_reach_the_command_once(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str, name: str
-) -> None:
+def test_signals_reach_the_command_once(shell: Shell, locks: redis.Redis, unique_name: str, name: str) -> None:
     # `wait` returns when the trap has run. The second signal is no other than the one that ends the program: had the
     # first come twice, it would have been written twice by then, as signals of one kind are delivered in their order.
     last = "TERM" if name != "TERM" else "INT"
@@ -233,7 +218,7 @@ def test_signals_reach_the_command_once(
         echo ready
         while :; do sleep 300 & wait; done
     """
-    program = command_line.pyredisson("run", unique_name, "--", "sh", "-c", script, url=valkey.url)
+    program = shell.run(script)
     says(program, "ready")
     program.send(signal.Signals[f"SIG{name}"])
     says(program, f"got {name}")
@@ -245,12 +230,9 @@ def test_signals_reach_the_command_once(
     assert not locks.exists(unique_name)
 
 
-def test_a_command_that_a_signal_ends(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
+def test_a_command_that_a_signal_ends(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
     # With its children: a signal is for the whole process group.
-    script = "sleep 300 & echo $!; wait"
-    program = command_line.pyredisson("run", unique_name, "--", "sh", "-c", script, url=valkey.url)
+    program = shell.run("sleep 300 & echo $!; wait")
     says(program, "\n")
     program.send(signal.SIGTERM)
     assert program.exit_code() == 128 + signal.SIGTERM
@@ -274,10 +256,8 @@ OBEYS = "trap 'echo asked; exit 0' TERM; echo $$; while :; do sleep 300 & wait; 
 REFUSES = "trap 'echo asked' TERM; echo $$; while :; do sleep 300 & wait; done"
 
 
-def test_the_lock_is_lost(command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str) -> None:
-    program = command_line.pyredisson(
-        "run", unique_name, "--watchdog", WATCHDOG, "--", "sh", "-c", OBEYS, url=valkey.url
-    )
+def test_the_lock_is_lost(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+    program = shell.run(OBEYS, "--watchdog", WATCHDOG)
     says(program, "\n")
     begun = time.monotonic()
     locks.delete(unique_name)
@@ -291,12 +271,10 @@ def test_the_lock_is_lost(command_line: Programs, valkey: Server, locks: redis.R
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
 def test_the_server_is_unreachable_until_the_lease_ends(
-    command_line: Programs, fresh_server: Callable[..., Server], unique_name: str, how: str
+    shell: Shell, fresh_server: Callable[..., Server], how: str
 ) -> None:
     server = fresh_server()
-    program = command_line.pyredisson(
-        "run", unique_name, "--watchdog", WATCHDOG, "--", "sh", "-c", OBEYS, url=server.url
-    )
+    program = shell.run(OBEYS, "--watchdog", WATCHDOG, url=server.url)
     says(program, "\n")
     getattr(server, how)()
     says(program, "asked")
@@ -305,23 +283,8 @@ def test_the_server_is_unreachable_until_the_lease_ends(
     assert "Traceback" not in program.stderr
 
 
-def test_the_lease_is_shorter_than_the_command(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
-    begun = time.monotonic()
-    program = command_line.pyredisson("run", unique_name, "--lease", "1", "--", "sh", "-c", OBEYS, url=valkey.url)
-    assert program.exit_code() == 76
-    assert time.monotonic() - begun > 0.9
-    assert program.stdout.endswith("asked\n")
-    assert not locks.exists(unique_name)
-
-
-def test_a_command_that_does_not_end_is_killed_after_the_grace(
-    command_line: Programs, valkey: Server, unique_name: str
-) -> None:
-    program = command_line.pyredisson(
-        "run", unique_name, "--lease", "1", "--grace", "1.5", "--", "sh", "-c", REFUSES, url=valkey.url
-    )
+def test_a_command_that_does_not_end_is_killed_after_the_grace(shell: Shell) -> None:
+    program = shell.run(REFUSES, "--lease", "1", "--grace", "1.5")
     says(program, "asked")
     asked = time.monotonic()
     assert program.exit_code() == 76
@@ -329,45 +292,24 @@ def test_a_command_that_does_not_end_is_killed_after_the_grace(
     assert not exists(int(program.stdout.split()[0]))
 
 
-def test_the_commands_children_end_with_it(command_line: Programs, valkey: Server, unique_name: str) -> None:
+def test_the_commands_children_end_with_it(shell: Shell) -> None:
     # The shell ends when it is asked; the one that it started does not.
     script = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait"
-    program = command_line.pyredisson(
-        "run", unique_name, "--lease", "1", "--grace", "0.5", "--", "sh", "-c", script, url=valkey.url
-    )
+    program = shell.run(script, "--lease", "1", "--grace", "0.5")
     says(program, "\n")
     child = int(program.stdout)
     assert program.exit_code() == 76
     until(lambda: not exists(child), what="the child is gone")
 
 
-def test_a_stopped_command_is_ended_too(command_line: Programs, valkey: Server, unique_name: str) -> None:
-    program = command_line.pyredisson(
-        "run",
-        unique_name,
-        "--lease",
-        "1",
-        "--grace",
-        "300",
-        "--",
-        "sh",
-        "-c",
-        f"{OBEYS[:35]} kill -STOP $$; {OBEYS[35:]}",
-        url=valkey.url,
-    )
+def test_a_stopped_command_is_ended_too(shell: Shell) -> None:
+    program = shell.run(f"{OBEYS[:35]} kill -STOP $$; {OBEYS[35:]}", "--lease", "1", "--grace", "300")
     assert program.exit_code() == 76
 
 
-def test_a_loss_that_shows_at_the_release(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
+def test_a_loss_that_shows_at_the_release(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
     # The watchdog does not look again for 100 s.
-    script = "echo ready; read _; exit 0"
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as stdin:
-        program = command_line.pyredisson(
-            "run", unique_name, "--watchdog", "300", "--", "sh", "-c", script, url=valkey.url, stdin=stdin
-        )
+    program, writer = shell.start("echo ready; read _; exit 0", "--watchdog", "300")
     says(program, "ready")
     locks.delete(unique_name)
     os.close(writer)
@@ -375,17 +317,10 @@ def test_a_loss_that_shows_at_the_release(
     assert "was lost" in program.stderr
 
 
-def test_a_server_that_is_unreachable_at_the_release(
-    command_line: Programs, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_a_server_that_is_unreachable_at_the_release(shell: Shell, fresh_server: Callable[..., Server]) -> None:
     # The command was protected to its end: its exit code counts, and the lock is free when its lease is over.
     server = fresh_server()
-    script = "echo ready; read _; exit 5"
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as stdin:
-        program = command_line.pyredisson(
-            "run", unique_name, "--watchdog", "300", "--", "sh", "-c", script, url=server.url, stdin=stdin
-        )
+    program, writer = shell.start("echo ready; read _; exit 5", "--watchdog", "300", url=server.url)
     says(program, "ready")
     server.kill()
     os.close(writer)
@@ -397,9 +332,7 @@ def test_a_server_that_is_unreachable_at_the_release(
 # On a terminal.
 
 
-def test_ctrl_c_reaches_the_command_once(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
+def test_ctrl_c_reaches_the_command_once(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
     script = """
         trap 'echo got INT' INT
         trap 'echo last; exit 7' TERM
@@ -407,9 +340,7 @@ def test_ctrl_c_reaches_the_command_once(
         while :; do sleep 300 & wait; done
     """
     with terminal() as screen:
-        program = command_line.pyredisson(
-            "run", unique_name, "--", "sh", "-c", script, url=valkey.url, terminal=screen.theirs
-        )
+        program = shell.run(script, terminal=screen.theirs)
         screen.shows("ready")
         screen.type("\x03")
         screen.shows("got INT")
@@ -417,33 +348,6 @@ def test_ctrl_c_reaches_the_command_once(
         assert program.exit_code() == 7
         assert not re.search("got INT.*got INT", screen.shows("(?s)ready.*last")[0], re.DOTALL)
     assert not locks.exists(unique_name)
-
-
-def test_ctrl_c_ends_the_waiting(command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str) -> None:
-    holder_of(command_line, valkey, unique_name)
-    with terminal() as screen:
-        program = command_line.pyredisson("run", unique_name, "--", "true", url=valkey.url, terminal=screen.theirs)
-        until(lambda: subscribers(locks, unique_name), 20, what="it waits")
-        screen.type("\x03")
-        assert program.exit_code() == 130
-
-
-def test_a_command_reads_from_the_terminal(command_line: Programs, valkey: Server, unique_name: str) -> None:
-    with terminal() as screen:
-        program = command_line.pyredisson(
-            "run",
-            unique_name,
-            "--",
-            "sh",
-            "-c",
-            "echo ready; read line; echo got $line",
-            url=valkey.url,
-            terminal=screen.theirs,
-        )
-        screen.shows("ready")
-        screen.type("some words\n")
-        screen.shows("got some words")
-        assert program.exit_code() == 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes in /proc")
@@ -468,24 +372,3 @@ def test_ctrl_z_and_fg(command_line: Programs, valkey: Server, unique_name: str)
         until(lambda: not exists(pids[0]), what="it has ended")
         screen.type("exit $?\n")
         assert shell.exit_code() == 130
-
-
-def test_a_lost_lock_on_a_terminal(command_line: Programs, valkey: Server, unique_name: str) -> None:
-    with terminal() as screen:
-        program = command_line.pyredisson(
-            "run",
-            unique_name,
-            "--lease",
-            "1",
-            "--grace",
-            "0.2",
-            "--",
-            "sh",
-            "-c",
-            REFUSES,
-            url=valkey.url,
-            terminal=screen.theirs,
-        )
-        screen.shows("asked")
-        screen.shows("the lease of 1 s of the lock .* ended while the command ran")
-        assert program.exit_code() == 76

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -17,20 +16,16 @@ import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.asyncio.transport import PipeTransport
-from pyredisson.core.driver import run
 from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson.events import Renewed
 from pyredisson.net.endpoint import masked
 from pyredisson.net.sentinel import Sentinels
-from pyredisson.net.server_link import ServerLink
 from pyredisson.net.urls import parse_sentinel_url
-from pyredisson.threads.transport import SocketTransport
 from tests.proxy import Proxy
 from tests.real.client_settings import await_renewals, changed, renewed_every
-from tests.real.contenders import Contenders, FencedContenders, Late
-from tests.real.observation import ACQUIRE, INFO, busy
+from tests.real.contenders import Contenders
+from tests.real.observation import ACQUIRE, INFO, busy, listens
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
 from tests.waiting import until
@@ -132,28 +127,6 @@ def test_under_load_only_one_owner_at_a_time(world: ClockWorld, watched: Sentine
     finally:
         contenders.stop()
     assert contenders.counter == contenders.written >= 40
-
-
-def test_a_late_writer_is_refused_across_a_failover(
-    world: ClockWorld, watched: SentinelSet, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    """Tokens grow although the server that counts them is another afterwards.
-
-    That is promised where both replicas have acknowledged each hold: one that only the old master knew may be counted
-    again, and its token with it (see ``Config.fence_from_clock``).
-    """
-    store = fresh_server()
-    contenders = FencedContenders(watched, [world], unique_name, store, min_replicas=2, slaves_sync_timeout=0.5)
-    try:
-        contenders.progress()
-        late = Late(contenders, store, world.actor(), unique_name)
-        watched.fail_over()
-        contenders.progress()
-        late.write()
-    finally:
-        contenders.stop()
-    contenders.check()
-    assert len(contenders.accepted) >= 40
 
 
 def test_a_master_that_was_replaced_is_left_before_it_knows(
@@ -322,7 +295,7 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
     watched.in_step()  # Else the failover could lose the hold, and wake nobody.
     waiting = waiter.start(client.get_lock(unique_name).lock)
     channel = LockNames(unique_name).channel
-    until(lambda: client._core.subscriptions.messages_of(channel) is not None, what="it listens")
+    until(lambda: listens(client, unique_name), what="it listens")
     stopped = watched.isolate_master()
     try:
         new = watched.master()
@@ -355,7 +328,7 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
         holder.do(lock.lock)
         watched.in_step()
         waiting = waiter.start(lock.lock)
-        until(lambda: client._core.subscriptions.messages_of(lock._core.names.channel) is not None, what="it listens")
+        until(lambda: listens(client, unique_name), what="it listens")
         stopped = watched.isolate_master()
         try:
             eventually(lambda: holder.do(lock.unlock))
@@ -363,63 +336,6 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
             waiter.do(lock.unlock)
         finally:
             stopped.resume()
-        world.run(client.close)
-    finally:
-        for each in (master, *theirs.sentinels):
-            world.run(getattr(each, "aclose", each.close))
-
-
-class Told:
-    """Tells where the master is, as the test has it."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-
-    async def locate(self, ask: object, timeout: float) -> tuple[str, int]:
-        return HOST, self.server.port
-
-
-def test_all_connections_follow_the_first_that_found_the_master(
-    world: ClockWorld, fresh_server: Callable[..., Server]
-) -> None:
-    """The subscriber is led to the new one, say; the old one goes on, cut off, and does not know that it is none."""
-    old, new = fresh_server(), fresh_server()
-    told = Told(old)
-
-    async def use() -> list[str]:
-        transport: Any = (
-            SocketTransport(redis.Connection, {})
-            if world.runtime == "threads"
-            else PipeTransport(redis.asyncio.Connection, {})
-        )
-        link = ServerLink(transport, 3.0, told)  # type: ignore[arg-type]
-        asked = []
-        for server in (old, old, new):
-            if server is not told.server:
-                told.server = server
-                (await link.stream(3.0)).close()
-            info = await link.ask(("INFO", "server"), 3.0)
-            asked.append(re.findall(r"tcp_port:(\d+)", info.decode())[0])
-        link.close()
-        return asked
-
-    asked = run(use()) if world.runtime == "threads" else world.run(use)
-    assert asked == [str(old.port), str(old.port), str(new.port)]
-
-
-def test_a_client_of_the_users_that_sentinels_lead(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
-    addresses = [(HOST, each.port) for each in watched.sentinels]
-    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
-    theirs = kinds[world.runtime](addresses)
-    master = theirs.master_for(SERVICE)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
-    client = world.close_at_end(redisson(master, config=pyredisson.Config(slaves_sync_timeout=10.0)))
-    try:
-        actor = world.actor()
-        lock = client.get_lock(unique_name)
-        actor.do(lock.lock)
-        assert client._core.server.facts.replicas == 2
-        actor.do(lock.unlock)
         world.run(client.close)
     finally:
         for each in (master, *theirs.sentinels):

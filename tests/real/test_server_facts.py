@@ -36,22 +36,6 @@ def own(fresh_server: Callable[..., Server]) -> Server:
     return fresh_server()
 
 
-def test_the_facts_are_those_of_the_server(world: ClockWorld, server: Server, unique_name: str) -> None:
-    client, actor = world.from_url(server.url), world.actor()
-    lock = client.get_lock(unique_name)
-    assert client._core.server.facts is None
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
-    facts, info = client._core.server.facts, server.info()
-    assert facts.run_id == info["run_id"]
-    assert facts.version == server.build.version + facts.version[len(server.build.version) :]
-    assert facts.product == server.build.id.partition("-")[0]
-    assert (facts.role, facts.replicas, facts.eviction, facts.aof) == ("master", 0, "noeviction", False)
-    assert facts.replication_id == info["master_replid"]
-    assert abs(facts.uptime - info["uptime_in_seconds"]) <= 5
-    assert not world.heard(ServerUnsafe)
-
-
 def test_a_connection_is_asked_once(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     asked = Tally(proxy, INFO)
     client, actor = world.from_url(proxy.url), world.actor()
@@ -60,19 +44,6 @@ def test_a_connection_is_asked_once(world: ClockWorld, proxy: Proxy, unique_name
         actor.do(lock.lock)
         actor.do(lock.unlock)
     assert asked.count == 1
-
-
-def test_after_a_restart_it_is_another_run(world: ClockWorld, own: Server, unique_name: str) -> None:
-    client, actor = world.from_url(own.url), world.actor()
-    seen = seen_by(client)
-    lock = client.get_lock(unique_name)
-    actor.do(lock.is_locked)
-    own.restart()
-    actor.do(lock.is_locked)
-    assert [new.run_id for new, _ in seen] == [seen[0][0].run_id, own.info()["run_id"]]
-    assert seen[0][0].run_id != seen[1][0].run_id
-    assert seen[1][1] == seen[0][0]
-    assert seen[1][0].uptime <= 10
 
 
 def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(

@@ -7,42 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import pytest
 import redis
 
 from pyredisson.core.names import LockNames
 from pyredisson.events import ConnectionDown, ConnectionUp
 from tests.proxy import Proxy
-from tests.real.observation import await_waiter, held, listeners, nothing_left, waiting
+from tests.real.observation import await_waiter, listeners, nothing_left
 from tests.servers import REDIS_6, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
 # Nothing here is served by the regular look: that comes later than any of these waits may last.
 NEVER = {"max_wait_without_check": 60.0}
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_and_the_lock_is_given_back_meanwhile(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, when: str
-) -> None:
-    client, other = world.from_url(valkey.url, **NEVER), world.from_url(valkey.url)
-    lock, theirs = client.get_lock(unique_name), other.get_lock(unique_name)
-    holder, waiter = world.actor(), world.actor()
-    for _ in range(5):
-        holder.do(theirs.lock)
-        taken = waiter.start(lock.lock)
-        await_waiter(direct, client, unique_name)
-        if when == "after":
-            holder.do(theirs.unlock)
-        direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        if when == "before":
-            holder.do(theirs.unlock)
-        taken.result(20)
-        assert held(direct, lock, waiter) == 1
-        waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert world.heard(ConnectionDown)
 
 
 def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
@@ -115,24 +91,6 @@ def test_the_confirmation_never_comes(
     nothing_left(direct, client, unique_name)
 
 
-def test_without_a_subscription_a_waiter_checks_periodically(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(proxy.url, max_wait_without_check=0.4)
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
-    proxy.hold_request("SUBSCRIBE", None)
-    taken = waiter.start(lock.lock)
-    until(lambda: waiting(client, unique_name), what="it waits")
-    holder.do(theirs.unlock)
-    began = time.monotonic()
-    taken.result(20)
-    assert time.monotonic() - began < 5.0
-    waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-
-
 def test_a_healthy_but_quiet_subscription_is_kept(
     world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -172,23 +130,3 @@ def test_dropped_for_its_output_buffer(
         taken.result(20)
         waiter.do(lock.unlock)
         nothing_left(direct, client, unique_name)
-
-
-def test_messages_that_mean_nothing_let_no_waiter_acquire(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(valkey.url, **NEVER)
-    lock, holder, waiters = client.get_lock(unique_name), world.actor(), [world.actor() for _ in range(3)]
-    holder.do(lock.lock)
-    taken = [waiter.start(lock.lock) for waiter in waiters]
-    await_waiter(direct, client, unique_name, 3)
-    channel = LockNames(unique_name).channel
-    for payload in ("0", "0", "1", "2", "", "x" * 100_000, "\x00\xff", "-1"):
-        direct.publish(channel, payload)
-    holder.do(lock.unlock)
-    while taken:
-        ready = until(lambda: [index for index, call in enumerate(taken) if call.done()], what="the next one")
-        assert len(ready) == 1
-        taken.pop(ready[0]).result(0)
-        waiters.pop(ready[0]).do(lock.unlock)
-    nothing_left(direct, client, unique_name)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson.tools.cli import COMMANDS, cli
 from tests.command_line import PYREDISSON, ROOT, Programs, programs
 from tests.servers import Server
 from tests.terminals import terminal
@@ -112,19 +111,6 @@ def test_on_a_terminal_of_40_columns(command_line: Programs, server: Server, env
             assert not too_long, name
 
 
-def test_in_a_pipe_nothing_is_styled(
-    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYREDISSON_URL", server.url)
-    for name, arguments in CALLS.items():
-        with pytest.raises(SystemExit):
-            cli(arguments, prog_name="pyredisson")
-        written = capfd.readouterr()
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", written.out + written.err), name
-        if name in ("ls", "top", "leaks"):
-            assert "a-rather-long-name-of-a-lock:with:many:parts:in:it" in written.out or name == "top", name
-
-
 @pytest.mark.volume
 def test_a_reader_that_has_enough_gets_no_traceback(server: Server, tmp_path: Path, volume: Volume) -> None:
     commands = ["watch order:1", "ls", "top --json", "ls --json", "leaks", "top", "watch x --json"]
@@ -138,32 +124,3 @@ def test_a_reader_that_has_enough_gets_no_traceback(server: Server, tmp_path: Pa
         assert lines[-1] in ("code 0", "code 1", "code 141"), command
         errors = (tmp_path / "err").read_text()
         assert not re.search("Traceback|Exception|BrokenPipe", errors), errors
-
-
-WITHOUT_SERVER = {**CALLS, "watch": ["watch", "order"], "lock": ["lock", "order", "--for", "1s", "--reason", "x"]}
-
-
-@pytest.mark.parametrize("name", [name for name in WITHOUT_SERVER if name != "doctor"])
-def test_without_a_server_it_is_one_line_and_69(
-    name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYREDISSON_URL", "redis://:s3cret@127.0.0.1:1")
-    with pytest.raises(SystemExit) as ended:
-        cli(WITHOUT_SERVER[name], prog_name="pyredisson")
-    written = capfd.readouterr()
-    assert ended.value.code == 69
-    assert written.out == ""
-    assert written.err.startswith("pyredisson: ")
-    assert written.err.count("\n") == 1
-    assert "s3cret" not in written.err
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "completion")])
-def test_a_url_that_is_not_valid_is_not_repeated(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    arguments = WITHOUT_SERVER.get(name, [name])
-    with pytest.raises(SystemExit) as ended:
-        cli([arguments[0], "--url", "http://:s3cret@localhost", *arguments[1:]], prog_name="pyredisson")
-    written = capfd.readouterr()
-    assert ended.value.code == 2
-    assert "s3cret" not in written.out + written.err
-    assert "Usage:" in written.err

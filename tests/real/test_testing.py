@@ -6,7 +6,6 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 
 import pytest
 import redis
@@ -16,41 +15,36 @@ import pyredisson.asyncio
 from pyredisson import Config, LockLostError
 from pyredisson.testing import RedissonServer, lose_next_reply, partition, take_away
 from pyredisson.testing._proxy import read_value
+from tests.real.handles import handle
 from tests.waiting import until
 
 pytest_plugins = ["pyredisson.testing.plugin"]
 
 AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 
-GETTERS = [
-    "get_lock",
-    "get_fair_lock",
-    "get_fenced_lock",
-    "get_spin_lock",
-    "get_token_lock",
-    "get_non_reentrant_lock",
-    "get_non_reentrant_fair_lock",
-    "read",
-    "write",
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "non_reentrant_lock",
+    "non_reentrant_fair_lock",
+    "read_lock",
+    "write_lock",
 ]
-
-
-def lock_of(client: Any, getter: str, name: str) -> Any:
-    if getter in ("read", "write"):
-        return getattr(client.get_read_write_lock(name), f"{getter}_lock")()
-    return getattr(client, getter)(name)
 
 
 # ---- take_away -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("getter", GETTERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_hold_that_is_taken_away_is_lost_at_once(
-    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, getter: str
+    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, kind: str
 ) -> None:
     lost = threading.Event()
     client = redisson_factory(Config(on_lock_lost=lambda name, thread_id: lost.set()))
-    lock = lock_of(client, getter, lock_name)
+    lock = handle(client, kind, lock_name)
     with pytest.raises(LockLostError), lock.hold() as lease:  # noqa: PT012
         take_away(lock)
         assert lost.wait(5), "on_lock_lost was called"
@@ -60,12 +54,12 @@ def test_a_hold_that_is_taken_away_is_lost_at_once(
         assert lock.is_locked()
 
 
-@pytest.mark.parametrize("getter", GETTERS)
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock"])
 def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
-    async_redisson: pyredisson.asyncio.Redisson, lock_name: str, getter: str
+    async_redisson: pyredisson.asyncio.Redisson, lock_name: str, kind: str
 ) -> None:
     async def main() -> None:
-        lock = lock_of(async_redisson, getter, lock_name)
+        lock = handle(async_redisson, kind, lock_name)
         with pytest.raises(LockLostError):  # noqa: PT012
             async with lock.hold() as lease:
                 await take_away(lock)
@@ -73,15 +67,6 @@ def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
         assert not await lock.is_locked()
 
     asyncio.run(main())
-
-
-def test_a_hold_of_another_client_is_lost_at_its_next_renewal(
-    redisson: pyredisson.Redisson, redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str
-) -> None:
-    holder = redisson_factory(Config(lock_watchdog_timeout=3))
-    with pytest.raises(LockLostError), holder.get_lock(lock_name).hold() as lease:  # noqa: PT012
-        take_away(redisson.get_lock(lock_name))
-        until(lambda: lease.lost, within=10)
 
 
 def test_a_free_lock_cannot_be_taken_away(
@@ -241,17 +226,6 @@ def test_clients_that_a_program_makes_of_the_url_share_its_faults(redisson_url: 
     first, second = (pyredisson.Redisson.from_url(redisson_url) for _ in range(2))
     with first, second, partition(first), pytest.raises(redis.exceptions.ConnectionError):
         second.get_lock(lock_name).lock()
-
-
-def test_without_pytest_fixtures() -> None:
-    with RedissonServer() as server:
-        with server.route() as url, pyredisson.Redisson.from_url(url) as client:
-            reply = lose_next_reply(client)
-            with client.get_lock("orders") as held:
-                assert held
-                assert reply.happened
-        with pytest.raises(ValueError, match="does not connect"):
-            partition(client)  # The route is closed.
 
 
 def test_a_route_leaves_no_thread_and_no_socket(redisson_server: RedissonServer, lock_name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import redis.exceptions as rx
 
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
 from pyredisson.tools.doctor import examine, run_doctor
-from tests.command_line import programs
 from tests.proxy import Proxy
 from tests.real.handles import handle
 from tests.real.observation import ANY_SCRIPT, side_by_side
@@ -195,11 +193,6 @@ def test_a_reply_of_another_type_about_a_key(proxy: Proxy, valkey: Server, uniqu
     assert command != "HSCAN" or "ConnectionError: Protocol error: unexpected reply to HSCAN" in str(node.error)
 
 
-def test_a_long_error_is_shown_in_part_by_doctor(proxy: Proxy) -> None:
-    answer(proxy, "PING", b"-ERR " + b"x" * 100_000 + b"\r\n")
-    assert len(str(examine([proxy.url]).nodes[0].error)) < 1000
-
-
 ESCAPE = "ERR \x1b]0;owned\x07\x1b[2J"
 
 
@@ -210,12 +203,3 @@ def test_doctor_prints_no_control_characters_of_others(proxy: Proxy, capsys: pyt
     assert "owned" in shown
     assert "\x1b" not in shown
     assert "\x07" not in shown
-
-
-def test_run_prints_no_control_characters_of_others(proxy: Proxy, tmp_path: Path, unique_name: str) -> None:
-    proxy.refuse_request(ANY_SCRIPT, ESCAPE)
-    with programs(tmp_path) as command_line:
-        program = command_line.pyredisson("run", unique_name, "--", "true", url=proxy.url)
-        assert program.exit_code() != 0
-        assert "owned" in program.stderr
-        assert "\x1b" not in program.stderr

@@ -118,19 +118,17 @@ def test_the_settings_of_sentinels_are_kept() -> None:
     client.close()
 
 
-def test_pools(valkey: Server, unique_name: str) -> None:
-    for kind in (threads_valkey.ConnectionPool, threads_valkey.BlockingConnectionPool):
-        users = threads_valkey.Valkey(connection_pool=kind.from_url(f"valkey://{HOST}:{valkey.port}/2"))
-        assert lock_by(users, unique_name) == f"redis://{HOST}:{valkey.port}/2"
-        users.close()
+@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
+def test_pools(valkey: Server, unique_name: str, kind: str) -> None:
+    url = f"{HOST}:{valkey.port}/2"
+    users = threads_valkey.Valkey(connection_pool=getattr(threads_valkey, kind).from_url(f"valkey://{url}"))
+    assert lock_by(users, unique_name) == f"redis://{url}"
+    users.close()
 
-
-def test_pools_in_tasks(valkey: Server, unique_name: str) -> None:
     async def main() -> None:
-        for kind in (asyncio_valkey.ConnectionPool, asyncio_valkey.BlockingConnectionPool):
-            users = asyncio_valkey.Valkey(connection_pool=kind.from_url(f"valkey://{HOST}:{valkey.port}/2"))
-            assert await lock_in_task_by(users, unique_name) == f"redis://{HOST}:{valkey.port}/2"
-            await users.aclose()
+        users = asyncio_valkey.Valkey(connection_pool=getattr(asyncio_valkey, kind).from_url(f"valkey://{url}"))
+        assert await lock_in_task_by(users, unique_name) == f"redis://{url}"
+        await users.aclose()
 
     asyncio.run(main())
 

@@ -144,47 +144,6 @@ def test_each_holder_is_named_from_the_beginning(
             assert watcher.labels[-1].startswith("late@")
 
 
-def test_owners_that_appear_together_are_named_by_one_list_of_the_clients(
-    watching: Callable[..., Watcher], fresh_server: Callable[..., Server]
-) -> None:
-    server = fresh_server()
-    names = [str(number) for number in range(6)]
-    watcher = watching(server.url, *names)
-    watcher.sees(*["free"] * 6)
-    with server.client() as keys, ExitStack() as stack:
-        before = keys.info("commandstats").get("cmdstat_client|list", {"calls": 0})["calls"]
-        for name in names:
-            client = stack.enter_context(Redisson.from_url(server.url, config=Config(client_name=name)))
-            client.get_lock(name).lock()
-        watcher.sees(*["acquired"] * 6)
-        assert [label.split("@")[0] for label in watcher.labels[-6:]] == names
-        assert keys.info("commandstats")["cmdstat_client|list"]["calls"] - before == 1
-
-
-def test_the_holder_of_a_token_lock_is_named_once_its_client_has_reported(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str
-) -> None:
-    config = Config(client_name="web", presence_after=0.01)
-    with Redisson.from_url(valkey.url, config=config) as client:
-        client.get_token_lock(unique_name).lock()
-        until(lambda: (holder := client.holder_of(unique_name)) is not None and holder.app == "web")
-        with Inspector(valkey.url) as inspector:
-            until(lambda: [who.app for who in getattr(inspector.lock(unique_name), "holders", ())] == ["web"])
-        watcher = watching(valkey.url, unique_name)
-        watcher.sees("held")
-        assert watcher.labels[-1].startswith("web@")
-
-
-def test_a_key_that_is_no_lock_is_watched_as_that(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
-) -> None:
-    locks.hset(unique_name, "name", "bob")
-    watcher = watching(valkey.url, unique_name)
-    watcher.sees("no_lock")
-    locks.delete(unique_name)
-    watcher.sees("free")
-
-
 def test_a_fair_lock_is_known_by_what_its_holder_tells(
     watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
 ) -> None:
@@ -198,23 +157,6 @@ def test_a_fair_lock_is_known_by_what_its_holder_tells(
         watcher.sees("released")  # Although it sends no message: no one waits for it.
 
 
-def test_both_sides_of_a_read_write_lock_can_be_watched(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str
-) -> None:
-    watcher = watching(valkey.url, unique_name)
-    watcher.sees("free")
-    with Redisson.from_url(valkey.url) as one, Redisson.from_url(valkey.url) as other:
-        with one.get_read_write_lock(unique_name).read_lock().hold():
-            watcher.sees("acquired")
-            with other.get_read_write_lock(unique_name).read_lock().hold():
-                watcher.sees("acquired")
-            watcher.sees("released")
-        watcher.sees("released")
-        with one.get_read_write_lock(unique_name).write_lock().hold():
-            watcher.sees("acquired")
-        watcher.sees("released")
-
-
 def test_a_lock_that_expires_is_seen_when_it_does(
     watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
 ) -> None:
@@ -223,16 +165,6 @@ def test_a_lock_that_expires_is_seen_when_it_does(
     watcher = watching(valkey.url, unique_name)
     watcher.sees("held", "expired")
     assert watcher.labels[0] == watcher.labels[1]
-
-
-def test_a_lock_that_is_deleted_has_ended_without_a_message(
-    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
-    locks.hset(unique_name, HOLDER, "1")
-    watcher = watching(valkey.url, unique_name)
-    watcher.sees("held")
-    locks.delete(unique_name)
-    watcher.sees("ended")
 
 
 @pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
@@ -245,16 +177,6 @@ def test_a_lock_that_is_freed_by_hand_was_not_released(
         watcher.sees("held")
         assert inspector.unlock(unique_name).freed
         watcher.sees("forced")
-
-
-def test_a_hold_between_two_looks_is_seen_by_its_release(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str
-) -> None:
-    watcher = watching(valkey.url, unique_name)
-    watcher.sees("free")
-    with Redisson.from_url(valkey.url) as client, client.get_lock(unique_name):
-        pass
-    watcher.sees("released")
 
 
 def test_a_prefix_stands_before_the_names(watching: Callable[..., Watcher], valkey: Server, unique_name: str) -> None:
@@ -276,28 +198,6 @@ def test_notifications_show_an_acquire_immediately_and_are_left_as_they_are(
         watcher.sees("acquired", within=2.0)  # The next look is due in five seconds.
     with server.client() as keys:
         assert set(keys.config_get("notify-keyspace-events")["notify-keyspace-events"]) == {"A", "K"}
-
-
-def test_without_notifications_it_says_what_may_be_missed_and_switches_nothing_on(
-    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
-    before = locks.config_get("notify-keyspace-events")
-    watcher = watching(valkey.url, unique_name)
-    watcher.sees("free")
-    assert "may not be seen" in watcher.watch.describe()
-    assert locks.config_get("notify-keyspace-events") == before
-
-
-def test_a_look_is_one_request_a_second(watching: Callable[..., Watcher], fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    watcher = watching(server.url, *(f"lock-{number}" for number in range(20)))
-    watcher.sees(*["free"] * 20)
-    with server.client() as keys:
-        before = keys.info("commandstats")["cmdstat_pttl"]["calls"]
-        ends = time.monotonic() + 2.2
-        while time.monotonic() < ends:
-            assert watcher.watch.next_changes() == []
-        assert keys.info("commandstats")["cmdstat_pttl"]["calls"] - before <= 3 * 20
 
 
 def test_a_cluster_is_watched_on_each_of_its_nodes(

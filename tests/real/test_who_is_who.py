@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -70,50 +67,3 @@ def test_behind_sentinels_the_master_knows_who_is_connected(
         actor.do(client.get_lock(unique_name).unlock)
     finally:
         servers.stop()
-
-
-FORKING = """
-    import os, sys, time, redis
-    from pyredisson import Config, Redisson
-
-    url, name = sys.argv[1:]
-    client = Redisson.from_url(url, config=Config(client_name=name, presence_after=0.1, lock_watchdog_timeout=3))
-    server = redis.Redis.from_url(url, decode_responses=True)
-
-    def named():
-        return {each["name"] for each in server.client_list() if each["name"].startswith(f"pyredisson:{name}:")}
-
-    def told():
-        until = time.monotonic() + 10
-        while not server.exists(f"pyredisson_client:{client.id}"):
-            assert time.monotonic() < until, "nothing is written"
-            time.sleep(0.02)
-
-    client.get_lock(name).lock()
-    told()
-    parent = client.id
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            client.get_lock(name + "-child").lock()
-            assert client.id != parent
-            told()
-            assert any(f":{os.getpid()}:{client.id}" in each for each in named())
-            client.close()
-            assert not server.exists(f"pyredisson_client:{client.id}")
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-    assert server.exists(f"pyredisson_client:{parent}")
-    assert any(f":{os.getpid()}:{parent}" in each for each in named())
-    client.get_lock(name).unlock()
-    client.close()
-"""
-
-
-def test_the_child_of_a_fork_has_a_name_of_its_own(valkey: Server, unique_name: str) -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(FORKING)]
-    done = subprocess.run([*command, valkey.url, unique_name], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
