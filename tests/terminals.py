@@ -34,9 +34,14 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.ours, keys.encode())
 
+    @property
+    def text(self) -> str:
+        """All that was shown; complete once the terminal is closed."""
+        return self._shown.decode(errors="replace")  # The last character may be a part of one.
+
     def shows(self, pattern: str, within: float = 20) -> re.Match[str]:
         def found() -> re.Match[str] | None:
-            return re.search(pattern, self._shown.decode(errors="replace"))  # The last character may be a part of one.
+            return re.search(pattern, self.text)
 
         return until(found, within, what=f"{pattern!r} on the terminal")
 

@@ -86,33 +86,6 @@ def test_a_fair_waiter_of_ours_stays_alive(sides: Sides, unique_name: str, direc
     last.unlock()
 
 
-def test_a_fair_waiter_of_ours_says_for_how_long_it_can_be_alive(
-    sides: Sides, unique_name: str, direct: redis.Redis
-) -> None:
-    """In a key of its own, which is there while it waits. Java's waiters neither write nor need it."""
-    holder, last = (sides.java().owner().get("fair_lock", unique_name) for _ in range(2))
-    waiter = sides.python().owner()
-    mine = waiter.get("fair_lock", unique_name)
-    queue, alive = f"redisson_lock_queue:{{{unique_name}}}", f"pyredisson_lock_alive:{{{unique_name}}}"
-    holder.lock()
-    waits = mine.start("try_lock", 20)
-    until(lambda: direct.llen(queue) == 1, what="it is queued up")
-    waits_too = last.start("lock")
-    until(lambda: direct.llen(queue) == 2, what="the next one, too")
-    assert direct.hkeys(alive) == [waiter.field]
-    assert direct.pttl(alive) > 0
-    holder.unlock()
-    assert waits.result(10) is True
-    assert not direct.exists(alive)
-    assert not waits_too.done()
-    mine.unlock()
-    waits_too.result(10)
-    assert not mine.try_lock()
-    last.unlock()
-    assert mine.try_lock()
-    mine.unlock()
-
-
 def test_a_dead_fair_waiter_of_ours_is_passed(
     sides: Sides, unique_name: str, direct: redis.Redis, valkey: Server
 ) -> None:

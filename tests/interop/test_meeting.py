@@ -32,61 +32,12 @@ def first(request: pytest.FixtureRequest) -> str:
     return language
 
 
-def cases(*kinds: str) -> list[tuple[str, str]]:
-    return [(version, kind) for kind in kinds for version in {**LOCKS, **OTHERS}[kind]]
-
-
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
     """Whatever is done here is refused, since the caller does not hold the lock."""
     with pytest.raises(Exception) as refusal:
         yield
     assert not_owned(refusal.value), refusal.value
-
-
-@pytest.mark.parametrize(("version", "kind"), LOCK_CASES)
-def test_holds_are_counted(
-    open_sides: Callable[..., Sides], version: str, kind: str, first: str, unique_name: str, direct: redis.Redis
-) -> None:
-    one, other = open_sides(version).both(first)
-    holder = one.owner()
-    mine, theirs = holder.get(kind, unique_name), other.owner().get(kind.replace("read", "write"), unique_name)
-    times = 1 if kind.startswith("non_reentrant") else 3
-    for _ in range(times):
-        assert mine.try_lock()
-    field = holder.field + (":write" if kind == "write_lock" else "")
-    assert direct.hget(unique_name, field) == str(times)
-    assert mine.get_hold_count() == times
-    for left in range(times - 1, -1, -1):
-        assert not theirs.try_lock()
-        with refused():
-            theirs.unlock()
-        mine.unlock()
-        assert mine.get_hold_count() == left
-    assert theirs.try_lock()
-    assert not mine.try_lock()
-    theirs.unlock()
-
-
-@pytest.mark.parametrize(("version", "kind"), cases("lock", "fair_lock", "spin_lock", "fenced_lock", "write_lock"))
-def test_forced_open(
-    open_sides: Callable[..., Sides], version: str, kind: str, first: str, unique_name: str, direct: redis.Redis
-) -> None:
-    one, other = open_sides(version).both(first)
-    mine, theirs = one.owner().get(kind, unique_name), other.owner().get(kind, unique_name)
-    waiting = other.owner().get(kind, unique_name)
-    mine.lock()
-    waits = waiting.start("lock")
-    if kind != "spin_lock":
-        until_it_waits(direct, waiting)
-    assert not waits.done()
-    assert theirs.force_unlock() is True
-    waits.result(10)
-    if not (kind == "fair_lock" and first == "java"):  # There it is refused only because another has it.
-        with refused():
-            mine.unlock()
-    waiting.unlock()
-    assert theirs.force_unlock() is False
 
 
 # A fair waiter of Redisson before 3.45 may look a moment too early, and then waits for a message.
@@ -198,24 +149,6 @@ def test_python_is_killed_while_it_holds(
         each.unlock()
 
 
-def test_python_is_killed_while_it_waits_its_turn(sides: Sides, unique_name: str, valkey: Server) -> None:
-    """Its place in the queue costs those behind it no more than the patience that it came with."""
-    holder, behind = sides.java().owner().get("fair_lock", unique_name), sides.python().owner()
-    with Peer("threads", valkey.url, unique_name, "fair_lock", fair_lock_wait_timeout=1.0) as peer:
-        holder.lock(30)  # In Redisson, what it has to wait for counts as well.
-        peer.send("lock")
-        queue = f"redisson_lock_queue:{{{unique_name}}}"
-        with valkey.client() as direct:
-            until(lambda: direct.llen(queue) == 1, what="it stands in the queue")
-            waits = behind.get("fair_lock", unique_name).start("lock")
-            until(lambda: direct.llen(queue) == 2, what="the next one, too")
-        peer.kill()
-        killed = time.monotonic()
-        holder.force_unlock()
-        waits.result(20)
-        assert time.monotonic() - killed < 8, "what was left of the lease did not count"
-
-
 @pytest.mark.parametrize("version", LOCKS["fair_lock"])
 def test_fair_to_both(
     open_sides: Callable[..., Sides], version: str, first: str, unique_name: str, direct: redis.Redis
@@ -246,24 +179,6 @@ def test_fair_to_both(
     now.unlock()
 
 
-@pytest.mark.parametrize("version", LOCKS["fenced_lock"])
-def test_tokens_grow(open_sides: Callable[..., Sides], version: str, unique_name: str) -> None:
-    """A guard that has seen the token of one language refuses an older one of the other."""
-    sides = open_sides(version)
-    handles = [side.owner().get("fenced_lock", unique_name) for side in (sides.java(), sides.python()) * 2]
-    tokens = []
-    for turn in range(12):
-        handle, other = handles[turn % 4], handles[(turn + 1) % 4]
-        tokens.append(handle.lock_and_get_token())
-        assert handle.get_token() == tokens[-1]
-        assert handle.try_lock_and_get_token(0.2, 60) is not None  # It joins in Python, and draws another in Java.
-        # In each language it waits once: for less, Java may say that it could not listen in time.
-        assert other.try_lock_and_get_token(1.5 if turn < 2 else 0, 60) is None
-        handle.unlock()
-        handle.unlock()
-    assert tokens == sorted(set(tokens))
-
-
 @pytest.mark.parametrize("version", OTHERS["permit_expirable_semaphore"])
 def test_permits_of_the_other(
     open_sides: Callable[..., Sides], version: str, first: str, unique_name: str, direct: redis.Redis
@@ -290,56 +205,6 @@ def test_permits_of_the_other(
         theirs.release(long)
     mine.release(permit)
     assert (mine.available_permits(), theirs.available_permits(), theirs.get_permits()) == (3, 3, 3)
-
-
-@pytest.mark.parametrize("version", OTHERS["semaphore"])
-def test_permits_without_an_owner(open_sides: Callable[..., Sides], version: str, first: str, unique_name: str) -> None:
-    one, other = open_sides(version).both(first)
-    mine, theirs = (side.owner().get("semaphore", unique_name) for side in (one, other))
-    assert mine.try_set_permits(3)
-    assert mine.try_acquire(2)
-    assert theirs.available_permits() == 1
-    wants_two = theirs.start("acquire", 2)
-    theirs_too = other.owner().get("semaphore", unique_name)
-    assert theirs_too.try_acquire(1, 0.02)
-    assert not mine.try_acquire(1, 0.02)
-    mine.release(2)
-    wants_two.result(10)
-    assert theirs.available_permits() == 0
-    mine.release(3)  # Whoever took them.
-    assert theirs_too.drain_permits() == 3
-    mine.add_permits(2)
-    assert theirs.try_acquire(2)
-
-
-@pytest.mark.parametrize("version", OTHERS["count_down_latch"])
-def test_a_latch_for_both(open_sides: Callable[..., Sides], version: str, first: str, unique_name: str) -> None:
-    one, other = open_sides(version).both(first)
-    mine, theirs = (side.owner().get("count_down_latch", unique_name) for side in (one, other))
-    for _ in range(2):
-        assert mine.try_set_count(2)
-        assert not theirs.try_set_count(5)
-        waiting = [side.owner().get("count_down_latch", unique_name).start("wait") for side in (one, other)]
-        assert theirs.wait(0.02) is False
-        mine.count_down()
-        assert theirs.get_count() == 1
-        assert not any(each.done() for each in waiting)
-        theirs.count_down()
-        for each in waiting:
-            each.result(10)
-        assert theirs.wait(0) is True
-
-
-def test_kinds_of_one_layout_exclude_each_other(sides: Sides, first: str, unique_name: str) -> None:
-    """Lock, fair, spin and fenced lock of one name are one lock, between the languages, too."""
-    one, other = sides.both(first)
-    kinds = [kind for kind in ("lock", "fair_lock", "spin_lock", "fenced_lock") if sides.version in LOCKS[kind]]
-    mine, theirs = one.owner(), other.owner()
-    for kind in kinds:
-        mine.get(kind, unique_name).lock()
-        for another in kinds:
-            assert not theirs.get(another, unique_name).try_lock()
-        mine.get(kind, unique_name).unlock()
 
 
 @pytest.mark.parametrize("name", ["{shop}orders", "orders{1}", "größe", "a b\tc", "日本"])

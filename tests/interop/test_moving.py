@@ -60,17 +60,6 @@ def test_what_java_maps_is_the_name_here(
     wake(direct, kind, python, java, f"{mine}-2", f"{theirs}-2")
 
 
-@pytest.mark.parametrize("kind", [kind for version, kind in MAPPED if version == CURRENT and kind != "spin_lock"])
-def test_a_prefix_here_is_a_name_mapper_there(
-    open_sides: Callable[..., Sides], kind: str, unique_name: str, direct: redis.Redis
-) -> None:
-    sides = open_sides(CURRENT)
-    java, python = sides.java(prefix=PREFIX), sides.python(prefix=PREFIX)
-    kind = {"read_lock": "readers"}.get(kind, kind)
-    wake(direct, kind, java, python, f"{unique_name}-1", f"{unique_name}-1")
-    wake(direct, kind, python, java, f"{unique_name}-2", f"{unique_name}-2")
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_queue_of_a_fair_lock_whose_name_is_mapped(
     open_sides: Callable[..., Sides], version: str, unique_name: str, direct: redis.Redis

@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pyredisson import Config, Redisson
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.tools.common import BadUsage
-from pyredisson.tools.exporter import Exporter, Scanner, read_address, scan_of
+from pyredisson.tools.exporter import Exporter, Scanner, read_address
 from tests.command_line import Program, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server, free_port
 from tests.waiting import until
@@ -212,19 +212,6 @@ def test_once_it_writes_openmetrics(command_line: Programs, valkey: Server, uniq
     (lock,) = families["pyredisson_server_lock_hold_seconds"].samples
     assert lock.labels["lock"] == f"{unique_name}:1"
     assert program.stderr == ""
-
-
-def test_string_locks_of_other_libraries_are_counted(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with server.client() as direct:
-        direct.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", px=60_000)
-        direct.set("node-redlock", "0f" * 16)
-        direct.set("cfg:theme", "dark")
-    scan = scan_of(f"redis://{HOST}:{server.port}", prefix="", seconds=10)
-    registry = CollectorRegistry()
-    registry.register(Exporter(Scanner(scan, 60)))
-    assert registry.get_sample_value("pyredisson_server_locks", {"kind": "token_lock"}) == 2
-    assert registry.get_sample_value("pyredisson_server_locks_without_expiry") == 1
 
 
 def test_once_without_a_server(command_line: Programs) -> None:

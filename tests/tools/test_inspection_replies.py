@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.diagnosis.replies import StoredOwner, read_client_list, read_owner, read_presence, token_id
+from pyredisson.core.diagnosis.replies import StoredOwner, read_client_list, read_owner, read_presence
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.kinds import usual_kind
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import decode_name, encode_name, glob_to_pattern, read_numsub, read_token
+from pyredisson.inspection.replies import glob_to_pattern, read_numsub, read_token
 from pyredisson.inspection.views import view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -199,11 +199,6 @@ def test_patterns_are_those_of_redis(glob: str, matching: str, other: str | None
     assert other is None or not pattern.fullmatch(other.encode())
 
 
-def test_a_name_that_is_not_utf_8() -> None:
-    assert decode_name(b"bad\xff") == r"bad\xff"
-    assert encode_name(b"bad\xff".decode("utf-8", "surrogateescape")) == b"bad\xff"
-
-
 # ---- views -----------------------------------------------------------------------------------------------------------
 
 
@@ -263,12 +258,6 @@ def test_an_owner_that_has_acquired_the_lock_since_it_reported_its_wait_does_not
     assert len(view_of(free, known, "node", "", NOW).waiters) == 1
 
 
-def test_a_prefix_is_not_part_of_the_name() -> None:
-    stored = Stored(b"app:x", LOCK, left_ms=1, fields={f"{CLIENT}:7".encode(): b"1"})
-    view = view_of(stored, people(), "node", "app:", NOW)
-    assert (view.name, view.keys) == ("x", ("app:x",))
-
-
 # ---- who waits for whom ----------------------------------------------------------------------------------------------
 
 
@@ -285,31 +274,23 @@ def cycles(*locks: LockView) -> list[list[str]]:
     return [[edge.lock for edge in cycle] for cycle in wait_graph(locks).cycles]
 
 
-def test_owners_that_wait_for_each_other() -> None:
-    [cycle] = cycles(lock("a", [1], [2]), lock("b", [2], [3]), lock("c", [3], [1]), lock("d", [1], [9]))
-    assert sorted(cycle) == ["a", "b", "c"]
-
-
-def test_a_chain_is_no_circle() -> None:
-    assert cycles(lock("a", [1], [2, 3, 4]), lock("b", [2], [3, 4]), lock("c", [3], [4])) == []
-
-
-def test_two_circles_are_both_found() -> None:
-    found = cycles(lock("a", [1], [2]), lock("b", [2], [1]), lock("c", [3], [4]), lock("d", [4], [3]))
-    assert sorted(map(sorted, found)) == [["a", "b"], ["c", "d"]]
-
-
-def test_an_owner_that_waits_for_itself() -> None:
-    assert cycles(lock("a", [1], [1], "read_write_lock", mode="read", wanted="write_lock")) == [["a"]]
-
-
-def test_readers_do_not_wait_for_readers() -> None:
-    readers = lock("a", [1], [2], "read_write_lock", mode="read", wanted="read_lock")
-    assert cycles(readers, lock("b", [2], [1])) == []
-
-
-def test_permits_come_from_any_client() -> None:
-    assert cycles(lock("a", [1], [2], "semaphore"), lock("b", [2], [1])) == []
+@pytest.mark.parametrize(
+    ("locks", "expected"),
+    [
+        ([lock("a", [1], [2]), lock("b", [2], [3]), lock("c", [3], [1]), lock("d", [1], [9])], [["a", "b", "c"]]),
+        ([lock("a", [1], [2, 3, 4]), lock("b", [2], [3, 4]), lock("c", [3], [4])], []),
+        (
+            [lock("a", [1], [2]), lock("b", [2], [1]), lock("c", [3], [4]), lock("d", [4], [3])],
+            [["a", "b"], ["c", "d"]],
+        ),
+        ([lock("a", [1], [1], "read_write_lock", mode="read", wanted="write_lock")], [["a"]]),
+        ([lock("a", [1], [2], "read_write_lock", mode="read", wanted="read_lock"), lock("b", [2], [1])], []),
+        ([lock("a", [1], [2], "semaphore"), lock("b", [2], [1])], []),
+    ],
+    ids=["a cycle", "a chain", "two cycles", "an owner that waits for itself", "readers", "permits of any client"],
+)
+def test_owners_that_wait_for_each_other(locks: list[LockView], expected: list[list[str]]) -> None:
+    assert sorted(map(sorted, cycles(*locks))) == expected
 
 
 def test_many_waits_are_looked_at_in_a_bounded_time() -> None:
@@ -317,7 +298,3 @@ def test_many_waits_are_looked_at_in_a_bounded_time() -> None:
     assert cycles(*many) == []
     [cycle] = cycles(*many, lock("last", [20_000], [0]))
     assert len(cycle) == 20_001
-
-
-def test_a_token_is_called_by_its_digest() -> None:
-    assert token_id(b"secret") == hashlib.sha256(b"secret").hexdigest()[:8]

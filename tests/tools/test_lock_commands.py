@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,9 @@ from click.testing import CliRunner, Result
 from pyredisson import Config, Redisson, current_thread_id
 from pyredisson.inspection import Inspector
 from pyredisson.tools.cli import cli
-from tests.command_line import PYREDISSON, Programs, programs
+from tests.command_line import PYREDISSON, Program, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.terminals import terminal
 from tests.waiting import until
 
 HOLDER = "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -94,13 +93,6 @@ def test_nothing_is_locked(run: Callable[..., Result]) -> None:
     assert report(run("show", "x", "--json"))["lock"] is None
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_no_server(run: Callable[..., Result], command: str) -> None:
-    result = run(*command.split(), url=f"redis://:s3cret@{HOST}:{NOBODYS_PORT}")
-    assert result.exit_code == 69, result.output
-    assert "s3cret" not in result.output
-
-
 def outcome(started: Programs, command: str, url: str) -> tuple[int, str, str]:
     """What a command ends with, as a program of its own: its exit code, stdout and stderr."""
     program = started.pyredisson(*command.split(), url=url)
@@ -121,10 +113,11 @@ def test_a_server_that_cannot_be_read(own: Server, started: Programs, command: s
 
 @pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
 def test_all_commands_say_alike_that_there_is_no_server(started: Programs, command: str) -> None:
-    url = f"redis://{HOST}:{NOBODYS_PORT}/0"
-    code, _, stderr = outcome(started, command, url)
+    code, _, stderr = outcome(started, command, f"redis://:s3cret@{HOST}:{NOBODYS_PORT}/0")
     assert code == 69
-    assert stderr.startswith(f"pyredisson: the server at {url} is not available: ")
+    assert stderr.startswith("pyredisson: the server at redis://")
+    assert f"{HOST}:{NOBODYS_PORT}/0 is not available: " in stderr
+    assert "s3cret" not in stderr
 
 
 FOREIGN: dict[str, tuple[str, ...]] = {
@@ -257,38 +250,58 @@ def test_unlock(holder: Redisson, run: Callable[..., Result]) -> None:
     assert run("unlock", "permits", "--yes").exit_code == 1
 
 
+@pytest.fixture
+def ask_to_unlock(holder: Redisson, own: Server, started: Programs) -> Iterator[Callable[..., Program]]:
+    """``ask_to_unlock(answer)``: ``unlock`` on a terminal, which answers once it was asked."""
+    holder.get_lock("x").lock()
+    with terminal() as screen:
+
+        def ask(answer: str, *, before: Callable[[], object] = lambda: None, shows: str = "") -> Program:
+            program = started.pyredisson("unlock", "x", url=own.url, terminal=screen.theirs)
+            screen.shows("x is held by web@")
+            screen.shows(r"\[y/N\]")
+            before()
+            screen.type(f"{answer}\n")
+            screen.shows(shows)
+            return program
+
+        yield ask
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
-def test_unlock_asks(holder: Redisson, own: Server, started: Programs, answer: str, code: int) -> None:
-    holder.get_lock("x").lock()
-    master, slave = pty.openpty()
-    program = started.pyredisson("unlock", "x", url=own.url, terminal=slave)
-    said = b""
-    while b"[y/N]" not in said:
-        said += os.read(master, 1000)
-    assert b"x is held by web@" in said
-    os.write(master, f"{answer}\n".encode())
-    assert program.exit_code() == code
+def test_unlock_asks(holder: Redisson, ask_to_unlock: Callable[..., Program], answer: str, code: int) -> None:
+    assert ask_to_unlock(answer).exit_code() == code
     assert holder.get_lock("x").is_locked() is bool(code)
-    os.close(master)
-    os.close(slave)
 
 
-def test_unlock_frees_only_what_it_has_shown(holder: Redisson, own: Server, started: Programs) -> None:
-    holder.get_lock("x").lock()
-    master, slave = pty.openpty()
-    program = started.pyredisson("unlock", "x", url=own.url, terminal=slave)
-    said = b""
-    while b"[y/N]" not in said:
-        said += os.read(master, 1000)
+def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callable[..., Program]) -> None:
     with own.client() as direct:
-        direct.delete("x")
-        direct.hset("x", f"{HOLDER}:1", 1)
-        os.write(master, b"y\n")
-        assert program.exit_code() == 4
-        assert b"nothing was changed" in os.read(master, 1000)
+
+        def hand_over() -> None:
+            direct.delete("x")
+            direct.hset("x", f"{HOLDER}:1", 1)
+
+        assert ask_to_unlock("y", before=hand_over, shows="nothing was changed").exit_code() == 4
         assert direct.hexists("x", f"{HOLDER}:1")
-    os.close(master)
-    os.close(slave)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_line_is_longer_than_the_terminal_is_wide(
+    holder: Redisson, own: Server, started: Programs, columns: int
+) -> None:
+    holder.get_lock("a name of some length, longer than a narrow terminal is wide").lock()
+    with own.client() as direct:
+        direct.hset("nightly", f"{HOLDER}:7", 1)
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "PYREDISSON_URL": own.url}
+    for command in ("ls", "show nightly", "leaks"):
+        with terminal() as screen:
+            program = started.start(*PYREDISSON, *command.split(), environment=environment, terminal=screen.theirs)
+            program.exit_code()
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", screen.text), "there are no colours"
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.text)
+        assert "nightly" in text
+        too_long = [line for line in text.splitlines() if len(line) > columns and " " in line.strip()]
+        assert not too_long, command
 
 
 def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
@@ -304,51 +317,6 @@ def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Resul
         assert "\r" not in result.output
     assert "[red]" in run("ls").stdout
     assert len(report(run("ls", "--json"))["locks"]) == 1
-
-
-@pytest.mark.parametrize("columns", [40, 80])
-def test_a_terminal_of_any_width(
-    holder: Redisson, own: Server, started: Programs, columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No line is longer than the terminal is wide."""
-    import fcntl
-    import struct
-    import termios
-
-    monkeypatch.delenv("COLUMNS", raising=False)
-    holder.get_lock("a name of some length, longer than a narrow terminal is wide").lock()
-    with own.client() as direct:
-        direct.hset("nightly", f"{HOLDER}:7", 1)
-    for command in ("ls", "show nightly", "leaks"):
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        program = started.pyredisson(*command.split(), url=own.url, terminal=slave)
-        said = b""
-        program.exit_code()
-        os.set_blocking(master, False)
-        while True:
-            try:
-                said += os.read(master, 65_536)
-            except BlockingIOError:
-                break
-        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
-        words = [line for line in text.splitlines() if len(line) > columns and " " in line.strip()]
-        assert not words, (command, words)
-        os.close(master)
-        os.close(slave)
-
-
-def test_no_colour_where_none_is_wanted(own: Server, started: Programs, holder: Redisson) -> None:
-    holder.get_lock("x").lock()
-    master, slave = pty.openpty()
-    environment = {"NO_COLOR": "1", "PYREDISSON_URL": own.url}
-    program = started.start(*PYREDISSON, "ls", environment=environment, terminal=slave)
-    assert program.exit_code() == 0
-    said = os.read(master, 65_536)
-    assert b"x" in said
-    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", said)
-    os.close(master)
-    os.close(slave)
 
 
 # ---- why and leaks ---------------------------------------------------------------------------------------------------
@@ -441,15 +409,19 @@ def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> N
     assert run("unlock", "cfg:theme", "--yes").exit_code == 0
 
 
-def test_strings_of_a_cache_are_not_listed(own: Server, started: Programs) -> None:
+def test_strings_of_a_cache_are_not_listed(own: Server, run: Callable[..., Result], started: Programs) -> None:
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
+        pipeline.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
+        assert direct.lock("redis-py").acquire()
         for number in range(1001):
             pipeline.set(f"cache:{number}", f"value {number}", ex=600)
         pipeline.execute()
     listing = started.pyredisson("ls", url=own.url)
     assert listing.exit_code() == 0
-    assert listing.stdout.startswith("0 locks")
+    assert listing.stdout.count("token") == 2
+    assert "cache:" not in listing.stdout
     assert "more than 1,000 short strings may be locks" in listing.stderr
+    assert len(report(run("ls", "cache:*", "--json"))["locks"]) == 1001
 
 
 #: Holds a lock with a fixed lease, and waits for a fair lock, until it is killed.
@@ -535,13 +507,6 @@ def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., R
         assert direct.keys("*") == []
 
 
-def test_a_lock_by_hand_has_a_reason(own: Server, run: Callable[..., Result]) -> None:
-    for reason in ("", " "):
-        assert run("lock", "x", "--for", "1m", "--reason", reason).exit_code == 2
-    with own.client() as direct:
-        assert not direct.exists("x")
-
-
 def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, started: Programs) -> None:
     holder.get_lock("x").lock()
     program = started.pyredisson("lock", "x", "--for", "10m", "--wait", "1m", "--reason", "y", url=own.url)
@@ -553,24 +518,17 @@ def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, start
         assert not direct.exists("x")
 
 
-def test_tools_that_are_killed_harm_no_lock(holder: Redisson, own: Server, started: Programs) -> None:
-    holder.get_fair_lock("x").lock()
-    with own.client() as direct:
-        before = direct.hgetall("x")
-        for number, command in enumerate(("ls", "show x", "why")):
-            program = started.pyredisson(*command.split(), url=own.url)
-            time.sleep(0.15 * number)  # Anywhere in its life.
-            program.send(signal.SIGKILL)
-            program.exit_code()
-        assert direct.hgetall("x") == before
-    holder.get_fair_lock("x").unlock()
-
-
 def test_a_name_that_cannot_be_locked(own: Server, run: Callable[..., Result]) -> None:
     with own.client() as direct:
         direct.set("a string", "x")
     for name in ("", "a string", "x" * 70_000):
         assert run("lock", name, "--for", "1s", "--reason", "y").exit_code == 2, name[:20]
+
+
+@pytest.mark.parametrize("reason", ["", " "])
+def test_a_lock_by_hand_has_a_reason(own: Server, run: Callable[..., Result], reason: str) -> None:
+    assert run("lock", "x", "--for", "1m", "--reason", reason).exit_code == 2
+    assert own.info("keyspace") == {}
 
 
 def test_a_server_that_refuses(own: Server, holder: Redisson, run: Callable[..., Result]) -> None:

@@ -456,12 +456,3 @@ def test_a_burst_of_streams_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert asyncio.run(burst()) == [200, 200, 200, 503, 503]
     assert asyncio.run(burst()) == [200, 200, 200, 503, 503]
-
-
-def test_more_than_so_many_streams_are_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyredisson.tools.web.app.MAX_STREAMS", 1)
-    site = start(Scene())
-    with site.events() as events:
-        next(events)
-        assert site.get("/events").status_code == 503
-        assert site.get("/").status_code == 200

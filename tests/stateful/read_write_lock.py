@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.servers import SharedServers
-from tests.stateful.running import Machine, run_on_server, run_simulated
-from tests.volumes import Volume
+from tests.stateful.running import Machine
 from tests.worlds.base import Remote
 
 LEASE = 5.0  # of a read that simply ends
@@ -148,15 +146,3 @@ class ReadWriteMachine(Machine):
         assert write.is_locked() == any(person.writes for person in people)
         if not any(person.reads or person.writes for person in people):
             assert self.world.redis.hash("orders") == {}
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_simulated(volume: Volume) -> None:
-    run_simulated(ReadWriteMachine, volume)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_on_a_server(volume: Volume, shared_servers: SharedServers) -> None:
-    run_on_server(ReadWriteMachine, volume, shared_servers)

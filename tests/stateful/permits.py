@@ -5,18 +5,15 @@ On the simulator time can pass, so permits expire there; on a real server they l
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from pyredisson import LockNotOwnedError
-from tests.servers import SharedServers
-from tests.stateful.running import Machine, run_on_server, run_simulated
-from tests.volumes import Volume
+from tests.stateful.running import Machine
 from tests.worlds.base import Remote
-from tests.worlds.environments import RUNTIMES
 
 OWNERS = 3
 owners = st.integers(0, OWNERS - 1)
@@ -294,23 +291,3 @@ class LatchMachine(HandlesMachine):
     def what_is_stored_is_what_is_counted(self) -> None:
         stored = self.world.redis.command("GET", "seats")
         assert stored == (None if self.count is None else b"%d" % self.count)
-
-
-MACHINES: list[type[HandlesMachine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("machine", MACHINES)
-def test_simulated(machine: type[HandlesMachine], volume: Volume) -> None:
-    run_simulated(machine, volume)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("machine", MACHINES)
-def test_on_a_server(
-    machine: type[HandlesMachine], runtime: Any, volume: Volume, shared_servers: SharedServers
-) -> None:
-    run_on_server(machine, volume, shared_servers, runtime)

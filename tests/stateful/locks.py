@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
@@ -11,20 +12,18 @@ from hypothesis.stateful import invariant, rule
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.core.deadline import certain_for
-from tests.servers import SharedServers
-from tests.stateful.running import Machine, run_on_server, run_simulated
-from tests.volumes import Volume
+from tests.stateful.running import Machine
 from tests.worlds.base import Actor, Remote
 
 OWNERS = 3
 WATCHDOG = 6.0
-KINDS = ("lock", "spin_lock", "fenced_lock", "non_reentrant_lock")
+NOT_REENTRANT = ("non_reentrant_lock", "token_lock")
 #: On a real server time is not ours: what is taken there lasts longer than any example.
 LEASES = (None, 2.0, 30.0)
 LONG = (None, 100.0, 300.0)
 
 owners = st.integers(0, OWNERS - 1)
-kinds = st.sampled_from(KINDS)
+numbers = st.integers(0, 3)
 
 
 @dataclass
@@ -45,8 +44,14 @@ class Owner:
     over: int = 0
 
 
-class Locks(Machine):
-    """One lock, used as all kinds by a few owners of two clients."""
+class LockMachine(Machine):
+    """One lock, used as all kinds of one layout by a few owners of two clients.
+
+    Attributes:
+        kinds: Those kinds.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +59,8 @@ class Locks(Machine):
         clients = [self.world.client(lock_watchdog_timeout=self.watchdog) for _ in range(2)]
         self.actors: list[Actor] = self.world.actors(OWNERS)
         self.handles: list[dict[str, Remote]] = [
-            {kind: actor.get(clients[index % 2], kind) for kind in KINDS} for index, actor in enumerate(self.actors)
+            {kind: actor.get(clients[index % 2], kind) for kind in self.kinds}
+            for index, actor in enumerate(self.actors)
         ]
         self.owners = [Owner() for _ in range(OWNERS)]
         self.holder: int | None = None  # In Redis.
@@ -97,11 +103,27 @@ class Locks(Machine):
         owner.until = max(owner.until, now + certain_for(int(seconds * 1000)))
         owner.levels.append(Level(lease, token))
 
+    def _kind(self, number: int) -> str:
+        return self.kinds[number % len(self.kinds)]
+
+    def _unlock_without_hold(self, index: int, kind: str) -> None:
+        owner = self.owners[index]
+        with pytest.raises(LockNotOwnedError) as refusal:
+            self.handles[index][kind].unlock()
+        assert isinstance(refusal.value, LockLostError) is (owner.over > 0)
+        if owner.over:
+            self._released_expired(index)
+            owner.over -= 1
+
+    def _released_expired(self, index: int) -> None:
+        """What the release of an expired hold changes in Redis: nothing."""
+
     # ---- what is done --------------------------------------------------------------------------------------------
 
-    @rule(index=owners, kind=kinds, lease=st.integers(0, 2))
-    def try_lock(self, index: int, kind: str, lease: int) -> None:
+    @rule(index=owners, number=numbers, lease=st.integers(0, 2))
+    def try_lock(self, index: int, number: int, lease: int) -> None:
         self._settle_time()
+        kind = self._kind(number)
         owner, lock = self.owners[index], self.handles[index][kind]
         seconds = (LEASES if self.simulated else LONG)[lease]
         gone = bool(owner.levels) and self.holder != index
@@ -109,7 +131,7 @@ class Locks(Machine):
             with pytest.raises(LockLostError):
                 lock.try_lock(0, seconds)
             return
-        if kind == "non_reentrant_lock" and owner.levels:
+        if kind in NOT_REENTRANT and owner.levels:
             with pytest.raises(LockError, match="not reentrant"):
                 lock.try_lock(0, seconds)
             return
@@ -123,15 +145,13 @@ class Locks(Machine):
         if free:
             self._take(index, kind, seconds)
 
-    @rule(index=owners, kind=kinds)
-    def unlock(self, index: int, kind: str) -> None:
+    @rule(index=owners, number=numbers)
+    def unlock(self, index: int, number: int) -> None:
         self._settle_time()
+        kind = self._kind(number)
         owner, lock = self.owners[index], self.handles[index][kind]
         if not owner.levels:
-            with pytest.raises(LockNotOwnedError) as refusal:
-                lock.unlock()
-            assert isinstance(refusal.value, LockLostError) is (owner.over > 0)
-            owner.over = max(0, owner.over - 1)
+            self._unlock_without_hold(index, kind)
             return
         if owner.lost or self.holder != index:
             with pytest.raises(LockLostError):
@@ -157,10 +177,10 @@ class Locks(Machine):
         self.world.redis.command("DEL", "orders")
         self.holder = None
 
-    @rule(index=owners, kind=kinds)
-    def force_unlock(self, index: int, kind: str) -> None:
+    @rule(index=owners, number=numbers)
+    def force_unlock(self, index: int, number: int) -> None:
         self._settle_time()
-        assert self.handles[index][kind].force_unlock() is (self.holder is not None)
+        assert self.handles[index][self._kind(number)].force_unlock() is (self.holder is not None)
         self.holder = None
         owner = self.owners[index]
         owner.levels.clear()
@@ -185,7 +205,11 @@ class Locks(Machine):
         assert self.world.now() >= before + seconds
         self._settle_time()
 
-    # ---- what holds always ---------------------------------------------------------------------------------------
+
+class HashLockMachine(LockMachine):
+    """A lock whose holder is a field of a hash."""
+
+    kinds = ("lock", "spin_lock", "fenced_lock", "non_reentrant_lock")
 
     @invariant()
     def what_is_stored_is_what_is_counted(self) -> None:
@@ -207,15 +231,3 @@ class Locks(Machine):
     @invariant()
     def the_token_is_the_last_one_drawn(self) -> None:
         assert self.handles[0]["fenced_lock"].get_token() == (self.token or None)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_simulated(volume: Volume) -> None:
-    run_simulated(Locks, volume)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_on_a_server(volume: Volume, shared_servers: SharedServers) -> None:
-    run_on_server(Locks, volume, shared_servers)

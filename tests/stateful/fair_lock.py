@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.servers import SharedServers
-from tests.stateful.running import Machine, run_on_server, run_simulated
-from tests.volumes import Volume
+from tests.stateful.running import Machine
 from tests.worlds.base import Pending
 from tests.worlds.simulated import SimulatedPending
 
@@ -170,15 +168,3 @@ class FairLockMachine(Machine):
         living = [name for name in self.world.redis.list(QUEUE) if name in self.names]
         assert living == [self.names[who] for who in self.queue]
         assert not any(pending.done() for pending in self.waiting.values())
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_simulated(volume: Volume) -> None:
-    run_simulated(FairLockMachine, volume)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_on_a_server(volume: Volume, shared_servers: SharedServers) -> None:
-    run_on_server(FairLockMachine, volume, shared_servers)
