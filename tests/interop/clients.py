@@ -177,17 +177,17 @@ class _JavaOwner(Owner):
         future = self._jvm.start(
             self._thread, "call", self._clients, quoted(kind), quoted(name), java_method, *java_args
         )
-        return _Read(future, read) if read else future
+        return ReadFuture(future, read) if read else future
 
     def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
         times = (str(round(hold * 1e6)), str(round(rest * 1e6)))
         future = self._jvm.start(
             self._thread, "contend", self._clients, quoted(kind), quoted(name), quoted(counter), str(until), *times
         )
-        return _Read(future, lambda flat: list(zip(flat[::2], flat[1::2], strict=True)))
+        return ReadFuture(future, lambda flat: list(zip(flat[::2], flat[1::2], strict=True)))
 
 
-class _Read(Future[Any]):
+class ReadFuture(Future[Any]):
     """The outcome of another one, read in another way."""
 
     def __init__(self, future: Future[Any], read: Any) -> None:
