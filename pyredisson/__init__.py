@@ -41,12 +41,17 @@ if TYPE_CHECKING:
         TokenLock,
     )
     from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+    from pyredisson.threads.signals import Barrier, BoundedSemaphore, Condition, Event
 
 __all__ = [
+    "Barrier",
+    "BoundedSemaphore",
     "ClientClosedError",
+    "Condition",
     "Config",
     "ConstantBackoff",
     "CountDownLatch",
+    "Event",
     "ExponentialBackoff",
     "FairLock",
     "FencedLock",
@@ -104,6 +109,7 @@ if not TYPE_CHECKING:
         "threads.primitives",
         "threads.hold",
         "threads.semaphores",
+        "threads.signals",
     )
 
     def __getattr__(name):
