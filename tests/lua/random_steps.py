@@ -620,6 +620,86 @@ def _latch_count_down(random: Random, model: SimulatedRedis) -> Call:
     return [name, done, latch_channel(name)], [number, b"0", _publish(random)]
 
 
+@generates("event_change")
+def _event_change(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    return [name, done, latch_channel(name)], [number, random.choice((b"0", b"1")), b"0", _publish(random)]
+
+
+@generates("bounded_release")
+def _bounded_release(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _semaphore_release(random, model)
+    return keys, [*args, random.choice((b"2", b"5"))]
+
+
+#: Of a condition, or a barrier: what is longer than any history, so that nothing depends on the clock.
+LONG: Final = b"1000000000000"
+VISITORS: Final = (b"a:1", b"a:2", b"b:1")
+
+
+def waiters_of(name: bytes) -> bytes:
+    return b"pyredisson_condition:" + (name if b"{" in name else b"{" + name + b"}")
+
+
+def barrier_of(name: bytes) -> bytes:
+    return b"pyredisson_barrier:" + (name if b"{" in name else b"{" + name + b"}")
+
+
+SHARDED_CHANNELS = (
+    *SHARDED_CHANNELS,
+    *map(barrier_of, COUNTERS),
+    *(waiters_of(lock) + b":" + client for lock in LOCKS for client in (b"a", b"b")),
+)
+
+
+@generates("condition_wait")
+def _condition_wait(random: Random, model: SimulatedRedis) -> Call:
+    (lock, *keys), args = _lock_release(random, model)
+    args = [*args[:4], b"0", *args[5:], random.choice((b"", *VISITORS))]
+    return [lock, *keys, waiters_of(lock)], args
+
+
+@generates("condition_fair_wait")
+def _condition_fair_wait(random: Random, model: SimulatedRedis) -> Call:
+    (lock, *keys), args = _fair_release(random, model)
+    args = [*args[:4], b"0", *args[5:], random.choice((b"", *VISITORS))]
+    return [lock, *keys, waiters_of(lock)], args
+
+
+def _of_condition(random: Random, model: SimulatedRedis) -> tuple[list[bytes], list[bytes]]:
+    lock = random.choice(LOCKS)
+    done = done_of(lock, random.choice(OWNERS))
+    number = _number_of_request(random, model, done)
+    return [lock, done, waiters_of(lock)], [number, _publish(random), LONG + b"000", _few(random)]
+
+
+@generates("condition_notify")
+def _condition_notify(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _of_condition(random, model)
+    return keys, [*args, random.choice(OWNERS)]
+
+
+@generates("condition_leave")
+def _condition_leave(random: Random, model: SimulatedRedis) -> Call:
+    keys, args = _of_condition(random, model)
+    return keys, [*args, random.choice(VISITORS)]
+
+
+@generates("condition_look")
+def _condition_look(random: Random, model: SimulatedRedis) -> Call:
+    return [waiters_of(random.choice(LOCKS))], [random.choice(VISITORS)]
+
+
+@generates("barrier_visit")
+def _barrier_visit(random: Random, model: SimulatedRedis) -> Call:
+    name, done, number = _numbered(random, model)
+    mode = random.choice((b"wait", b"wait", b"wait", b"leave", b"break", b"reset", b"count"))
+    generation = random.choice((b"", b"", b"0", b"1", b"2"))
+    opens = random.choice((b"never", b"last", b"now"))
+    args = [number, _publish(random), mode, b"2", random.choice(VISITORS), generation, LONG, opens]
+    return [name, done, barrier_of(name)], args
+
+
 def _meddle_with_counters(random: Random, model: SimulatedRedis) -> Step:
     """What others do to semaphores and latches: expiry, deletion, another type, permits that ended long ago."""
     name, owner = random.choice(COUNTERS), random.choice(OWNERS)
