@@ -42,13 +42,18 @@ if TYPE_CHECKING:
         TokenLock,
     )
     from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+    from pyredisson.threads.signals import Barrier, BoundedSemaphore, Condition, Event
 
 __all__ = [
+    "Barrier",
+    "BoundedSemaphore",
     "Campaign",
     "ClientClosedError",
+    "Condition",
     "Config",
     "ConstantBackoff",
     "CountDownLatch",
+    "Event",
     "ExponentialBackoff",
     "FairLock",
     "FencedLock",
@@ -110,6 +115,7 @@ if not TYPE_CHECKING:
         "threads.hold",
         "threads.semaphores",
         "threads.election",
+        "threads.signals",
     )
 
     def __getattr__(name):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
 from pyredisson.core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
-from pyredisson.core.event import Event
+from pyredisson.core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
 
@@ -110,7 +110,7 @@ class Config:
     quorum_retry_timeout: float = 30.0
     quorum_max_extensions: int | None = 8640
     restart_guard: bool | float = True
-    listeners: tuple[Callable[[Event], None], ...] = ()
+    listeners: tuple[Callable[[AnyEvent], None], ...] = ()
     presence: bool = True
     presence_after: float = 5.0
     warn_held_longer_than: float | None = None

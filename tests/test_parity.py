@@ -41,6 +41,9 @@ ASYNCIO_ONLY_PARAMETERS = {
 }
 ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}
 
+#: Properties whose value is on the server: of the asyncio façade they are awaited.
+AWAITED_PROPERTIES = {"n_waiting", "broken"}
+
 DUNDERS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 #: What only the docstring of an asyncio class says.
@@ -156,6 +159,7 @@ def differences(name: str, ours: type, theirs: type) -> list[str]:
         if mine.coroutine:
             found.append(f"{name}.{each}: a coroutine for threads")
         plain = each in PLAIN or (each.startswith("get_") and name == "Redisson") or mine.kind == "property"
+        plain = plain and each not in AWAITED_PROPERTIES
         if yours.coroutine == (plain or each == "__init__"):
             found.append(f"{name}.{each}: {'a coroutine' if yours.coroutine else 'a plain call'} for asyncio")
         theirs_alone = {parameter.split(":")[0] for parameter in more}

@@ -22,6 +22,7 @@ from pyredisson.asyncio.primitives import (
     TokenLock,
 )
 from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+from pyredisson.asyncio.signals import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -42,11 +43,15 @@ from pyredisson.shared.made_owners import Owner
 from pyredisson.shared.task_owners import current_task_id as current_thread_id
 
 __all__ = [
+    "Barrier",
+    "BoundedSemaphore",
     "Campaign",
     "ClientClosedError",
+    "Condition",
     "Config",
     "ConstantBackoff",
     "CountDownLatch",
+    "Event",
     "ExponentialBackoff",
     "FairLock",
     "FencedLock",

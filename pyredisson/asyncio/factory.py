@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from threading import BrokenBarrierError
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pyredisson.asyncio.primitives import (
@@ -18,10 +19,11 @@ from pyredisson.asyncio.primitives import (
     TokenLock,
 )
 from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+from pyredisson.asyncio.signals import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson.config import Backoff
 from pyredisson.core.client import ClientCore
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of
+from pyredisson.shared.arguments import backoff_of, lock_of_condition
 from pyredisson.shared.made_owners import Owner, caller_of, lock_core, make_core
 
 if TYPE_CHECKING:
@@ -172,6 +174,67 @@ class Factory:
             await latch.try_set_count(3)
         """
         return CountDownLatch(self, make_core(self._core, kinds.LatchCore, name))
+
+    def get_event(self, name: str) -> Event:
+        """Return a handle on the event with this name, which is also its key. Raises as :meth:`get_lock`.
+
+        Example::
+
+            await client.get_event("ready").set()
+        """
+        return Event(self, make_core(self._core, kinds.EventCore, name))
+
+    def get_condition(self, name_or_lock: str | Lock) -> Condition:
+        """Return a handle on the condition of a lock. Raises as :meth:`get_lock`.
+
+        Example::
+
+            condition = client.get_condition("orders")
+            async with condition:
+                await condition.notify_all()
+
+        Args:
+            name_or_lock: The name of a lock; or a :class:`Lock` or :class:`FairLock`, which may act for an owner.
+
+        Raises:
+            TypeError: It is a lock of another kind.
+        """
+        lock = lock_of_condition(name_or_lock, self.get_lock, (Lock, FairLock))
+        return Condition(self, kinds.ConditionCore(lock._core), lock)
+
+    def get_barrier(
+        self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: Seconds | None = None
+    ) -> Barrier:
+        """Return a handle on the barrier with this name, which is also its key. Raises as :meth:`get_lock`.
+
+        Example::
+
+            await client.get_barrier("start", parties=1).wait(timeout=60)
+
+        Args:
+            name: The barrier's name.
+            parties: How many callers wait for each other: the same number in all processes.
+            action: Called by the last of them, before the others go on. If it raises, the barrier is broken.
+            timeout: Seconds that :meth:`Barrier.wait` waits at most if it is called without a time.
+        """
+        core = make_core(self._core, kinds.BarrierCore, name, BrokenBarrierError, parties, action, timeout)
+        return Barrier(self, core)
+
+    def get_bounded_semaphore(self, name: str, value: int = 1) -> BoundedSemaphore:
+        """Return a handle on the bounded semaphore with this name. Raises as :meth:`get_lock`.
+
+        Do not use it and :meth:`get_semaphore` with the same name.
+
+        Example::
+
+            async with client.get_bounded_semaphore("printers", value=3):
+                ...
+
+        Args:
+            name: The semaphore's name.
+            value: The number of permits, which are set when the handle is first used: the same in all processes.
+        """
+        return BoundedSemaphore(self, make_core(self._core, kinds.BoundedSemaphoreCore, name, value))
 
     def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.

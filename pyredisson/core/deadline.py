@@ -121,6 +121,11 @@ def wait_seconds(wait_time: Seconds | None, what: str = "wait_time") -> float | 
     return value
 
 
+def timeout_seconds(timeout: Seconds | None) -> float | None:
+    """Return a ``timeout`` as the synchronizers of ``threading`` take it: a negative one is 0. Raises ``TypeError``."""
+    return None if timeout is None else max(0.0, seconds(timeout, "timeout"))
+
+
 def certain_for(milliseconds: int) -> float:
     """Return for how many seconds after *sending* a lease is certain: all of it, less the drift of two clocks."""
     lease = milliseconds / 1000

@@ -253,3 +253,40 @@ class LatchNames(NumberedNames):
     def channel(self) -> str:
         """Where its opening is announced: in braces whatever the name is, as Redisson has it."""
         return f"redisson_countdownlatch__channel__{{{self.raw}}}"
+
+
+class EventNames(NumberedNames):
+    """Ours alone: the key and the channel of an event; its own key holds how often it was set or cleared."""
+
+    __slots__ = ()
+
+    @property
+    def channel(self) -> str:
+        """Where it is announced that it was set."""
+        return prefixed("pyredisson_event", self.raw)
+
+
+class ConditionNames(NumberedNames):
+    """Ours alone: what a condition has in addition to its lock, whose key is its own."""
+
+    __slots__ = ()
+
+    @property
+    def channel(self) -> str:
+        """Who waits, in the order of their waits; also how the channels of their clients begin."""
+        return prefixed("pyredisson_condition", self.raw)
+
+    def own_channel(self, client_id: str) -> str:
+        """Where the waiters of one client are notified."""
+        return f"{self.channel}:{client_id}"
+
+
+class BarrierNames(NumberedNames):
+    """Ours alone: the keys and the channel of a barrier; its own key holds how often it was opened or broken."""
+
+    __slots__ = ()
+
+    @property
+    def channel(self) -> str:
+        """Who waits, and whether it is broken; also the channel where each change is announced."""
+        return prefixed("pyredisson_barrier", self.raw)

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.core.stored import Form
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.inspector import Inspector
@@ -20,7 +21,6 @@ from pyredisson.inspection.reading import Stored
 from pyredisson.inspection.replies import MAX_TOKEN, decode_name, encode_name, read_numsub, read_token
 from pyredisson.inspection.servers import Command, Server
 from pyredisson.inspection.views import view_of
-from pyredisson.kinds.stored import Form
 
 MOST = 50  # holders of one lock that are read
 

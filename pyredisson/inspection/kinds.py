@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import get_args
 
-from pyredisson.kinds.stored import Form, StoredKind
+from pyredisson.core.stored import Form, StoredKind
 from pyredisson.shared.kinds import MODULES
 
 

@@ -21,6 +21,7 @@ from pyredisson.core.diagnosis.replies import (
     read_presence,
 )
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
+from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.people import People
@@ -41,7 +42,6 @@ from pyredisson.inspection.scan import (
 )
 from pyredisson.inspection.servers import Server, Servers, in_batches
 from pyredisson.inspection.views import view_of
-from pyredisson.kinds.stored import StoredKind
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""

@@ -11,12 +11,12 @@ from typing import Any, final
 
 from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_numsub
 from pyredisson.inspection.scan import MAX_OWNERS, Candidate
 from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches
-from pyredisson.kinds.stored import StoredKind
 
 MAX_QUEUE = 100  # waiters of one fair lock that are read
 MAX_QUEUE_MEMORY = 8 * 1024 * 1024

@@ -13,11 +13,11 @@ import redis.exceptions as rx
 
 from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, usual_kind
 from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_token
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
-from pyredisson.kinds.stored import StoredKind
 
 COUNT = 1000
 MAX_OWNERS = 1000  # of one read-write lock that are read

@@ -10,9 +10,9 @@ from typing import Any, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import LockNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.servers import Server
-from pyredisson.kinds.stored import StoredKind
 from pyredisson.lua import script_text
 
 _GUARD = Path(__file__).with_name("only_if_held_by.lua").read_text(encoding="utf-8")

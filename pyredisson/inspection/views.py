@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.inspection.model import LockView, WaiterView, Who
 from pyredisson.inspection.people import People, refine
 from pyredisson.inspection.reading import Stored
 from pyredisson.inspection.replies import decode_name, encode_name, read_token
 from pyredisson.inspection.scan import MAX_OWNERS
-from pyredisson.kinds.stored import StoredKind
 
 #: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"

@@ -14,11 +14,11 @@ from pyredisson.core.names import LockNames, elected_channel
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
 from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.outcomes import Answer

@@ -22,11 +22,11 @@ from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import WITHOUT_END, Refused
 from pyredisson.core.requests.replies import unusable
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
 from pyredisson.kinds.lock import UNLOCKED, LockCore, PlainKind
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

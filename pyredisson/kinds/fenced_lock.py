@@ -12,8 +12,8 @@ from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import LockAcquired
 from pyredisson.core.requests.replies import read_count, read_digits, unusable
+from pyredisson.core.stored import StoredKind
 from pyredisson.kinds.lock import LockCore, PlainKind
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds

@@ -25,9 +25,9 @@ from pyredisson.core.ownership.pending_request import ReadyRequests
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.pubsub_wait import ByMessage
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -6,8 +6,8 @@ Source: ``org.redisson.RedissonNonReentrantLock``. It is stored like the reentra
 from __future__ import annotations
 
 from pyredisson.core.names import LockNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.kinds.lock import LockCore, PlainKind
-from pyredisson.kinds.stored import StoredKind
 
 #: How it is stored, for inspections.
 STORED = (

@@ -1,26 +1,42 @@
-"""What the handles on semaphores and latches have in common."""
+"""What the handles on what has no owner in Redis have in common, and how they wait for a number."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from pyredisson.core.diagnosis.wrong_type import no_number
+from pyredisson.core.deadline import Deadline
+from pyredisson.core.diagnosis.wrong_type import explain_type, no_number
+from pyredisson.core.failures import Failure
 from pyredisson.core.names import owner_field
+from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
 from pyredisson.core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.waiting.pubsub_wait import WaitingCall, wait_by_message
+from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.diagnosis.presence import Wait
     from pyredisson.core.driver import Progress
     from pyredisson.core.names import NumberedNames
+    from pyredisson.core.outcomes import Answer
     from pyredisson.core.runtime import Reply
 
 T = TypeVar("T")
 
 #: Lua does not count exactly beyond it.
 MAX_COUNT = 2**53
+
+#: The messages of a latch, or an event: its waiters can return; it was given a count.
+OPENED: Final = "0"
+CLOSED: Final = "1"
+
+
+def opened_message(payload: bytes) -> int:
+    """Return how many waiters a message notifies: one if they can return, whose answer serves the others."""
+    return 1 if payload == OPENED.encode() else 0
 
 
 def count_of(value: object, what: str, *, signed: bool = False) -> int:
@@ -89,3 +105,62 @@ class NumberedCore:
         """
         script = ScriptCall("counter_set", (value, PUBLISH, message), (self.names.channel, *waiting))
         return await self.change(what, script) == 1
+
+
+class NumberWaitCore(NumberedCore):
+    """One handle on something whose number says when its waiters return.
+
+    Its message goes to all clients that wait, which are on no list: then none of them asks in vain.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def opens(self, number: int, first: int | None) -> bool:
+        """Return whether a waiter returns at this number; ``first`` is the one that it has seen first, if any."""
+
+    async def get_number(self) -> int:
+        """Return the number; 0 if there is none."""
+        return number_in(await self.client.query("GET", self.names.raw), self.names)
+
+    async def wait_for_number(self, wait: float | None) -> bool:
+        """Wait until the number says so, for at most ``wait`` seconds. Returns whether it did."""
+        client, names = self.client, self.names
+        client.check_open()
+        client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
+        began = client.runtime.now()
+        seen = client.subscriptions.messages_of(names.channel) if wait != 0 else None
+        first: int | None = None
+        # The loop below goes on while the server is unreachable; a query does not.
+        patient = client.config.wait_while_unreachable and wait != 0
+        if not patient:
+            first = await self.get_number()
+            if self.opens(first, None) or wait == 0:
+                return self.opens(first, None)
+        known = client.ledger.seen_numbers
+
+        async def attempt() -> Answer:
+            nonlocal first
+            if names.raw in known and known[names.raw][0] >= began and self.opens(known[names.raw][1], first):
+                return ACQUIRED  # Another waiter has seen it since this one began.
+            asked = client.runtime.now()
+            number = number_in(await client.runtime.ask(("GET", names.raw), client.config.timeout / 3), names)
+            if not self.opens(number, first):
+                first = number if first is None else first
+                return WITHOUT_END
+            known[names.raw] = asked, number
+            client.subscriptions.hint(names.channel, self.kind, 0, ALL)
+            return ACQUIRED
+
+        waits = self.begin_wait()
+        try:
+            group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, self.kind, opened_message)
+            refused, deadline = AT_ONCE if patient else WITHOUT_END, Deadline.after(wait, began)
+            return await wait_by_message(WaitingCall(client, names.name, attempt, refused, deadline), group, seen)
+        except Failure as failure:
+            error = await explain_type(client.finder, failure.cause, names.name, self.kind)
+            raise error from error.__cause__
+        finally:
+            client.presence.end_wait(waits)
+            if not client.subscriptions.waiting(names.channel):
+                known.pop(names.raw, None)

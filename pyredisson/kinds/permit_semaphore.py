@@ -19,11 +19,11 @@ from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block
 from pyredisson.kinds.permits import PermitsCore
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds

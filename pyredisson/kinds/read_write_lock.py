@@ -30,12 +30,12 @@ from pyredisson.core.requests.call import ReleaseCall
 from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import ALL
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import UNLOCKED, LockCore, renew_locks
 from pyredisson.kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, YieldToWriters, side_of
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

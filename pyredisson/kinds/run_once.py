@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.names import LockNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.kinds.lock import LockCore
 from pyredisson.kinds.non_reentrant import NonReentrantKind
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

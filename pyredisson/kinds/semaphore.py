@@ -1,8 +1,8 @@
 """The semaphore: a number of permits, which any owner may acquire and release.
 
-Source: ``org.redisson.RedissonSemaphore``. What differs on purpose: each request takes effect once at most, despite
-lost replies, repeats and cancellations; waiters check again by themselves; a message of no permits wakes no waiter; of
-the clients of this library that wait, as many are woken as can acquire permits.
+Source: ``org.redisson.RedissonSemaphore``; ``threading.BoundedSemaphore``. What differs on purpose: each request takes
+effect once at most, despite lost replies, repeats and cancellations; waiters check again by themselves; a message of no
+permits wakes no waiter; of the clients of this library that wait, as many are woken as can acquire permits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyredisson.core.deadline import wait_seconds
+from pyredisson.core.deadline import timeout_seconds, wait_seconds
 from pyredisson.core.failures import gives_way
 from pyredisson.core.names import SemaphoreNames
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
@@ -18,12 +18,13 @@ from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
 from pyredisson.kinds.numbered import count_of, number_in
 from pyredisson.kinds.permit_block import Block
 from pyredisson.kinds.permits import PermitsCore
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import PermitOutcome
@@ -43,7 +44,10 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
 
 
 #: How it is stored, for inspections.
-STORED = (StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits"),)
+STORED = (
+    StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits"),
+    StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits"),
+)
 
 
 class SemaphoreCore(PermitsCore):
@@ -90,12 +94,15 @@ class SemaphoreCore(PermitsCore):
         self.client.check_open()
         if given:
             await self.first_use()
-            await self.begin(self.releasing(given)).once(progress)
+            self.check_released(await self.begin(self.releasing(given)).once(progress))
+
+    def check_released(self, reply: int) -> None:
+        """Raise an error for the reply to a release that released nothing; of this kind there is none."""
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Release a permit at the end of a block. Its own ``error`` takes precedence. See :meth:`leave_block`."""
         try:
-            await self.leave_block(self.releasing(1), error, progress)
+            self.check_released(await self.leave_block(self.releasing(1), error, progress))
         except Exception as ours:
             if not gives_way(ours, error):
                 raise
@@ -120,3 +127,41 @@ class SemaphoreCore(PermitsCore):
         """Return how many permits are available."""
         await self.first_use()
         return number_in(await self.client.query("GET", self.names.raw), self.names)
+
+
+class BoundedSemaphoreCore(SemaphoreCore):
+    """One handle on a semaphore that refuses to be released more often than it was acquired."""
+
+    __slots__ = ("value",)
+
+    word = "bounded_semaphore"
+
+    def __init__(self, client: ClientCore, name: str, value: int) -> None:
+        super().__init__(client, name, count_of(value, "value"))
+        self.value: int = value
+
+    def releasing(self, permits: int) -> Operation[int]:
+        """See :meth:`SemaphoreCore.releasing`."""
+        args, keys = (permits, PUBLISH, self.value), (self.names.channel, *self.wait_queue_keys())
+        return Operation("a release", ScriptCall("bounded_release", args, keys), self.read_released)
+
+    def check_released(self, reply: int) -> None:
+        """Raise ``ValueError`` for a release too many, which has changed nothing."""
+        if not reply:
+            raise ValueError(f"semaphore {self.names.name!r} released too many times: it has {self.value} permits")
+
+    async def take(self, blocking: bool, timeout: Seconds | None) -> bool:
+        """Acquire a permit, by the rules of ``threading.Semaphore.acquire``."""
+        if not blocking and timeout is not None:
+            raise ValueError("can't specify timeout for non-blocking acquire")
+        return await self.acquire(1, timeout_seconds(timeout) if blocking else 0)
+
+    async def give(self, n: int, progress: Progress | None = None) -> None:
+        """Release permits. ``progress``: see ``run_to_the_end``."""
+        if count_of(n, "n") == 0:
+            raise ValueError("n must be one or more")
+        await self.release(n, progress)
+
+    async def locked(self) -> bool:
+        """Return whether no permit is available."""
+        return await self.available_permits() <= 0

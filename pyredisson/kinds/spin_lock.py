@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.names import LockNames
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.kinds.lock import LockCore, PlainKind
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore

@@ -18,10 +18,10 @@ from pyredisson.core.names import LockNames, token_field
 from pyredisson.core.outcomes import LOST, HoldLost
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.requests.replies import unusable
+from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.stored import StoredKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -129,6 +129,14 @@ def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
     return [lock._core for lock in locks]
 
 
+def lock_of_condition(name_or_lock: Any, get_lock: Callable[[str], Any], kinds: tuple[type[Any], ...]) -> Any:
+    """Return the lock of a condition: the one of that name, or this one. Raises ``TypeError`` for other kinds."""
+    lock = get_lock(name_or_lock) if isinstance(name_or_lock, str) else name_or_lock
+    if type(lock) not in kinds:
+        raise TypeError(f"a condition needs the name of a lock, a Lock or a FairLock, not {type(lock).__name__}")
+    return lock
+
+
 def _package_of(kind: type) -> str:
     """Return the package in which a user finds a class."""
     if not kind.__module__.startswith("pyredisson."):

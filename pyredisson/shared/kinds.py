@@ -18,8 +18,12 @@ MODULES = {
     "ReadWriteLockCore": "kinds.read_write_lock",
     "TokenLockCore": "kinds.token_lock",
     "SemaphoreCore": "kinds.semaphore",
+    "BoundedSemaphoreCore": "kinds.semaphore",
     "PermitSemaphoreCore": "kinds.permit_semaphore",
     "LatchCore": "kinds.latch",
+    "EventCore": "kinds.event",
+    "ConditionCore": "kinds.condition",
+    "BarrierCore": "kinds.barrier",
     "multi_lock": "quorum.multi_lock",
 }
 

@@ -85,6 +85,10 @@ def braced(name: bytes) -> bytes:
     return name if b"{" in name else b"{%b}" % name
 
 
+#: Who waits for a condition, or at a barrier; and what is longer than any history.
+VISITORS: Final = (b"a:1", b"a:2", b"b:1")
+LONG: Final = b"1000000000000"
+
 #: Where messages go; a subscriber has to name those of SPUBLISH. The clients that are not here are gone.
 SHARDED_CHANNELS: Final = (
     b"channel",
@@ -95,6 +99,9 @@ SHARDED_CHANNELS: Final = (
             (b"redisson_lock__channel:", LOCKS, (b"", *(b":" + owner for owner in (*OWNERS, b"gone")))),
             (b"redisson_rwlock:", READ_WRITE_LOCKS, (b"",)),
             (b"redisson_sc:", COUNTERS, (b"",)),
+            (b"pyredisson_elected:", LOCKS, (b"",)),
+            (b"pyredisson_barrier:", COUNTERS, (b"",)),
+            (b"pyredisson_condition:", LOCKS, (b":a", b":b")),
             (b"pyredisson_waiting:", LOCKS, (b"", b":C", b":D")),
             (b"pyredisson_waiting:", READ_WRITE_LOCKS, (b"", b":C.read", b":D.read", b":C.write", b":D.write")),
             (b"pyredisson_waiting:", COUNTERS, (b"", b":a", b":b", b":c", b":d")),
@@ -195,6 +202,9 @@ KEYS: Final[dict[str, Callable[[Words], bytes]]] = {
     "permits_channel": lambda words: words.key(b"redisson_sc"),
     "latch_channel": lambda words: b"redisson_countdownlatch__channel__{%b}" % words.name,
     "taken": lambda words: braced(words.name) + b":timeout",
+    "elected": lambda words: words.key(b"pyredisson_elected"),
+    "condition": lambda words: words.key(b"pyredisson_condition"),
+    "barrier": lambda words: words.key(b"pyredisson_barrier"),
     "fence_key": lambda words: words.key(b"pyredisson_fence"),
 }
 ARGS: Final[dict[str, Callable[[Words], bytes | list[bytes]]]] = {
@@ -229,7 +239,15 @@ ARGS: Final[dict[str, Callable[[Words], bytes | list[bytes]]]] = {
     "fence_token": one_of(*FENCE_TOKENS),
     "value": one_of(b"v", b"", b"7"),
     "ttl": one_of(b"", *LEASES),
+    "ttl_ms": one_of(b"0", *LEASES),
     "fields": lambda words: words.random.choices((b"a", b"b", b"", b"7"), k=2 * words.random.randrange(4)),
+    "visitor": one_of(*VISITORS),
+    "member": one_of(b"", *VISITORS),
+    "long": one_of(LONG),
+    "visit": one_of(b"wait", b"wait", b"wait", b"leave", b"break", b"reset", b"count"),
+    "generation": one_of(b"", b"", b"0", b"1", b"2"),
+    "opens": one_of(b"never", b"last", b"now"),
+    "bound": one_of(b"2", b"5"),
     # What others write.
     "count": one_of(b"0", b"1", b"2", b"3", b"-2", b"x", b""),
     "record": one_of(b"1 1", b"3 -2", b"7 0", b"x", b"5", b"5 x"),
@@ -250,6 +268,29 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("lock_force_unlock", "lock", "name epoch_key channel waiting?", "owner epoch repeat announce 0"),
     ("fenced_acquire", "lock", "name epoch_key token_key", f"{_ACQUIRE} joins 0"),
     ("fenced_acquire_waiting", "lock", "name epoch_key token_key waiting", f"{_ACQUIRE} joins 0 wait"),
+    ("run_once_release", "lock", "name epoch_key", "owner epoch repeat 600000 ttl_ms value"),
+    ("election_acquire", "lock", "name epoch_key token_key elected", f"{_ACQUIRE} joins 0 publish"),
+    (
+        "election_acquire_waiting",
+        "lock",
+        "name epoch_key token_key elected waiting",
+        f"{_ACQUIRE} joins 0 publish wait",
+    ),
+    (
+        "condition_wait",
+        "lock",
+        "name epoch_key channel waiting? condition",
+        "owner epoch repeat lease 0 announce 0 member",
+    ),
+    (
+        "condition_fair_wait",
+        "lock",
+        f"name epoch_key {_FAIR} channel condition",
+        "owner epoch repeat lease 0 announce 0 0 member",
+    ),
+    ("condition_notify", "lock", "name done condition", "number publish long few owner"),
+    ("condition_leave", "lock", "name done condition", "number publish long few visitor"),
+    ("condition_look", "lock", "condition", "visitor"),
     ("fair_acquire", "lock", f"name epoch_key {_FAIR}", f"{_ACQUIRE} patience patience flag patience"),
     ("fair_release", "lock", f"name epoch_key {_FAIR} channel", f"{_ACQUIRE} announce 0 0"),
     ("fair_release", "lock", f"name epoch_key {_FAIR} channel", f"{_ACQUIRE} announce 0 patience"),
@@ -266,6 +307,9 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("read_write_lock_force_unlock", "read", "name epoch_key rw_channel waiting?", "owner epoch repeat publish 0 side"),
     ("counter_set", "counter", "name done latch_channel", "number few publish 1"),
     ("counter_set", "counter", "name done permits_channel waiting?", "number few publish few"),
+    ("event_change", "counter", "name done latch_channel", "number flag 0 publish"),
+    ("bounded_release", "counter", "name done permits_channel waiting?", "number few publish bound"),
+    ("barrier_visit", "counter", "name done barrier", "number publish visit 2 visitor generation long opens"),
     ("latch_count_down", "counter", "name done latch_channel", "number 0 publish"),
     ("semaphore_acquire", "counter", "name done", "number few"),
     ("semaphore_acquire_waiting", "counter", "name done waiting", "number few wait"),

@@ -147,8 +147,9 @@ class Comparison:
         if type(theirs) is type(ours) is float:
             return theirs == ours or self._same_time(theirs, ours)
         if isinstance(theirs, bytes) and isinstance(ours, bytes):
-            if re.fullmatch(rb":?[0-9]{13,16}", theirs) and re.fullmatch(rb":?[0-9]{13,16}", ours):
-                return self._same_time(int(theirs.lstrip(b":")), int(ours.lstrip(b":")))
+            both = [re.fullmatch(rb":?([0-9]{13,16})( .*)?", each) for each in (theirs, ours)]
+            if both[0] and both[1]:  # A time, and perhaps whose it is.
+                return both[0][2] == both[1][2] and self._same_time(int(both[0][1]), int(both[1][1]))
             return theirs == ours
         return type(theirs) is type(ours) and bool(theirs == ours)
 

@@ -198,7 +198,7 @@ class PermitScene(Scene):
         assert self.count() == expected
         assert self.client.core.ledger.count() == 0
         assert self.client.core.watchdog.watching() == 0
-        assert self.client.core.ledger.seen_open == {}
+        assert self.client.core.ledger.seen_numbers == {}
         self.redis("DEL", "seats", "{seats}:timeout")
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])

@@ -197,7 +197,7 @@ def test_a_latch_that_was_counted_down_in_an_outage_opens_after_it(stage: Stage)
         stage.start(stage.latch.count_down(), SimulatedOwner(stage.world))()
     stage.outage(200)
     assert finish() is True
-    assert stage.client.core.ledger.seen_open == {}
+    assert stage.client.core.ledger.seen_numbers == {}
 
 
 def test_the_table_of_open_requests_does_not_grow(stage: Stage) -> None:

@@ -78,8 +78,14 @@ def names_for(owner: str, package: Any, clients: list[Any]) -> dict[str, Any]:
         "clients": clients,
         "lock": make(f"lock:{number}"),
         "prices": client.get_read_write_lock(f"prices:{number}"),
-        "semaphore": client.get_semaphore(f"semaphore:{number}", permits=3),
+        "semaphore": client.get_bounded_semaphore(f"semaphore:{number}", 3)
+        if owner == "BoundedSemaphore"
+        else client.get_semaphore(f"semaphore:{number}", permits=3),
         "permits": client.get_permit_expirable_semaphore(f"permits:{number}", permits=3),
+        "ready": client.get_event(f"ready:{number}"),
+        "condition": client.get_condition(f"condition:{number}"),
+        "orders": ["book"],
+        "barrier": client.get_barrier(f"barrier:{number}", 1),
         "latch": client.get_count_down_latch(f"latch:{number}"),
         "election": client.get_leader_election(f"election:{number}"),
         "lead": package.Term.wait,

@@ -37,6 +37,10 @@ KINDS: dict[str, tuple[str, Callable[[Redisson, str], Any]]] = {
         "permit_|counter_",
         lambda client, name: client.get_permit_expirable_semaphore(name, permits=1),
     ),
+    "event": ("event_", Redisson.get_event),
+    "condition": ("condition_[lnw]|lock_", Redisson.get_condition),
+    "barrier": ("barrier_", lambda client, name: client.get_barrier(name, 1)),
+    "bounded semaphore": ("bounded_|semaphore_|counter_", lambda client, name: client.get_bounded_semaphore(name, 1)),
     "latch": ("latch_|counter_", Redisson.get_count_down_latch),
 }
 
@@ -106,6 +110,25 @@ def test_a_user_with_these_permissions_holds_waits_and_releases(
             assert not theirs.wait(0.05)
             mine.count_down()
             assert theirs.wait(5)
+            return
+        if kind == "event":
+            mine.set()
+            assert theirs.wait(5)
+            mine.clear()
+            assert not theirs.wait(0.05)
+            return
+        if kind == "condition":
+            with mine:
+                mine.notify_all()
+                assert not mine.wait(0.05)
+            return
+        if kind == "barrier":
+            mine.reset()
+            assert (mine.wait(5), theirs.n_waiting, theirs.broken) == (0, 0, False)
+            return
+        if kind == "bounded semaphore":
+            with mine:
+                assert theirs.locked()
             return
         with mine.hold(wait_time=5), theirs.hold(wait_time=0.05, skip=True) as lease:
             assert (lease is None) == (kind != "read-write lock, to read")

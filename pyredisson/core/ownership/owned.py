@@ -88,6 +88,13 @@ class Owned:
                 self.holds.remove(hold)
                 self.holds.append(hold)
 
+    def merge_holds(self) -> list[Any]:
+        """Let one hold stand for all, which are about to be released in one request. Returns all of them."""
+        with self.mutex:
+            merged = [*self.holds]
+            del self.holds[1:]
+            return merged
+
     def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""
         self.on_loss = (*self.on_loss, callback)

@@ -43,7 +43,7 @@ class Ledger:
 
     Attributes:
         asking: The thread that asks in an owner's name at present.
-        seen_open: When each latch that is waited for here was last seen open.
+        seen_numbers: The last number at which waiters here return, and when it was asked for, by key.
     """
 
     def __init__(self, client: ClientBase) -> None:
@@ -52,7 +52,7 @@ class Ledger:
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
         self.asking: dict[Key, int] = {}
-        self.seen_open: dict[str, float] = {}
+        self.seen_numbers: dict[str, tuple[float, int]] = {}
         self._reported: set[tuple[object, ...]] = set()
 
     def number(self) -> int:

@@ -1,0 +1,215 @@
+"""The condition: those who hold its lock wait for a notification, without the lock meanwhile.
+
+Source: ``threading.Condition``. Rules kept here:
+
+1. A wait releases all holds of its owner and joins the waiters in one script: no notification comes in between.
+2. Who is no longer among the waiters in Redis was notified. The message only says so sooner: a waiter checks by itself.
+3. A waiter that times out or is interrupted leaves, and learns whether it was notified before. Interrupted, it lets the
+   next one be notified in its place. In any case it acquires the lock again, as often as it has held it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyredisson.core.acquiring.release import release, settle_or_explain
+from pyredisson.core.deadline import Deadline, timeout_seconds
+from pyredisson.core.diagnosis.error_text import not_held
+from pyredisson.core.failures import Failure, is_interruption
+from pyredisson.core.names import ConditionNames
+from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
+from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
+from pyredisson.core.requests.replies import read_int
+from pyredisson.core.runtime import PUBLISH
+from pyredisson.core.stored import StoredKind
+from pyredisson.core.waiting.pubsub_wait import WaitingCall, wait_by_message
+from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson.errors import LockNotOwnedError
+from pyredisson.kinds.fair_lock import FairKind, queue_keys
+from pyredisson.kinds.lock import UNLOCKED, PlainKind
+from pyredisson.kinds.numbered import MAX_COUNT, NumberedCore, count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.core.driver import Progress
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.names import LockNames
+    from pyredisson.core.outcomes import Answer
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.requests.call import ReleaseCall
+    from pyredisson.core.runtime import Request
+    from pyredisson.kinds.lock import LockCore
+
+T = TypeVar("T")
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("condition", "condition", "number", ConditionNames),)
+
+#: For how long, in microseconds, a waiter may be about to subscribe; then its client is gone if it receives nothing.
+MAY_BE_SILENT: Final = 60_000_000
+
+
+class PlainWaitingKind(PlainKind):
+    """A lock whose release gives up all holds, and joins the waiters of a condition.
+
+    Attributes:
+        waiters: The key of the waiters.
+        member: The one who joins; empty once its wait has ended, when the release may still have to be repeated.
+    """
+
+    __slots__ = ("member", "waiters")
+
+    def __init__(self, client: ClientCore, names: LockNames, waiters: str, member: str) -> None:
+        super().__init__(client, names)
+        self.waiters: str = waiters
+        self.member: str = member
+
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`."""
+        args = call.lease_ms, 0, self.publish, UNLOCKED, self.member
+        keys = self.names.channel, *self.wait_queue_keys(), self.waiters
+        return self.request("condition_wait", call.ownership, args, keys, epoch=epoch, repeat=repeat)
+
+
+class FairWaitingKind(FairKind):
+    """The same of a fair lock."""
+
+    __slots__ = ("member", "waiters")
+
+    def __init__(self, client: ClientCore, names: LockNames, waiters: str, member: str) -> None:
+        super().__init__(client, names)
+        self.waiters: str = waiters
+        self.member: str = member
+
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`."""
+        args = call.lease_ms, 0, PUBLISH, UNLOCKED, call.ownership.queued_ms, self.member
+        keys = *queue_keys(self.names), self.names.channel, self.waiters
+        return self.request("condition_fair_wait", call.ownership, args, keys, epoch=epoch, repeat=repeat)
+
+
+class ConditionCore(NumberedCore):
+    """One handle on a condition.
+
+    Args:
+        lock: Its lock.
+    """
+
+    __slots__ = ("lock",)
+
+    word = "condition"
+    kind = "condition"
+    names: ConditionNames  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, lock: LockCore) -> None:
+        client = lock.client
+        client.check_open()
+        super().__init__(client, ConditionNames(lock.names.name, client.config.prefix))
+        self.lock: LockCore = lock
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    async def wait(self, timeout: Seconds | None) -> bool:
+        """Wait for a notification without the lock, for at most ``timeout``. Returns whether there was one."""
+        wait = timeout_seconds(timeout)
+        client, own = self.client, self.lock.mine()
+        client.check_open()
+        member = f"{client.id}:{client.ledger.number()}"
+        made = FairWaitingKind if isinstance(self.lock.kind, FairKind) else PlainWaitingKind
+        kind = made(client, self.lock.names, self.names.channel, member)
+        channel = self.names.own_channel(client.id)
+        seen, deadline = client.subscriptions.messages_of(channel), Deadline.after(wait, client.runtime.now())
+        left = self.begin(self._leave(member, pass_on=1))
+        holds: list[Hold] = []
+        released = notified = False
+        try:
+            await own.called(client.runtime.thread(), self._give_up, own, kind, holds)
+            released = True
+            notified = await self._until_notified(member, channel, seen, deadline)
+            if not notified:
+                notified = await self.begin(self._leave(member, pass_on=0)).once() == 0
+        except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
+            left.leave_later()
+            raise
+        except BaseException as error:
+            kind.member = ""
+            if holds:
+                await left.leave()
+            if released or is_interruption(error):
+                await self._acquire_again(own, holds)
+            raise
+        await self._acquire_again(own, holds)
+        return notified
+
+    async def _give_up(self, own: Ownership, kind: LockKind, holds: list[Hold]) -> None:
+        """Release all ``holds`` of an owner, which are noted there, in one request."""
+        if own.pending is not None:
+            await settle_or_explain(self.client, own)
+        holds += own.merge_holds()
+        await release(self.client, kind, own)
+
+    async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
+        """Acquire the lock as often as its owner has held it, unless it was not even released."""
+        for hold in () if own.holds else holds:
+            await self.lock.acquire_hold(None, hold, own)
+
+    async def _until_notified(self, member: str, channel: str, seen: int | None, deadline: Deadline) -> bool:
+        client, names = self.client, self.names
+        look = client.runtime.prepare("condition_look", (names.channel,), (member,))
+
+        async def attempt() -> Answer:
+            waits = read_int(await client.runtime.eval(look, client.config.timeout / 3))
+            return WITHOUT_END if waits else ACQUIRED
+
+        def notifies(payload: bytes) -> int:
+            return int(payload == member.encode())
+
+        group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, member, notifies)
+        group.announced_on = names.channel
+        waits = self.begin_wait()
+        try:
+            call = WaitingCall(client, names.name, attempt, WITHOUT_END, deadline)
+            return await wait_by_message(call, group, seen)
+        except Failure as failure:
+            raise failure.cause from failure.cause.__cause__
+        finally:
+            client.presence.end_wait(waits)
+
+    async def wait_for(self, predicate: Callable[[], T], timeout: Seconds | None) -> T:
+        """Wait until a predicate is true, for at most ``timeout``. Returns what it returned last."""
+        deadline = Deadline.after(timeout_seconds(timeout), self.client.runtime.now())
+        left: float | None = None
+        result = predicate()
+        while not result:
+            if timeout is not None and (left := deadline.left(self.client.runtime.now())) <= 0:
+                break
+            await self.wait(left)
+            result = predicate()
+        return result
+
+    # ---- notifying -----------------------------------------------------------------------------------------------
+
+    async def notify(self, n: int, progress: Progress | None = None) -> None:
+        """Notify those ``n`` who have waited longest. ``progress``: see ``run_to_the_end``."""
+        own, most = self.lock.mine(), count_of(n, "n")
+        script = ScriptCall("condition_notify", (*self._published(), most, own.owner), (self.names.channel,))
+        if await self.change("a notify", script, progress) < 0:
+            name = self.names.name
+            raise LockNotOwnedError(not_held("lock", name, own.who, None), name=name)
+
+    async def notify_all(self, progress: Progress | None = None) -> None:
+        """Notify all who wait. ``progress``: see ``run_to_the_end``."""
+        await self.notify(MAX_COUNT, progress)
+
+    def _leave(self, member: str, pass_on: int) -> Operation[int]:
+        """Return the operation that ends a wait; if it was notified, ``pass_on`` others are."""
+        script = ScriptCall("condition_leave", (*self._published(), pass_on, member), (self.names.channel,))
+        return Operation("a wait", script, read_int)
+
+    def _published(self) -> tuple[str, int]:
+        """Return how a script publishes, and for how long a client that receives nothing may be there."""
+        return PUBLISH, MAY_BE_SILENT if self.client.runtime.counts_listeners() else MAX_COUNT

@@ -1,0 +1,72 @@
+-- Waits at a barrier, leaves, breaks or resets it. Who joins last opens it. Who waits has a number, and counts for as long as
+-- its client checks; it stands in a hash, by its number, with the time until which it counts. In that hash are also the last
+-- generation that ended without being opened ('ended'), and whether the barrier is broken ('broken').
+-- KEYS  1 barrier (string)  2 last request of the owner  3 waiters (hash), and the channel
+-- ARGV  1 number of the request  2 PUBLISH or SPUBLISH  3 'wait', 'leave', 'break', 'reset' or 'count'  4 number of parties
+--       5 member  6 generation that it has joined; '' if it has joined none  7 for how long it counts, ms
+--       8 'never', 'last' or 'now': whether it opens the barrier if all are there
+-- Reply to 'count' how many wait; else 2 * (parties * generation + number of the waiter): it waits; and 1: it is the last.  -1: it is broken.
+--       -2 - number of the waiter: it was opened.  -2 - parties: it is full, until that is opened.
+--       {'stale', number}: a newer request has overtaken it.
+-- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
+-- include: now
+-- include: number_guard
+-- include: repeated
+-- include: keep_record
+local parties, mode, joined = tonumber(ARGV[4]), ARGV[3], tonumber(ARGV[6])
+local generation = tonumber(redis.call('get', KEYS[1]) or 0)
+local broken, ended = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
+local mine, free, count = nil, nil, 0
+for number = 0, parties - 1 do
+    local ends, who = string.match(redis.call('hget', KEYS[3], number) or '', '^(%d+) (.*)$')
+    if not ends or tonumber(ends) <= now then
+        free = free or number
+    else
+        count = count + 1
+        mine = who == ARGV[5] and number or mine
+    end
+end
+local function finish(opened)
+    -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
+    redis.call(ARGV[2], KEYS[3], mode)
+    redis.call('del', KEYS[3])
+    ended = not opened and generation or ended
+    if ended then
+        redis.call('hset', KEYS[3], 'ended', ended)
+    end
+    redis.call('incr', KEYS[1])
+end
+local reply = -1
+if mode == 'reset' then
+    if broken or count > 0 then
+        finish(false)
+    end
+elseif mode == 'count' then
+    reply = count
+elseif joined and joined ~= generation then
+    reply = joined < generation and tonumber(ended or -1) < joined and -2 or -1
+elseif mode == 'leave' then
+    if mine then
+        redis.call('hdel', KEYS[3], mine)
+    end
+elseif mode == 'break' then
+    if not broken then
+        finish(false)
+        redis.call('hset', KEYS[3], 'broken', 1)
+    end
+elseif not broken and not (mine or free) then
+    reply = -2 - parties
+elseif not broken then
+    local last = count + (mine and 0 or 1) == parties and not mine
+    mine, count = mine or free, count + (mine and 0 or 1)
+    if count == parties and (ARGV[8] == 'now' or last and ARGV[8] == 'last') then
+        finish(true)
+        reply = -2 - mine
+    else
+        redis.call('hset', KEYS[3], mine, string.format('%.0f ', now + tonumber(ARGV[7])) .. ARGV[5])
+        reply = 2 * (parties * generation + mine) + (last and 1 or 0)
+    end
+end
+redis.call('pexpire', KEYS[1], 86400000)
+redis.call('pexpire', KEYS[3], 86400000)
+-- include: record

@@ -1,0 +1,161 @@
+"""The parties of a barrier wait for each other, again and again, until it is broken."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import BrokenBarrierError
+from typing import Any
+
+import pytest
+
+from tests.proxy import Proxy
+from tests.worlds.base import Actor, Pending, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, in_virtual_time, interruptible, sync_and_async
+
+
+def get(actor: Actor, barrier: Remote, value: str) -> Any:
+    return actor.do(lambda: getattr(barrier.real, value))
+
+
+class Party:
+    """Some actors at one barrier, each with a client of its own."""
+
+    def __init__(self, world: World, parties: int, **more: Any) -> None:
+        self.world = world
+        self.actors = world.actors(parties)
+        clients = [world.client(max_wait_without_check=60) for _ in self.actors]
+        self.barriers = [
+            actor.get(client, "barrier", "start", parties, **more)
+            for actor, client in zip(self.actors, clients, strict=True)
+        ]
+
+    def wait(self, *numbers: int, timeout: float | None = None) -> list[Pending]:
+        """Let these begin to wait, one after the other."""
+        pendings: list[Pending] = []
+        observer = self.world.actor()
+        for number in numbers:
+            pendings.append(self.actors[number].start(self.barriers[number].wait, timeout))
+            self.world.until(lambda: get(observer, self.barriers[0], "n_waiting") == len(pendings))
+        return pendings
+
+    def get(self, value: str) -> Any:
+        return get(self.actors[0], self.barriers[0], value)
+
+
+def test_the_last_one_opens_it(world: World) -> None:
+    party = Party(world, 3)
+    assert (party.barriers[0].real.parties, party.get("n_waiting"), party.get("broken")) == (3, 0, False)
+    for _ in range(2):
+        pendings = party.wait(0, 1)
+        world.pass_time(0.2)
+        assert not any(pending.done() for pending in pendings)
+        pendings.append(party.actors[2].start(party.barriers[2].wait))
+        assert [pending.result(within=5) for pending in pendings] == [0, 1, 2]
+        assert party.get("n_waiting") == 0
+
+
+def test_a_wait_that_times_out_breaks_it(world: World) -> None:
+    party = Party(world, 3)
+    pendings = [*party.wait(0), party.actors[1].start(party.barriers[1].wait, 0.3)]
+    assert [type(pending.error(within=5)) for pending in pendings] == [BrokenBarrierError] * 2
+    assert party.get("broken") is True
+    with pytest.raises(BrokenBarrierError):
+        party.barriers[2].wait()
+    party.barriers[2].reset()
+    assert party.get("broken") is False
+    pendings = [actor.start(barrier.wait) for actor, barrier in zip(party.actors, party.barriers, strict=True)]
+    assert sorted(pending.result(within=5) for pending in pendings) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("how", ["abort", "reset"])
+def test_those_who_wait_receive_an_error(world: World, how: str) -> None:
+    party = Party(world, 3)
+    pendings = party.wait(0, 1)
+    getattr(party.barriers[2], how)()
+    assert [type(pending.error(within=5)) for pending in pendings] == [BrokenBarrierError] * 2
+    assert party.get("broken") is (how == "abort")
+    assert party.get("n_waiting") == 0
+
+
+def test_the_last_one_calls_the_action(world: World) -> None:
+    called: list[str] = []
+    party = Party(world, 2, action=lambda: called.append("now"))
+    pendings = party.wait(0)
+    assert called == []
+    pendings.append(party.actors[1].start(party.barriers[1].wait))
+    assert [pending.result(within=5) for pending in pendings] == [0, 1]
+    assert called == ["now"]
+
+
+def test_an_action_that_fails_breaks_it(world: World) -> None:
+    def fail() -> None:
+        raise KeyError
+
+    party = Party(world, 2, action=fail)
+    pendings = party.wait(0)
+    with pytest.raises(KeyError):
+        party.barriers[1].wait()
+    assert isinstance(pendings[0].error(within=5), BrokenBarrierError)
+    assert party.get("broken") is True
+
+
+@each_runtime
+def test_a_time_limit_of_the_barrier(world: World) -> None:
+    party = Party(world, 2, timeout=0.2)
+    with pytest.raises(BrokenBarrierError):
+        party.barriers[0].wait()
+    party.barriers[0].reset()
+    with pytest.raises(BrokenBarrierError):
+        party.barriers[0].wait(0)
+
+
+@in_virtual_time
+def test_a_client_that_has_died_is_no_longer_counted(world: World) -> None:
+    alice, bob = world.actors(2)
+    mine, theirs = (actor.get(world.client(max_wait_without_check=1), "barrier", "start", 3) for actor in (alice, bob))
+    world.redis.command("HSET", "pyredisson_barrier:{start}", 1, f"{int(1000 * (1_700_000_000 + world.now()))} dead")
+    pending = alice.start(mine.wait, 60)
+    world.pass_time(10)
+    assert get(bob, theirs, "n_waiting") == 1
+    other = bob.start(theirs.wait, 60)
+    third = world.actor()
+    assert third.get(world.client(), "barrier", "start", 3).wait() == 2
+    assert sorted([pending.result(), other.result()]) == [0, 1]
+
+
+@interruptible
+def test_an_interrupted_waiter_leaves(world: World) -> None:
+    me, bob = world.interruptible(), world.actor()
+    mine, theirs = (actor.get(world.client(), "barrier", "start", 2) for actor in (me, bob))
+    error = me.interrupted(mine.wait, once=lambda: world.redis.command("HLEN", "pyredisson_barrier:{start}") == 1)
+    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)) or type(error).__name__ == "Cancelled"
+    assert get(bob, theirs, "n_waiting") == 0
+    assert get(bob, theirs, "broken") is False
+
+
+@sync_and_async
+@pytest.mark.parametrize("lost_by", [0, 1])
+def test_lost_replies(world: ClockWorld, proxy: Proxy, lost_by: int) -> None:
+    """The repeat of the one who opens it joins no second time; neither does that of the first."""
+    actors = world.actors(2)
+    clients = [world.through(proxy.port, timeout=2.4), world.client()]
+    barriers = [actor.get(client, "barrier", "start", 2) for actor, client in zip(actors, clients, strict=True)]
+    barriers[0].reset()
+    first, second = (0, 1) if lost_by == 0 else (1, 0)
+    lost = proxy.drop_reply("EVALSHA")
+    pending = actors[first].start(barriers[first].wait)
+    world.until(lambda: world.redis.command("HLEN", "pyredisson_barrier:{start}") == 1)
+    assert barriers[second].wait() == 1
+    assert pending.result(within=10) == 0
+    assert lost.hits == 1
+    assert get(actors[0], barriers[0], "n_waiting") == 0
+
+
+@each_runtime
+def test_bad_arguments(world: World) -> None:
+    actor, client = world.actor(), world.client()
+    with pytest.raises(ValueError, match="parties must be > 0"):
+        actor.get(client, "barrier", "start", 0)
+    with pytest.raises(TypeError, match="parties"):
+        actor.get(client, "barrier", "start", "3")
