@@ -7,6 +7,7 @@ no thread of the pool. It belongs to the request's block, which any thread or ta
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import re
@@ -23,15 +24,14 @@ from starlette.responses import JSONResponse
 
 from pyredisson import errors
 from pyredisson.asyncio import Redisson
+from pyredisson.config import Config
+from pyredisson.core.deadline import Seconds
 from pyredisson.lease import Lease
 from pyredisson.shared.arguments import check_times
 from pyredisson.shared.synchronized import Guarding, check_kind, fields_of, lock_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from pyredisson.config import Config
-    from pyredisson.core.deadline import Seconds
 
 __all__ = ["CancelOnDisconnect", "add_exception_handlers", "client_of", "hold", "lifespan", "lock"]
 
@@ -148,28 +148,24 @@ def _name_for(request: HTTPConnection, template: str) -> str:
     for field in {re.split(r"[.[]", field)[0] for field in fields_of(template)}:
         if field not in values:
             raise HTTPException(422, f"the parameter {field!r} is missing")
-        values[field] = _converted(values[field], _declared_type(request.scope.get("endpoint"), field), field)
+        if isinstance(values[field], str):  # Otherwise a convertor of Starlette has converted it.
+            try:
+                values[field] = _converter(request.scope.get("endpoint"), field)(values[field])
+            except ValueError:
+                raise HTTPException(422, f"the parameter {field!r} is not valid") from None
     return string.Formatter().vformat(template, (), values)
 
 
-def _declared_type(endpoint: Any, parameter: str) -> Any:
-    """Return the type of a parameter of the endpoint; ``str`` if it declares none."""
-    if not callable(endpoint):
+@functools.lru_cache(maxsize=1024)
+def _converter(endpoint: Any, parameter: str) -> Callable[[str], Any]:
+    """Return what makes a parameter of the endpoint of its text in the URL."""
+    declared = inspect.signature(endpoint, eval_str=True).parameters.get(parameter) if callable(endpoint) else None
+    if declared is None or declared.annotation in (declared.empty, str):
         return str
-    declared = inspect.signature(endpoint, eval_str=True).parameters.get(parameter)
-    kind = str if declared is None or declared.annotation is declared.empty else declared.annotation
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    kind = declared.annotation
+    from pydantic import TypeAdapter  # FastAPI's; endpoints of Starlette declare no such parameters.
 
-
-def _converted(value: Any, kind: Any, field: str) -> Any:
-    if kind is str or not isinstance(value, str):  # Starlette's convertors have converted it.
-        return value
-    from pydantic import TypeAdapter, ValidationError  # FastAPI's; Starlette's endpoints declare no such parameters.
-
-    try:
-        return TypeAdapter(kind).validate_python(value)
-    except ValidationError:
-        raise HTTPException(422, f"the parameter {field!r} is not valid") from None
+    return TypeAdapter(get_args(kind)[0] if get_origin(kind) is Annotated else kind).validate_python
 
 
 def add_exception_handlers(app: Starlette) -> None:
