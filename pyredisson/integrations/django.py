@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["LockingRedisCache", "OneHostMixin", "PyredissonApp", "async_client", "client", "hold", "synchronized"]
+
+_log = logging.getLogger("pyredisson.django")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -143,7 +146,10 @@ class _Release:
         self._stack = stack
 
     def __del__(self) -> None:
-        self._stack.close()
+        try:
+            self._stack.close()
+        except Exception:  # What was written under the lock was undone, and there is no caller.
+            _log.warning("pyredisson: a lock was lost, or not released, before a rollback", exc_info=True)
 
     def after_commit(self) -> None:
         self._stack.close()

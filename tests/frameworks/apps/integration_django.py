@@ -84,6 +84,21 @@ def the_lock_is_released_after_a_rollback() -> None:
     assert not locked()
 
 
+def a_lost_lock_undoes_no_commit() -> None:
+    for rollback in (False, True):
+        with transaction.atomic():
+            with hold(NAME), pyredisson.Redisson.from_url(URL) as other:
+                assert other.get_lock(NAME).force_unlock()
+            transaction.set_rollback(rollback)
+    try:
+        with hold(NAME), pyredisson.Redisson.from_url(URL) as other:
+            assert other.get_lock(NAME).force_unlock()
+    except pyredisson.LockLostError:
+        pass
+    else:
+        raise AssertionError
+
+
 def a_busy_lock() -> None:
     @synchronized(NAME, when_busy="skip")
     def skips() -> int:
