@@ -13,9 +13,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import django
+from django.conf import settings
 from sphinx.application import Sphinx
 
 import pyredisson
+
+settings.configure()  # Models of Django, also abstract ones, can only be imported after it was set up.
+django.setup()
 
 project = "pyredisson"
 author = "the pyredisson contributors"

@@ -43,7 +43,7 @@ class Key:
         self._template = template
         self._function = function.__qualname__
         self._signature = inspect.signature(function)
-        for field in _fields(template):
+        for field in fields_of(template):
             self._check(field, function)
 
     def _check(self, field: str, function: Callable[..., object]) -> None:
@@ -74,13 +74,18 @@ class Key:
             ) from error
 
 
-def _fields(template: str) -> Iterator[str]:
+def fields_of(template: str) -> Iterator[str]:
+    """Yield the fields of a template, as they stand in their braces.
+
+    Raises:
+        ValueError: ``str.format`` would not take it.
+    """
     try:
         for _, field, spec, _ in string.Formatter().parse(template):
             if field is not None:
                 yield field
             if spec:
-                yield from _fields(spec)
+                yield from fields_of(spec)
     except ValueError as error:
         raise ValueError(f"{template!r} is not a valid template for a name: {error}") from None
 
@@ -178,6 +183,17 @@ WhenBusy: TypeAlias = Literal["wait", "skip", "raise"]
 Guarding: TypeAlias = Literal["lock", "fair", "fenced", "spin", "token"]
 
 
+def check_kind(kind: str) -> None:
+    """Raise ``ValueError`` unless it is one of :data:`Guarding`."""
+    if kind not in get_args(Guarding):
+        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(Guarding)))}, not {kind!r}")
+
+
+def lock_of(client: Any, kind: Guarding, name: str) -> Any:
+    """Return the lock of a kind that a client makes."""
+    return getattr(client, "get_lock" if kind == "lock" else f"get_{kind}_lock")(name)
+
+
 def guard_of(
     client: Any,
     skipped: Callable[[str], Any],
@@ -193,13 +209,15 @@ def guard_of(
         TypeError, ValueError: One of them is not valid.
     """
     check_times(wait_time, lease_time)
-    if kind not in get_args(Guarding):
-        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(Guarding)))}, not {kind!r}")
+    check_kind(kind)
     if when_busy not in get_args(WhenBusy):
         raise ValueError(f"when_busy must be 'wait', 'skip' or 'raise', not {when_busy!r}")
-    make = getattr(client, "get_lock" if kind == "lock" else f"get_{kind}_lock")
     wait = 0 if when_busy != "wait" and wait_time is None else wait_time
-    return Guard("synchronized", key, lambda name: make(name).hold(wait, lease_time, skip=when_busy == "skip"), skipped)
+
+    def block(name: str) -> Any:
+        return lock_of(client, kind, name).hold(wait, lease_time, skip=when_busy == "skip")
+
+    return Guard("synchronized", key, block, skipped)
 
 
 class RunOnce(NotPortable):

@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,9 @@ from pyredisson.testing._server import RedissonServer
 __all__ = [
     "async_redisson",
     "async_redisson_factory",
+    "in_memory_async_redisson",
+    "in_memory_redisson",
+    "in_memory_server",
     "lock_name",
     "redisson",
     "redisson_config",
@@ -97,6 +101,36 @@ def redisson(redisson_factory: Callable[..., Redisson]) -> Redisson:
 def async_redisson(async_redisson_factory: Callable[..., pyredisson.asyncio.Redisson]) -> pyredisson.asyncio.Redisson:
     """Return an asyncio client, closed at the end of the test. It serves whichever event loop uses it first."""
     return async_redisson_factory()
+
+
+@pytest.fixture
+def in_memory_server() -> Any:
+    """Return a simulated server in this process, a ``fakeredis.FakeServer``; each test has its own."""
+    import fakeredis
+
+    return fakeredis.FakeServer()
+
+
+@pytest.fixture
+def in_memory_redisson(in_memory_server: Any, redisson_config: Config) -> Iterator[Redisson]:
+    """Return a client for threads on ``in_memory_server``, for unit tests that need no real server."""
+    import fakeredis
+
+    with Redisson(fakeredis.FakeRedis(server=in_memory_server), config=redisson_config) as client:
+        yield client
+
+
+@pytest.fixture
+def in_memory_async_redisson(in_memory_server: Any, redisson_config: Config) -> Iterator[pyredisson.asyncio.Redisson]:
+    """Return an asyncio client on ``in_memory_server``, for unit tests that need no real server."""
+    import fakeredis
+
+    redis = fakeredis.FakeAsyncRedis(server=in_memory_server)
+    client = pyredisson.asyncio.Redisson(redis, config=redisson_config)
+    try:
+        yield client
+    finally:
+        _close(client)
 
 
 @pytest.fixture

@@ -14,6 +14,11 @@ import pyredisson
 from pyredisson.shared import kinds
 
 RARE = (
+    "django",
+    "fastapi",
+    "sqlalchemy",
+    "starlette",
+    "pyredisson.integrations",
     "pyredisson.events",
     "pyredisson.kinds.fair_lock",
     "pyredisson.kinds.read_write_lock",

@@ -1,0 +1,90 @@
+"""``pyredisson.integrations.django``: the program of its page on several servers, and each part in its own process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.frameworks.common import ROOT, Site, Surroundings, require
+from tests.frameworks.page_programs import save_program
+from tests.volumes import Volume
+from tests.waiting import until
+
+PARTS = re.findall(
+    r"^def ([a-z]\w+)\(\) -> None:", (Path(__file__).parent / "apps/integration_django.py").read_text(), re.M
+)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part(surroundings: Surroundings, part: str) -> None:
+    require("django")
+    program = surroundings.program("-m", "tests.frameworks.apps.integration_django", part)
+    assert program.wait(60) == 0, program.output()
+    assert surroundings.keys() == []
+
+
+def start(surroundings: Surroundings, *arguments: str) -> Site:
+    """Start the program of the page in its folder."""
+    require("django", "uvicorn", "gunicorn")
+    folder = surroundings.folder
+    save_program("django", folder)
+    with sqlite3.connect(folder / "shop.sqlite3") as database:
+        database.execute("CREATE TABLE stock (id INTEGER PRIMARY KEY, left INTEGER)")
+        database.execute("INSERT INTO stock VALUES (7, 1000)")
+    database.close()
+    (folder / "stock-7").write_text("1000")
+    (folder / "manage.py").write_text(
+        "import os, sys\n"
+        "os.chdir(os.path.dirname(os.path.abspath(__file__)))\n"
+        "from importlib import import_module\n"
+        "module, function = os.environ['PYREDISSON_TEST_MAIN'].split()\n"
+        "if __name__ == '__main__':\n"
+        "    getattr(import_module(module), function)()\n"
+    )
+    return surroundings.site(
+        *(str(folder / "manage.py"), *arguments[2:]),
+        environment={
+            "PYREDISSON_TEST_MAIN": " ".join(arguments[:2]),
+            "PYREDISSON_URL": surroundings.url,
+            "DJANGO_SETTINGS_MODULE": "settings",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
+        },
+    )
+
+
+UVICORN = ("uvicorn", "main", "--host", "127.0.0.1", "--port", "{port}", "--workers", "2", "--lifespan", "off")
+GUNICORN = ("gunicorn.app.wsgiapp", "run", "-b", "{address}", "--workers", "2", "--threads", "4")
+SERVERS = {
+    "ASGI": (*UVICORN, "--no-access-log", "django.core.asgi:get_asgi_application", "--factory"),
+    "WSGI": (*GUNICORN, "--preload", "django.core.wsgi:get_wsgi_application()"),
+}
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("server", SERVERS)
+def test_no_two_requests_get_the_same_number(surroundings: Surroundings, volume: Volume, server: str) -> None:
+    site = start(surroundings, *SERVERS[server])
+    count = volume(40, full=400)
+    for view in ("ship", "pack"):
+        replies = site.get_all([f"/orders/7/{view}"] * count, at_once=8)
+        assert {reply.status for reply in replies} == {200}, site.output()[-3000:]
+        assert sorted(reply.json for reply in replies) == list(range(1000 - count, 1000))
+    assert site.get("/orders/7/status").json == "idle"
+    assert site.stop() in (0, -signal.SIGTERM)
+    surroundings.check_nothing_left()
+
+
+def test_runserver_goes_on_after_a_reload(surroundings: Surroundings) -> None:
+    site = start(surroundings, "django.core.management", "execute_from_command_line", "runserver", "{address}")
+    assert site.get("/orders/7/ship").json == 999
+    program = surroundings.folder / "shop.py"
+    program.write_text(program.read_text().replace("safe=False)  # The", "safe=False, status=201)  # The"))
+    until(lambda: site.get("/orders/7/ship").status == 201, 20, what="the new program answers")
+    assert site.get("/orders/7/pack").json == 999
+    site.stop()
+    surroundings.check_nothing_left()

@@ -1,0 +1,173 @@
+"""``pyredisson.integrations.fastapi``: the program of its page under uvicorn, and requests that end in other ways."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.frameworks.common import ROOT, Response, Site, Surroundings, require
+from tests.frameworks.page_programs import save_program
+from tests.servers import HOST, VALKEY, Server, SharedServers
+from tests.volumes import Volume
+from tests.waiting import until
+
+WORKERS = 4
+#: Well under the lease of 30 s: it was released, and did not just expire.
+SOON = 10.0
+
+
+class Program:
+    """uvicorn with the program of the page."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
+        save_program("fastapi", surroundings.folder)
+        for order in (7, 8):
+            (surroundings.folder / f"stock-{order}").write_text("100000")
+        self.site: Site = surroundings.site(
+            *("-m", "uvicorn", "--host", "127.0.0.1", "--port", "{port}", "--workers", str(WORKERS), "--no-access-log"),
+            "tests.frameworks.apps.integration_fastapi:app",
+            environment={
+                "PYREDISSON_URL": surroundings.url,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), str(surroundings.folder)]),
+            },
+        )
+
+    def post(self, path: str) -> Response:
+        """Send a POST request without a body."""
+        connection = http.client.HTTPConnection(HOST, self.site.port, timeout=30)
+        try:
+            connection.request("POST", path, headers={"Connection": "close"})
+            response = connection.getresponse()
+            return Response(response.status, response.read().decode())
+        finally:
+            connection.close()
+
+    def begin(self, path: str) -> socket.socket:
+        """Send a GET request, and do not wait for its response."""
+        connection = socket.create_connection((HOST, self.site.port), timeout=30)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return connection
+
+    def wait_for(self, line: str, count: int = 1) -> None:
+        """Wait until the program has noted a line that many times."""
+        until(lambda: self.surroundings.notes().count(line) >= count, SOON, what=f"{line!r} is noted")
+
+
+@pytest.fixture(scope="module")
+def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """One program for the tests of this file. At its end it leaves nothing in Redis."""
+    require("uvicorn", "fastapi")
+    folder = tmp_path_factory.mktemp("fastapi")
+    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}", folder)
+    try:
+        program = Program(surroundings)
+        yield program
+        assert program.site.stop() in (0, -signal.SIGTERM)
+        surroundings.check_nothing_left()
+        with surroundings.server.client() as redis:
+            assert list(redis.scan_iter(match="*order:[78]*")) == []
+    finally:
+        surroundings.close()
+
+
+@pytest.mark.volume
+def test_no_two_requests_get_the_same_number(program: Program, volume: Volume) -> None:
+    count = volume(200, full=2000)
+    paths = ["/orders/7/ship", "/orders/07/pack", "/orders/8/ship", "/orders/8/pack"] * (count // 4)
+    with ThreadPoolExecutor(24) as pool:
+        replies = list(pool.map(program.post, paths))
+    assert {reply.status for reply in replies} == {200}, program.site.output()[-3000:]
+    for order in (7, 8):
+        left = sorted((reply.json for reply, path in zip(replies, paths, strict=True) if f"{order}/" in path))
+        assert left == list(range(100_000 - count // 2, 100_000))
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
+def test_a_client_that_goes_away_frees_its_lock(program: Program, reset: bool) -> None:
+    begun = program.surroundings.notes().count("begun")
+    acquired = program.surroundings.notes().count("acquired")
+    connection = program.begin("/slow/a")
+    program.wait_for("begun", begun + 1)
+    waiting = program.begin("/waiting/a")
+    if reset:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    program.wait_for("acquired", acquired + 1)
+    waiting.close()
+    until(lambda: not program.surroundings.keys(), SOON, what="the lock is released")
+
+
+def test_a_client_that_goes_away_while_it_waits_does_not_acquire_the_lock(program: Program) -> None:
+    before = program.surroundings.notes()
+    holder = program.begin("/slow/b")
+    program.wait_for("begun", before.count("begun") + 1)
+    waiter = program.begin("/waiting/b")
+
+    def waits() -> bool:
+        return any(key.startswith("pyredisson_waiting:") for key in program.surroundings.keys())  # noqa: SIM118
+
+    until(waits, SOON, what="the request waits")
+    waiter.close()
+    until(lambda: not waits(), SOON, what="the request waits no longer")
+    holder.close()
+    until(lambda: not program.surroundings.keys(), SOON, what="the lock is released")
+    assert program.surroundings.notes().count("acquired") == before.count("acquired")
+
+
+def test_errors_have_a_status_and_do_not_show_the_holder(program: Program) -> None:
+    begun = program.surroundings.notes().count("begun")
+    holder = program.begin("/slow/c")
+    program.wait_for("begun", begun + 1)
+    busy = program.site.get("/slow/c")
+    assert busy.status == 409
+    assert busy.json == {"detail": "busy: another request is being processed, try again later"}
+    holder.close()
+    lost = program.site.get("/lost/d")
+    assert lost.status == 423
+    assert lost.json == {"detail": "the lock was lost while the request was processed"}
+
+
+def test_a_name_is_made_of_a_query_parameter_of_its_type(program: Program) -> None:
+    assert f"{program.surroundings.name}:7'" in program.site.get("/query?number=007").json
+    assert program.site.get("/query?number=seven").status == 422
+    assert program.site.get("/query").status == 422
+    assert program.site.get("/starlette/12").json is False
+
+
+def test_a_background_task_is_not_cancelled_by_the_end_of_the_response(program: Program) -> None:
+    ended = program.surroundings.notes().count("background task ended")
+    assert program.site.get("/background/e").status == 200
+    program.wait_for("background task ended", ended + 1)
+
+
+def test_without_a_server_the_status_is_503(own_surroundings: Surroundings) -> None:
+    require("uvicorn", "fastapi")
+    program = Program(own_surroundings)
+    server: Server = own_surroundings.server
+    server.kill()
+    reply = program.post("/orders/7/ship")
+    assert reply.status == 503
+    assert reply.json == {"detail": "the lock server cannot be reached, try again later"}
+
+
+def test_without_the_lifespan_the_error_says_what_to_add() -> None:
+    fastapi = pytest.importorskip("pyredisson.integrations.fastapi")
+    from starlette.requests import Request
+
+    with pytest.raises(RuntimeError, match="lifespan=pyredisson"):
+        fastapi.client_of(Request({"type": "http"}))
+
+
+@pytest.mark.parametrize("wrong", [{"name": "{"}, {"name": "a", "kind": "b"}, {"name": "a", "wait_time": "soon"}])
+def test_a_wrong_argument_is_refused_when_the_dependency_is_made(wrong: dict[str, str]) -> None:
+    fastapi = pytest.importorskip("pyredisson.integrations.fastapi")
+    with pytest.raises((TypeError, ValueError)):
+        fastapi.lock(**wrong)
