@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := -m pip --disable-pip-version-check install
-EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing,fastapi,django,sqlalchemy
+EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing,fastapi,django,sqlalchemy,celery,rq,dramatiq,apscheduler
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 4
 PYTEST_ARGS ?=

@@ -1,1 +1,1 @@
-"""Locks in web frameworks and object-relational mappers: a module each, which needs the extra of its name."""
+"""Locks in frameworks. Each module needs the extra of its name, and is loaded only if it is imported."""

@@ -589,6 +589,11 @@ class Keyspace:
         score = None if members is None else members.scores.get(member)
         return None if score is None else score_text(score)
 
+    @redis_command("ZCARD")
+    def _zcard(self, key: bytes) -> Reply:
+        members = self._sorted_set(key)
+        return 0 if members is None else len(members.scores)
+
     @redis_command("ZCOUNT")
     def _zcount(self, key: bytes, low: bytes, high: bytes) -> Reply:
         bounds = _bound(low), _bound(high)

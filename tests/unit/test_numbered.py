@@ -14,8 +14,7 @@ from pyredisson.core.names import LatchNames, SemaphoreNames
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL, Waiter
-from pyredisson.kinds.latch import latch_message
-from pyredisson.kinds.numbered import MAX_COUNT, count_of
+from pyredisson.kinds.numbered import MAX_COUNT, count_of, opened_message
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.permits import PermitsCore, permits_message
 from pyredisson.kinds.semaphore import SemaphoreCore
@@ -55,9 +54,9 @@ def test_how_many_waiters_a_message_of_permits_notifies(payload: bytes, each: in
 
 
 def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all() -> None:
-    assert latch_message(b"0") == 1
+    assert opened_message(b"0") == 1
     for payload in (b"1", b"7", b"", b"00"):
-        assert latch_message(payload) == 0
+        assert opened_message(payload) == 0
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**31, MAX_COUNT])

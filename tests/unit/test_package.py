@@ -61,6 +61,7 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:
     users = {"embedded", "cli", "web", "prometheus", "opentelemetry", "testing", "fastapi", "django", "sqlalchemy"}
+    users |= {"celery", "rq", "dramatiq", "apscheduler"}
     assert set(PROJECT["optional-dependencies"]) == users
     assert set(PYPROJECT["dependency-groups"]) == {"frameworks", "docs", "dev"}
     makefile = (ROOT / "Makefile").read_text()

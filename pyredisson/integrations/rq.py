@@ -1,0 +1,65 @@
+"""Jobs of RQ that run once at a time."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from rq import Retry
+
+from pyredisson.shared.synchronized import Key
+from pyredisson.threads.client import Redisson
+
+__all__ = ["singleton"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: A job that waits is not one that fails: it may be tried as often as it takes.
+_WITHOUT_END = 2**31
+
+
+def singleton(
+    client: Redisson,
+    key: str,
+    *,
+    when_busy: Literal["skip", "wait"] = "skip",
+    retry_in: float = 1.0,
+    lease_time: float | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+    """Decorate the function of a job that runs once at a time, or once at a time for each key.
+
+    Example::
+
+        @singleton(client, "invoice:{order_id}", when_busy="wait")
+        def send_invoice(order_id): ...
+
+    Args:
+        client: The client, made when the module is imported.
+        key: The lock's name, with fields of the function's parameters as in ``str.format``.
+        when_busy: ``"skip"``: the job returns ``None``. ``"wait"``: it is scheduled again, and its worker does other
+            jobs meanwhile. That needs a worker with a scheduler, ``rq worker --with-scheduler``.
+        retry_in: Seconds after which a job that waits is tried again; RQ knows whole seconds.
+        lease_time: As of :meth:`Lock.hold`. ``None``: the lock is renewed while the job runs.
+
+    Raises:
+        TypeError, ValueError: A name or ``when_busy`` is not valid.
+    """
+    if when_busy not in ("skip", "wait"):
+        raise ValueError(f"when_busy must be 'skip' or 'wait', not {when_busy!r}")
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
+        name_of = Key(key, function)
+
+        @functools.wraps(function)
+        def job(*args: P.args, **kwargs: P.kwargs) -> Any:
+            with client.get_lock(name_of.of(args, kwargs)).hold(0, lease_time, skip=True) as lease:
+                if lease is not None:
+                    return function(*args, **kwargs)
+            return Retry(_WITHOUT_END, interval=math.ceil(retry_in)) if when_busy == "wait" else None
+
+        return job
+
+    return decorate

@@ -1,0 +1,31 @@
+"""Jobs of RQ that run once at a time; the middle of it is the example of the documentation."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note
+
+os.environ["PYREDISSON_URL"] = URL
+# The example begins here.
+from pyredisson import Redisson
+from pyredisson.integrations.rq import singleton
+
+client = Redisson.from_env()
+
+
+@singleton(client, f"{NAME}:stock:{{item}}", when_busy="wait")
+def count(item: str, seconds: float = 0.05) -> None:
+    """Wait for other jobs with the same item, without a place in a worker."""
+    with CriticalSection(f"-{item}"):
+        time.sleep(seconds)
+    note(f"counted {item}")
+
+
+@singleton(client, f"{NAME}:clean")
+def clean(seconds: float) -> str:
+    """Do nothing if it runs already."""
+    note("cleaning")
+    time.sleep(seconds)
+    return "cleaned"

@@ -1,0 +1,151 @@
+"""``pyredisson.integrations.celery`` in real workers and beats."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.frameworks.common import Program, Surroundings, require
+from tests.servers import VALKEY, SharedServers
+from tests.waiting import until
+
+APP = "tests.frameworks.apps.integration_celery"
+WITHIN = 40.0
+
+
+class Workers:
+    """A queue, with workers and beats of its own."""
+
+    def __init__(self, surroundings: Surroundings, broker: str) -> None:
+        self.surroundings = surroundings
+        self._environment = {"PYREDISSON_TEST_BROKER": broker}
+        self.started: list[Program] = []
+
+    def start(self, *options: str, ready: str) -> Program:
+        program = self.surroundings.program("-m", "celery", "-A", APP, *options, environment=self._environment)
+        self.started.append(program)
+        until(lambda: ready in program.output() or not program.running(), WITHIN, what=f"{ready!r} is logged")
+        assert program.running(), program.output()
+        return program
+
+    def worker(self, *options: str, name: str = "one") -> Program:
+        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
+        return self.start("worker", *quiet, "-n", f"{name}@%h", *options, ready=" ready.")
+
+    def beat(self) -> Program:
+        return self.start("beat", "-S", f"{APP}:Beat", "--loglevel", "INFO", "--pidfile=", ready="beat: Starting")
+
+    def send(self, calls: str) -> None:
+        done = self.surroundings.program("-c", f"from {APP} import *\n{calls}", environment=self._environment)
+        assert done.wait(WITHIN) == 0, done.output()
+
+    def noted(self, beginning: str) -> list[str]:
+        return [each for each in self.surroundings.notes() if each.startswith(beginning)]
+
+    def until_noted(self, beginning: str, times: int = 1) -> list[str]:
+        return until(
+            lambda: (found := self.noted(beginning))[times - 1 :] and found, WITHIN, what=f"{beginning} × {times}"
+        )
+
+    def stop(self) -> None:
+        for program in self.started:
+            if program.running():
+                assert program.stop() == 0, program.output()
+
+
+@pytest.fixture
+def workers(surroundings: Surroundings, shared_servers: SharedServers) -> Iterator[Workers]:
+    require("celery")
+    broker = shared_servers.get(VALKEY, 1)
+    workers = Workers(surroundings, broker.url.rsplit("/", 1)[0] + "/11")
+    try:
+        yield workers
+        workers.stop()
+        assert "overlap" not in surroundings.notes()
+    finally:
+        surroundings.close()
+        with broker.client(db=11) as client:
+            client.flushdb()
+
+
+POOLS = {
+    "prefork": ("--pool", "prefork", "-c", "3"),
+    "threads": ("--pool", "threads", "-c", "3"),
+    "gevent": ("--pool", "gevent", "-c", "3"),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_tasks_with_the_same_key_run_one_at_a_time(workers: Workers, pool: str) -> None:
+    require(*(["gevent"] if pool == "gevent" else []))
+    workers.worker(*POOLS[pool])
+    workers.send("for _ in range(8): count.delay('tea'); count.delay(item='milk')")
+    workers.until_noted("counted", 16)
+    workers.stop()
+    assert workers.surroundings.notes().count("in") == 16
+    workers.surroundings.check_nothing_left()
+
+
+def test_a_call_that_waits_does_not_occupy_the_worker(workers: Workers) -> None:
+    workers.worker("--pool", "threads", "-c", "2")
+    workers.send("count.delay('tea', 4.0)\nfor _ in range(5): count.delay('tea')\ncount.delay('milk')")
+    workers.until_noted("counted", 7)
+    assert workers.noted("counted")[0] == "counted milk"
+
+
+def test_a_busy_call_is_skipped_and_of_waiting_calls_the_newest_runs(workers: Workers) -> None:
+    worker = workers.worker("--pool", "threads", "-c", "4")
+    workers.send("for _ in range(3): clean.delay(2.0)")
+    until(lambda: worker.output().count("pyredisson: task") >= 2, WITHIN, what="two calls were skipped")
+    workers.until_noted("cleaned")
+    workers.send(
+        "import time\nindex.delay('tea', 0)\ntime.sleep(0.7)\nfor version in range(1, 6): index.delay('tea', version)"
+    )
+    workers.until_noted("indexing tea 5")
+    until(lambda: worker.output().count("was replaced by a later call") >= 4, WITHIN, what="four were replaced")
+    assert workers.noted("indexing") == ["indexing tea 0", "indexing tea 5"]
+    assert len(workers.noted("cleaned")) == 1
+
+
+def test_a_message_of_a_worker_that_died_runs_after_the_lease(workers: Workers) -> None:
+    """It is delivered again while the lock of its own first worker is still held: it is neither skipped nor blocked."""
+    workers.worker("--pool", "prefork", "-c", "1")
+    workers.send("clean.delay(2.0)")
+    [begun] = workers.until_noted("cleaning")
+    os.kill(int(begun.split()[1]), signal.SIGKILL)
+    workers.until_noted("cleaned")
+    assert len(workers.noted("cleaning")) == 2
+
+
+def test_a_hard_time_limit_frees_the_lock_within_its_lease(workers: Workers) -> None:
+    workers.worker("--pool", "prefork", "-c", "1")
+    workers.send("count.apply_async(('tea', 60.0), time_limit=1)")
+    until(lambda: workers.surroundings.notes(), WITHIN, what="it runs")
+    workers.send("count.delay('tea')")
+    workers.until_noted("counted")
+    workers.stop()
+    workers.surroundings.check_nothing_left()
+
+
+def test_of_two_beats_one_sends_each_tick_and_the_other_takes_over(workers: Workers) -> None:
+    workers.worker("--pool", "threads", "-c", "2")
+    beats = [workers.beat(), workers.beat()]
+    workers.until_noted("tick", 4)
+    leader = next(each for each in beats if "Sending due task" in each.output())
+    other = next(each for each in beats if each is not leader)
+    assert "Sending due task" not in other.output()
+    assert leader.stop() == 0, leader.output()
+    workers.until_noted("tick", 8)
+    assert "Sending due task" in other.output()
+    third = workers.beat()
+    other.kill()
+    workers.until_noted("tick", 12)
+    assert "Sending due task" in third.output()
+    times = [float(each.split()[1]) for each in workers.noted("tick")]
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) > 0.5
+    assert sum(each.output().count("Sending due task") for each in (leader, other, third)) - len(times) in (0, 1)
+    workers.started.remove(other)

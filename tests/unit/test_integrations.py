@@ -1,0 +1,59 @@
+"""Integrations with frameworks: what they refuse when they are set up, and that nothing else loads them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from pyredisson import Redisson
+from tests.frameworks.common import require
+
+client = Redisson.from_url("redis://127.0.0.1:1")  # It is never asked.
+
+
+def job(order_id: int) -> None: ...
+
+
+def test_the_package_loads_no_integration_and_no_framework() -> None:
+    program = "import pyredisson.asyncio; from pyredisson import Redisson; import sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    frameworks = {"celery", "rq", "dramatiq", "apscheduler", "pyredisson.integrations"}
+    assert not frameworks & set(loaded.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "needs a client"),
+        ({"client": client, "key": "invoice:{number}"}, "no parameter 'number'"),
+        ({"client": client, "when_busy": "later"}, "when_busy must be"),
+    ],
+)
+def test_a_task_of_celery_that_is_not_valid_is_refused(options: dict[str, Any], reason: str) -> None:
+    require("celery")
+    from celery import Celery
+
+    from pyredisson.integrations.celery import SingletonTask
+
+    with pytest.raises((TypeError, ValueError), match=reason):
+        Celery("unit", set_as_current=False).task(base=SingletonTask, lazy=False, name="job", **options)(job)
+
+
+@pytest.mark.parametrize(("key", "busy", "reason"), [("{number}", "skip", "'number'"), ("job", "replace", "when_busy")])
+def test_a_job_and_an_actor_that_are_not_valid_are_refused(key: str, busy: Any, reason: str) -> None:
+    require("rq", "dramatiq")
+    import dramatiq
+    from dramatiq.brokers.stub import StubBroker
+
+    from pyredisson.integrations.dramatiq import Singletons
+    from pyredisson.integrations.rq import singleton
+
+    broker = StubBroker(middleware=[Singletons(client)])
+    with pytest.raises(ValueError, match=reason):
+        singleton(client, key, when_busy=busy)(job)
+    with pytest.raises(ValueError, match=reason):
+        dramatiq.actor(job, broker=broker, singleton=key, when_busy=busy)  # type: ignore[call-overload]
+    broker.close()
