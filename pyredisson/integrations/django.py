@@ -36,7 +36,7 @@ from pyredisson.lease import Lease
 from pyredisson.runs import Skipped
 from pyredisson.shared import process
 from pyredisson.shared.arguments import check_times
-from pyredisson.shared.synchronized import Guard, Guarding, WhenBusy, check_kind, lock_of
+from pyredisson.shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, lock_of
 from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:
@@ -219,8 +219,10 @@ def synchronized(
 
     def decorate(function: Any) -> Any:
         if inspect.iscoroutinefunction(function):
-            return Guard("synchronized", key, async_block, skipped).task(function)
-        return Guard("synchronized", key, block, lambda name: Skipped(client().holder_of(name))).function(function)
+            return GuardedCalls("synchronized", key, async_block, skipped).task(function)
+        return GuardedCalls("synchronized", key, block, lambda name: Skipped(client().holder_of(name))).function(
+            function
+        )
 
     return decorate
 

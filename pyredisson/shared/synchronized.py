@@ -111,7 +111,7 @@ def _check_key(key: object, word: str) -> None:
     )
 
 
-class Guard:
+class GuardedCalls:
     """How calls are guarded. Immutable.
 
     Args:
@@ -202,8 +202,8 @@ def guard_of(
     lease_time: Seconds | None,
     kind: Guarding,
     when_busy: WhenBusy,
-) -> Guard:
-    """Return the guard of ``synchronized()``, whose arguments these are. ``skipped``: as for :class:`Guard`.
+) -> GuardedCalls:
+    """Return the guard of ``synchronized()``, whose arguments these are. ``skipped``: as for :class:`GuardedCalls`.
 
     Raises:
         TypeError, ValueError: One of them is not valid.
@@ -217,7 +217,7 @@ def guard_of(
     def block(name: str) -> Any:
         return lock_of(client, kind, name).hold(wait, lease_time, skip=when_busy == "skip")
 
-    return Guard("synchronized", key, block, skipped)
+    return GuardedCalls("synchronized", key, block, skipped)
 
 
 class RunOnce(NotPortable):
@@ -228,7 +228,7 @@ class RunOnce(NotPortable):
         key: The lock's name; of a function, a template of it.
         at_most: Seconds until it is free if the process crashes.
         at_least: Seconds from its beginning for which it does not run again.
-        skipped: As for :class:`Guard`.
+        skipped: As for :class:`GuardedCalls`.
 
     Raises:
         TypeError, ValueError: A name or a time is not valid.
@@ -266,5 +266,5 @@ class RunOnce(NotPortable):
         self._entered = self._block(self._key)
         return self._entered
 
-    def _guard(self) -> Guard:
-        return Guard("run_once", self._key, self._block, self._skipped, Ran)
+    def _guard(self) -> GuardedCalls:
+        return GuardedCalls("run_once", self._key, self._block, self._skipped, Ran)

@@ -35,7 +35,7 @@ def read_count(value: object) -> int | None:
 # ---- owners ---------------------------------------------------------------------------------------------------------
 
 
-class Runner(NamedTuple):
+class RanBy(NamedTuple):
     """Who has run what runs once: the application, the machine and the process."""
 
     app: str | None = None
@@ -69,11 +69,11 @@ def read_owner(field: bytes) -> StoredOwner | None:
     )
 
 
-def read_runner(value: bytes) -> Runner:
+def read_runner(value: bytes) -> RanBy:
     """Read who has run what runs once."""
     app, _, rest = value[: 3 * MAX_TEXT].decode(errors="replace").partition(":")
     host, _, pid = rest.rpartition(":")
-    return Runner(app or None, host, int(pid)) if host and pid.isdecimal() and len(pid) < 11 else Runner()
+    return RanBy(app or None, host, int(pid)) if host and pid.isdecimal() and len(pid) < 11 else RanBy()
 
 
 def token_id(token: bytes) -> str:

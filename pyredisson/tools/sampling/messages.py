@@ -66,7 +66,7 @@ class Message:
 
 
 @final
-class Subscription:
+class MessageReader:
     """One server's messages, received by a thread until it is closed; a lost connection is made again.
 
     Args:

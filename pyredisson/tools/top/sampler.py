@@ -24,7 +24,7 @@ from pyredisson.inspection import Inspector, LockView, Snapshot
 from pyredisson.inspection.look import Look
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.inspection.servers import Server
-from pyredisson.tools.sampling.messages import RELEASES, Message, Subscription, name_of
+from pyredisson.tools.sampling.messages import RELEASES, Message, MessageReader, name_of
 from pyredisson.tools.sampling.pace import Pace, in_daemon_thread
 from pyredisson.tools.top.rounds import TopRound, round_of
 
@@ -78,7 +78,7 @@ class Releases:
             each.close()
 
     def _subscribe(self) -> None:
-        self._subscriptions = [Subscription(each, self._receive, beginnings=RELEASES) for each in self._servers]
+        self._subscriptions = [MessageReader(each, self._receive, beginnings=RELEASES) for each in self._servers]
 
     def _receive(self, message: Message) -> None:
         if message.kind == "message":

@@ -28,7 +28,7 @@ from pyredisson.tools.common import BadUsage, say, unavailable
 from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.sampling.changes import Change, Evidence, changes, number_of, owner_of
-from pyredisson.tools.sampling.messages import Message, Subscription, without_waiter
+from pyredisson.tools.sampling.messages import Message, MessageReader, without_waiter
 from pyredisson.tools.sampling.pace import Pace
 from pyredisson.tools.watch.show import line_of, record_of
 
@@ -142,7 +142,7 @@ class Watch:
         for each in self._subscriptions:
             each.ready.wait(TIMEOUT)
 
-    def _subscribe(self, server: Server, locks: Sequence[Watched]) -> Subscription:
+    def _subscribe(self, server: Server, locks: Sequence[Watched]) -> MessageReader:
         """Receive what a server announces about some locks."""
         releases: list[str] = []
         others: list[str] = []
@@ -156,7 +156,7 @@ class Watch:
             self._meanings.update({forced: (lock, "forced"), notified: (lock, "key")})
         sharded = self._servers.publishes_by(server) == "SPUBLISH"
         receive = self._messages.put
-        return Subscription(server, receive, beginnings=releases, channels=others, sharded=releases if sharded else ())
+        return MessageReader(server, receive, beginnings=releases, channels=others, sharded=releases if sharded else ())
 
     def describe(self) -> str:
         """Return what is watched, and what may be missed."""
