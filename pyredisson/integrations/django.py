@@ -220,9 +220,8 @@ def synchronized(
     def decorate(function: Any) -> Any:
         if inspect.iscoroutinefunction(function):
             return GuardedCalls("synchronized", key, async_block, skipped).task(function)
-        return GuardedCalls("synchronized", key, block, lambda name: Skipped(client().holder_of(name))).function(
-            function
-        )
+        calls = GuardedCalls("synchronized", key, block, lambda name: Skipped(client().holder_of(name)))
+        return calls.function(function)
 
     return decorate
 
