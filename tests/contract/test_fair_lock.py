@@ -304,3 +304,60 @@ def test_a_wait_may_be_as_long_as_one_likes(world: World, client: Remote, alice:
     assert math.isfinite(scores(world)[owner(bob, client)])
     mine.unlock()
     assert waiting.result() is True
+
+
+def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
+    """Redisson: nobody gets the lock any more."""
+    client = world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = fair(alice, client), fair(bob, client)
+    world.redis.command("RPUSH", QUEUE, STRANGER)
+    assert mine.try_lock()
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    world.redis.command("LPUSH", QUEUE, STRANGER)
+    mine.unlock()
+    waiting.result(within=5)
+    theirs.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_waiter_that_gives_up_leaves_the_queue_with_its_wait(world: World) -> None:
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
+    [stays] = wait_in_turn(world, [(carol, staying)], 400)
+    world.until(lambda: scores(world)[owner(carol, client)] > 800, what="she is looked after")
+    before = scores(world)
+    began = world.now()
+    assert gone.result() is False
+    assert world.now() - began < 5
+    assert queue(world) == [owner(carol, client)]
+    after = scores(world)[owner(carol, client)]
+    # What Bob's wait had added, and the time that has passed.
+    assert before[owner(carol, client)] - 3 < after < before[owner(carol, client)]
+    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 0)
+    mine.unlock()
+    assert stays.result() is True
+    staying.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_leftover_of_an_earlier_wait_does_not_end_a_later_one(world: World) -> None:
+    """One who was dropped by Redisson, which does not know what ours write beside its own."""
+    clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
+    alice, bob, carol = world.actors(3)
+    mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock()
+    field = owner(bob, clients[0])
+    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + 0.2) * 1000))
+    waiting, later = wait_in_turn(world, [(bob, theirs), (carol, last)])
+    assert 95 < alive_for(world, field) <= 101
+    world.pass_time(0.6)
+    assert queue(world)[0] == field
+    mine.unlock()
+    waiting.result()
+    assert not later.done()
+    theirs.unlock()
+    later.result()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -34,6 +37,7 @@ from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
 from pyredisson.kinds.permit_block import BlockOwnership
 from tests import contract
+from tests.contract import conftest
 from tests.simulation.interruptions import INTERRUPTIONS, walk
 from tests.simulation.lock_history import LockHistory, LockPlan
 from tests.simulation.permit_history import PermitHistory
@@ -43,6 +47,7 @@ from tests.simulation.test_interruptions import CASES, LockScene
 from tests.simulation.test_scenes import SCENES, play
 from tests.simulator.runtime import SimulatedOwner
 from tests.simulator.world import Cancelled
+from tests.worlds.environments import SIMULATED
 from tests.worlds.simulated import SimulatedWorld
 
 FIRST = 12
@@ -292,19 +297,47 @@ BUGS = {
 }
 
 
-def _contract() -> list[Callable[[SimulatedWorld], None]]:
-    """The tests of the contract that need nothing but a world."""
-    found = []
+def _contract() -> Iterator[Callable[[SimulatedWorld], None]]:
+    """The tests of the contract that need nothing but the simulator, each with its parameters."""
     for each in pkgutil.iter_modules(contract.__path__):
-        if each.name.startswith("test_"):
-            module = importlib.import_module(f"{contract.__name__}.{each.name}")
-            if hasattr(module, "pytestmark"):
-                continue  # Not for the simulator.
+        module = importlib.import_module(f"{contract.__name__}.{each.name}")
+        if each.name.startswith("test_") and not hasattr(module, "pytestmark"):
             for name, test in vars(module).items():
-                plain = callable(test) and name.startswith("test_") and not hasattr(test, "pytestmark")
-                if plain and list(inspect.signature(test).parameters) == ["world"]:
-                    found.append(test)
-    return found
+                if name.startswith("test_") and test.__module__ == module.__name__:
+                    yield from (partial(_call, test, module, given) for given in _parameters(test))
+
+
+def _parameters(test: Any) -> Iterator[dict[str, Any]]:
+    """The parameters of each case of a test; none if it has other marks, or is not for the simulator."""
+    choices = []
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name != "parametrize" or (mark.args[0] == "world" and SIMULATED not in mark.args[1]):
+            return
+        if mark.args[0] != "world":
+            names = [mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0]
+            several = len(names) > 1
+            choices.append([dict(zip(names, each if several else [each], strict=True)) for each in mark.args[1]])
+    for chosen in itertools.product(*choices):
+        given = {name: value for each in chosen for name, value in each.items()}
+        known = {*given, "world", *vars(conftest)}
+        if all(name in known and name != "proxy" for name in inspect.signature(test).parameters):
+            yield given
+
+
+def _call(test: Any, module: ModuleType, given: Mapping[str, Any], world: SimulatedWorld) -> None:
+    """Call a test with its fixtures, which are made once each."""
+    made: dict[str, Any] = {**given, "world": world}
+
+    def value(name: str) -> Any:
+        if name not in made:
+            fixture = getattr(module, name, None) or getattr(conftest, name)
+            made[name] = called(fixture.__wrapped__)
+        return made[name]
+
+    def called(function: Any) -> Any:
+        return function(**{name: value(name) for name in inspect.signature(function).parameters})
+
+    called(test)
 
 
 def _found_by_contract() -> str | None:
@@ -315,7 +348,7 @@ def _found_by_contract() -> str | None:
         except pytest.skip.Exception:
             pass
         except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{test.__name__}: {finding(error)}"
+            return f"{test}: {finding(error)}"
         finally:
             world.close()
     return None
@@ -377,7 +410,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_a_planted_bug_nothing_is_found() -> None:
-    assert len(_contract()) > 40
+    assert len(list(_contract())) > 200
     assert _found_by_contract() is None
     assert _found_by_scene() is None
     assert _found_by_interruption(0) is None

@@ -19,7 +19,7 @@ GENERATED = ROOT / "docs" / "_generated" / "cli"
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 
 #: Programs that take part in commands and are not looked into.
-OTHERS = {"[", "export", "kill", "python"}
+OTHERS = {"[", "celery", "export", "kill", "python", "rq", "uvicorn"}
 
 #: Each is replaced by a program that writes down how it was called.
 LOOKED_INTO = ("pyredisson", "pip", "make")
