@@ -116,7 +116,8 @@ def test_an_event_loop_after_a_closed_one_has_new_owners(world: AsyncioWorld) ->
 @sync_and_async
 def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
     """redis-py's own pool would stop at 100 connections."""
-    client = world.client(timeout=20, lock_watchdog_timeout=120)  # They all connect at once.
+    # They all connect at once, and no one checks before all have had the lock.
+    client = world.client(timeout=20, lock_watchdog_timeout=120, max_wait_without_check=60)
     actors = world.actors(200)
     started = [actor.start(client.real.get_lock(f"order-{number}").lock) for number, actor in enumerate(actors)]
     for pending in started:
