@@ -281,6 +281,17 @@ def test_one_that_was_notified_takes_the_usual_message_of_that_release_for_no_ot
     assert has_to_attempt(first), "that of another release"
 
 
+def test_one_that_another_attempt_has_appointed_since_its_turn_goes_on_to_observe(subscriptions: Subscriptions) -> None:
+    """The server counts on it; so a release that nobody received would wake no one."""
+    first = as_observer(subscriptions)
+    send(subscriptions, OWN, GO, OBSERVE)
+    assert begin_update(first).notified
+    assert has_to_attempt(first)
+    assert not has_to_attempt(first)
+    send(subscriptions, CHANNEL, "0")
+    assert has_to_attempt(first)
+
+
 def test_after_a_reconnect_the_usual_message_is_of_another_release(subscriptions: Subscriptions) -> None:
     first = as_observer(subscriptions)
     send(subscriptions, OBSERVERS, NOTIFIED)

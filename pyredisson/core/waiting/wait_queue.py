@@ -107,6 +107,7 @@ class QueuedGroup(WaitGroup[Waiter]):
         self._just_left = False  # The last attempt has taken the client out of the queue.
         self._is_served = False  # The next usual message is of a release that notified a client of the queue.
         self._among_others = False  # The last attempt was that of one of several clients.
+        self._is_appointed = False  # It is an observer, unless its turn has come since.
         self._may_have_missed = False  # A message on the channel of the lock, before it is confirmed.
         self._expires = math.inf  # When a permit does.
 
@@ -125,6 +126,7 @@ class QueuedGroup(WaitGroup[Waiter]):
         """Process a message of the queue. Return how many waiters it notifies."""
         if message == GO:
             self._is_turn = self._is_served = True
+            self._is_appointed = False  # Another client has replaced it.
             return self._turn
         if message in (NOTIFIED, NOTIFIED_ALONE):
             self._is_served = message == NOTIFIED
@@ -134,6 +136,7 @@ class QueuedGroup(WaitGroup[Waiter]):
             self._check_in(math.inf)
         elif message in (OBSERVE, OBSERVE_AND_ATTEMPT):
             self._may_have_missed = message == OBSERVE_AND_ATTEMPT
+            self._is_appointed = True
             self._observe()
         elif message.startswith(EXPIRES):
             self._expires_in(message[len(EXPIRES) :])
@@ -212,8 +215,8 @@ class QueuedGroup(WaitGroup[Waiter]):
         self._just_left = False
         is_turn, self._is_turn = self._is_turn, False
         self._among_others = is_turn
-        if is_turn and self.to_request:
-            self._stop_observing(self.now())  # Another client has replaced it. It may be appointed again.
+        if is_turn and self.to_request and not self._is_appointed:  # Else by an attempt of another thread, meanwhile.
+            self._stop_observing(self.now())
         self._is_served = self._is_served and not is_turn  # It may have been no observer.
         now = self.now()
         rest = next((each for each in self.waiters if each is not waiter), None)
