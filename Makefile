@@ -23,7 +23,7 @@ OTHER_NEEDS := 'pytest>=8.2' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothes
 OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py connecting.py deadline.py errors.py events.py \
 	fair_group.py interrupted_waiters.py names.py numbered.py owners.py process.py subscriptions.py \
 	wait_groups.py wait_loop.py wait_queue.py wire.py) \
-	$(addprefix tests/contract/test_,blocks_across_threads.py closed_generators.py election.py extend.py exactly_once.py hold.py \
+	$(addprefix tests/promises/test_,blocks_across_threads.py closed_generators.py election.py extend.py exactly_once.py hold.py \
 	leases.py owners.py reentrancy.py run_once.py synchronized.py waiting.py wire.py)
 
 .PHONY: help setup demo test test-all test-full test-python check dist docs bench bench-quick clean

@@ -3,10 +3,10 @@
 ``make test`` runs what a computer alone can tell in minutes:
 
 * all tests of the folders in :data:`WHOLE`,
-* the contract in both forms, in the simulator and on Valkey, the embedded default,
+* those of :mod:`tests.promises` in both forms, in the simulator and on Valkey, the embedded default,
 * those that are marked ``quick`` of the tests that start servers and processes of their own.
 
-``make test-all`` runs all others, so the contract on each other server, too.
+``make test-all`` runs all others, so the promises on each other server, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from tests.servers import BUILDS, VALKEY
 
 #: What needs no time but the processor's.
-WHOLE = {"unit", "lua", "simulation", "stateful", "test_parity.py"}
+WHOLE = {"unit", "scripts", "simulated", "stateful", "test_parity.py"}
 
 OTHER_SERVERS = [*(build.id for build in BUILDS if build is not VALKEY), "fakeredis"]
 
@@ -28,13 +28,13 @@ def may_have_tests(path: Path, part: str) -> bool:
     folder = path.relative_to(Path(__file__).parent).parts[0]
     if part == "rest":
         return folder not in WHOLE
-    return part == "all" or folder in {*WHOLE, "contract"} or "mark.quick" in path.read_text(encoding="utf-8")
+    return part == "all" or folder in {*WHOLE, "promises"} or "mark.quick" in path.read_text(encoding="utf-8")
 
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether a test is one of ``make test``."""
     folder = item.nodeid.split("/")[1].split("::")[0]
-    if folder == "contract":
+    if folder == "promises":
         callspec = getattr(item, "callspec", None)
         return callspec is None or not any(server in callspec.id for server in OTHER_SERVERS)
     return folder in WHOLE or item.get_closest_marker("quick") is not None

@@ -20,8 +20,10 @@ def test_jobs_with_the_same_key_run_one_at_a_time_and_others_meanwhile(surroundi
         workers = [surroundings.program("-c", "from rq.cli import main; main()", "worker", *options) for _ in range(2)]
         until(lambda: Worker.count(connection) == 2, 30, what="both workers are ready")
         queue = Queue(name, connection=connection)
-        counts = [queue.enqueue(f"{APP}.count", "tea", 2.0 if not number else 0.05) for number in range(3)]
-        counts.append(queue.enqueue(f"{APP}.count", "milk"))
+        counts = [queue.enqueue(f"{APP}.count_after", "tea", "milk")]
+        until(lambda: "in" in surroundings.notes(), 30, what="the first job runs")
+        counts += [queue.enqueue(f"{APP}.count", item) for item in ("tea", "tea", "milk")]
+        until(lambda: "in" in surroundings.notes(), 30, what="the first job runs")
         cleans = [queue.enqueue(f"{APP}.clean", 3.0) for _ in range(2)]
         until(lambda: all(job.is_finished for job in [*counts, *cleans]), 60, what="all jobs have finished")
         assert sorted(str(job.return_value()) for job in cleans) == ["None", "cleaned"]

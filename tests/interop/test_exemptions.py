@@ -14,7 +14,7 @@ from tests.interop.clients import not_owned
 from tests.interop.conftest import Sides
 from tests.interop.peer import JavaError
 from tests.interop.waiters import until_it_waits
-from tests.real.lock_process import Peer
+from tests.real_servers.lock_process import Peer
 from tests.servers import Server
 from tests.waiting import until
 

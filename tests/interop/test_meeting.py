@@ -18,7 +18,7 @@ from tests.interop.conftest import Sides
 from tests.interop.peer import WITHIN, Jvm
 from tests.interop.supported_kinds import LOCK_CASES, LOCKS, OTHERS
 from tests.interop.waiters import until_it_waits
-from tests.real.lock_process import Peer
+from tests.real_servers.lock_process import Peer
 from tests.servers import Server
 from tests.waiting import until
 

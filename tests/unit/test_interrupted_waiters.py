@@ -20,7 +20,7 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.kinds.fair_lock import InQueue
-from tests.real.signal_points import Points
+from tests.real_servers.signal_points import Points
 from tests.unit.fake import FakeRuntime
 from tests.unit.test_fair_group import new_waiter as new_fair_waiter
 from tests.unit.waiters import woken

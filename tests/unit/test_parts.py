@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-#: The files of ``tests/contract/`` that are about one kind.
+#: The files of ``tests/promises/`` that are about one kind.
 KINDS = {
     "count_down_latch",
     "fair_lock",
@@ -29,7 +29,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def quick_tests() -> list[str]:
     """The ids of the tests of ``make test``, of those about one kind."""
-    files = [f"tests/contract/test_{kind}.py" for kind in sorted(KINDS)]
+    files = [f"tests/promises/test_{kind}.py" for kind in sorted(KINDS)]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "--part", "quick"]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return [line for line in done.stdout.splitlines() if "::" in line]

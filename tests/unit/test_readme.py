@@ -52,7 +52,7 @@ def test_the_report_runs_while_the_lock_is_held(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_the_one_that_is_drawn(tmp_path: Path) -> None:
-    """It is run by ``tests/real/test_demo.py``; here its options and the picture of its output."""
+    """It is run by ``tests/real_servers/test_demo.py``; here its options and the picture of its output."""
     assert "pyredisson demo" in COMMANDS
     defaults = run("pyredisson demo --help", tmp_path).stdout
     picture = (ROOT / "docs" / "_static" / "demo.svg").read_text(encoding="utf-8").replace("&#160;", " ")

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyredisson import Config
 from pyredisson.observe.logging import log_event, wants_all
-from tests.simulator.runtime import SimulatedClient, SimulatedOwner
-from tests.simulator.world import Node, Process, Task
-from tests.simulator.world import World as Simulation
+from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
+from tests.simulated.engine.world import Node, Process, Task
+from tests.simulated.engine.world import World as Simulation
 from tests.worlds.base import PATIENCE, Actor, Pending, Remote, World, method_of
 from tests.worlds.store import Messages, Store
 

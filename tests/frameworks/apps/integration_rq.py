@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note
+from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note, notes
 
 os.environ["PYREDISSON_URL"] = URL
 # The example begins here.
@@ -16,10 +16,10 @@ client = Redisson.from_env()
 
 
 @singleton(client, f"{NAME}:stock:{{item}}", when_busy="wait")
-def count(item: str, seconds: float = 0.05) -> None:
+def count(item: str) -> None:
     """Wait for other jobs with the same item, without a place in a worker."""
     with CriticalSection(f"-{item}"):
-        time.sleep(seconds)
+        time.sleep(0.05)
     note(f"counted {item}")
 
 
@@ -29,3 +29,15 @@ def clean(seconds: float) -> str:
     note("cleaning")
     time.sleep(seconds)
     return "cleaned"
+
+
+# The example ends here.
+
+
+@singleton(client, f"{NAME}:stock:{{item}}", when_busy="wait")
+def count_after(item: str, other: str) -> None:
+    """Count, and go on until another item was counted meanwhile."""
+    with CriticalSection(f"-{item}"):
+        while f"counted {other}" not in notes():
+            time.sleep(0.02)
+    note(f"counted {item}")

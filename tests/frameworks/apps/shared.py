@@ -55,3 +55,9 @@ def note(line: str) -> None:
         os.write(descriptor, f"{line}\n".encode())  # One write to the end of a file is not torn.
     finally:
         os.close(descriptor)
+
+
+def notes() -> list[str]:
+    """What this program and the others of the test have noted."""
+    with open(f"{SECTION}.notes", encoding="utf-8") as file:
+        return file.read().splitlines()

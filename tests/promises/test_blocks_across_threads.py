@@ -1,0 +1,308 @@
+"""Locks in the worker threads of frameworks: what tells requests apart is the context, and blocks are left anywhere.
+
+Frameworks run each call of a request in any free worker thread, in a copy of the request's context (Starlette, anyio,
+asyncio.to_thread). ``Request`` does so here.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from pyredisson import LockError, LockNotOwnedError
+from tests.promises.kinds import lock_of, make
+from tests.proxy import Proxy
+from tests.worlds.base import PATIENCE, Actor, World
+from tests.worlds.environments import sync_and_async, threads_only
+from tests.worlds.threads import ThreadsWorld
+
+KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "write_lock", "multi_lock", "red_lock"]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+class Request:
+    """What a framework runs piece by piece, on whatever thread is free, each time in a copy of its context.
+
+    Like ``sync_to_async`` it takes over what the copy has changed, unless it ``forgets`` that, as a thread pool does.
+    """
+
+    def __init__(self, *, forgets: bool = False) -> None:
+        self._context = contextvars.copy_context()
+        self._forgets = forgets
+
+    def run(self, actor: Actor, call: Callable[..., Any], *args: Any) -> Any:
+        copy = self._context.run(contextvars.copy_context)
+        if not self._forgets:
+            self._context = copy
+        return actor.do(copy.run, call, *args)
+
+    def request(self) -> Request:
+        """Return a request that begins with the context of this one."""
+        return self._context.run(Request)
+
+
+def free(world: World) -> bool:
+    return not world.redis.command("EXISTS", "orders")
+
+
+# ---- blocks of hold() ------------------------------------------------------------------------------------------------
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", [*KINDS, "read_lock"])
+def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str) -> None:
+    lock = lock_of(world, kind)
+    alice, bob = world.actors(2)
+    block = lock.hold()
+    lease = alice.do(world.enter(block))
+    bob.do(lease.ensure_held)
+    if kind != "read_lock":
+        assert bob.do(lock.try_lock) is False, "another owner does not join the block"
+    bob.do(world.leave(block))
+    assert lease.remaining() == 0
+    assert bob.do(lock.try_lock) is True
+    bob.do(lock.unlock)
+
+
+@sync_and_async
+def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World) -> None:
+    """Idle worker threads end: anyio's after ten seconds."""
+    lock = world.client(lock_watchdog_timeout=2.4).real.get_lock("orders")
+    alice, bob = world.actors(2)
+    block = lock.hold()
+    lease = alice.do(world.enter(block))
+    alice.end()
+    world.renewed("orders")
+    assert lease.lost is False
+    bob.do(world.leave(block))
+    assert free(world)
+
+
+@threads_only
+@each_kind
+def test_a_block_of_a_request_is_left_in_any_thread(world: ThreadsWorld, kind: str) -> None:
+    lock = lock_of(world, kind)
+    alice, bob, carol = world.actors(3)
+    request = Request(forgets=True)
+    hold = lock.hold()
+    lease = request.run(alice, hold.__enter__)
+    assert Request().run(alice, lock.try_lock) is False, "another request on the same thread"
+    assert request.run(carol, lock.try_lock) is False, "another thread"
+    assert lease.remaining() > 0
+    request.run(bob, hold.__exit__, None, None, None)
+    assert carol.do(lock.try_lock)
+
+
+@threads_only
+def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world: ThreadsWorld) -> None:
+    lock = lock_of(world, "lock")
+    alice, bob = world.actors(2)
+    block, request = lock.hold(), Request(forgets=True)
+    request.run(alice, block.__enter__)
+
+    def hold() -> int:
+        with lock.hold(wait_time=PATIENCE):
+            return int(lock.get_hold_count())
+
+    waiting = alice.start(contextvars.Context().run, hold)
+    world.until(lambda: world.waiting(lock) == 1, what="it waits")
+    request.run(bob, block.__exit__, None, None, None)
+    assert waiting.result() == 1
+    assert free(world)
+
+
+@threads_only
+@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind != "token_lock"), "read_lock"])
+def test_nested_blocks_of_one_request_re_enter(world: ThreadsWorld, kind: str) -> None:
+    lock = lock_of(world, kind)
+
+    def nested() -> list[int]:
+        with lock.hold(), lock, lock.hold():
+            # A copy that is made within the block, as for a callback, is of the same request.
+            return [lock.get_hold_count(), contextvars.copy_context().run(within)]
+
+    def within() -> int:
+        with lock.hold():
+            return int(lock.get_hold_count())
+
+    assert Request(forgets=True).run(world.actor(), nested) == [3, 4]
+    assert free(world)
+
+
+@threads_only
+def test_blocks_may_be_left_in_another_order(world: ThreadsWorld) -> None:
+    """Each lease is of its own block, whichever is left first."""
+    lock = lock_of(world, "lock")
+    actor = world.actor()
+    outer, inner = lock.hold(), lock.hold()
+    first, second = actor.do(outer.__enter__), actor.do(inner.__enter__)
+    actor.do(outer.__exit__, None, None, None)
+    assert first.remaining() == 0
+    second.ensure_held()
+    actor.do(inner.__exit__, None, None, None)
+    assert free(world)
+
+
+@threads_only
+def test_a_release_under_way_in_another_thread_is_not_disturbed(world: ThreadsWorld, proxy: Proxy) -> None:
+    """The thread that acquired the lock runs another request meanwhile."""
+    alice, bob = world.actors(2)
+    request = Request(forgets=True)
+    lock = world.through(proxy.port).real.get_lock("orders")
+    hold = lock.hold()
+    request.run(alice, hold.__enter__)
+    held = proxy.hold_request("EVALSHA")
+    leaving = bob.start(hold.__exit__, None, None, None)
+    held.wait()
+    assert Request().run(alice, lock.try_lock) is False
+    held.release()
+    assert leaving.result() is None
+    assert Request().run(alice, lock.try_lock) is True
+
+
+@threads_only
+def test_a_block_that_is_dropped_is_renewed_no_longer(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
+    world.actor().do(lambda: lock.hold().__enter__() and None)
+    gc.collect()
+    world.until(lambda: free(world))
+    assert "dropped without leaving its block" in caplog.text
+
+
+# ---- requests that share a thread ------------------------------------------------------------------------------------
+
+
+@threads_only
+@each_kind
+def test_requests_that_share_a_thread_are_never_inside_at_once(world: ThreadsWorld, kind: str) -> None:
+    lock = lock_of(world, kind)
+    thread = world.actor()
+    one, other = Request(), Request()
+    one.run(thread, lock.lock)
+    assert other.run(thread, lock.try_lock) is False
+    assert one.run(thread, lock.get_hold_count) == 1
+    assert other.run(thread, lock.get_hold_count) == 0
+    if kind != "token_lock":
+        one.run(thread, lock.lock)
+        one.run(thread, lock.unlock)
+    with pytest.raises(LockError, match=r"would never end.*hold\(\)"):
+        other.run(thread, lock.lock)
+    one.run(thread, lock.unlock)
+    assert other.run(thread, lock.try_lock) is True
+    assert one.run(thread, lock.try_lock) is False
+    other.run(thread, lock.unlock)
+
+
+@threads_only
+@each_kind
+def test_a_use_before_the_requests_began_makes_them_no_less_different(world: ThreadsWorld, kind: str) -> None:
+    """They inherit the context of that use."""
+    lock = lock_of(world, kind)
+    thread = world.actor()
+    parent = Request()
+    parent.run(thread, lock.lock)
+    parent.run(thread, lock.unlock)
+    one, other = parent.request(), parent.request()
+    one.run(thread, lock.lock)
+    assert other.run(thread, lock.try_lock) is False
+    one.run(thread, lock.unlock)
+
+
+@threads_only
+def test_the_two_sides_of_a_read_write_lock_distinguish_requests_too(world: ThreadsWorld) -> None:
+    client, thread = world.client(), world.actor()
+    read, write = make(client, "read_lock"), make(client, "write_lock")
+    one, other = Request(), Request()
+    one.run(thread, write.lock)
+    one.run(thread, read.lock)
+    assert other.run(thread, read.try_lock) is False
+    one.run(thread, write.unlock)
+    assert other.run(thread, read.try_lock) is True
+    assert other.run(thread, read.get_hold_count) == 1
+    one.run(thread, read.unlock)
+    other.run(thread, read.unlock)
+
+
+@threads_only
+def test_a_release_for_another_owner_raises_naming_the_holder_and_hold(world: ThreadsWorld) -> None:
+    lock = lock_of(world, "lock")
+    thread, other = world.actors(2)
+    request = Request(forgets=True)
+    name = thread.do(lambda: threading.current_thread().name)
+    held = contextvars.copy_context()
+    thread.do(held.run, lock.lock)
+    for who in (thread, other):
+        with pytest.raises(LockNotOwnedError) as caught:
+            request.run(who, lock.unlock)
+        said = str(caught.value)
+        assert f"held by thread {name!r} of this client" in said
+        assert "hold()" in said
+        assert "new_owner()" in said
+    thread.do(held.run, lock.unlock)
+
+
+@threads_only
+def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(
+    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by ``asyncio.to_thread(lock.lock)``, whose context nobody has afterwards."""
+    lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
+    thread = world.actor()
+    Request(forgets=True).run(thread, lock.lock)
+    gc.collect()
+    world.until(lambda: free(world))
+    assert "its holder is gone" in caplog.text
+    assert "hold()" in caplog.text
+    assert thread.do(lock.try_lock), "the thread itself goes on"
+
+
+@threads_only
+def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
+    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, thread = world.client(), world.actor()
+    orders, stock = make(client, "lock"), make(client, "lock", "stock")
+    one, other = Request(), Request()
+    one.run(thread, orders.lock)
+    for _ in range(3):
+        other.run(thread, stock.lock)
+        other.run(thread, stock.unlock)
+    told = [record for record in caplog.records if "still holds it from an earlier call" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].levelno == logging.WARNING
+    assert "'orders'" in told[0].getMessage()
+    one.run(thread, orders.unlock)
+
+
+@threads_only
+def test_a_block_is_not_logged_as_left_held(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    client = world.client()
+    thread, other = world.actors(2)
+    hold, stock = make(client, "lock").hold(), make(client, "lock", "stock")
+    Request(forgets=True).run(thread, hold.__enter__)
+    request = Request()
+    request.run(thread, stock.lock)
+    request.run(thread, stock.unlock)
+    other.do(hold.__exit__, None, None, None)
+    assert "from an earlier call" not in caplog.text
+
+
+@threads_only
+def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world: ThreadsWorld) -> None:
+    """As with ``threading.RLock``: docs/explanation/safety.md says so."""
+    lock = lock_of(world, "lock", lock_watchdog_timeout=2.4)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lock.lock).result()
+        world.renewed("orders", times=1)
+        assert pool.submit(lock.try_lock).result() is True
+        assert pool.submit(lock.get_hold_count).result() == 2
+        pool.submit(lock.unlock).result()
+        pool.submit(lock.unlock).result()
+    assert not lock.is_locked()

@@ -1,0 +1,243 @@
+"""A generator that is given up in the middle of its block releases what it holds, as any block does that is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.promises.kinds import lock_of, make
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import PATIENCE, Actor, Remote, World
+from tests.worlds.environments import asyncio_only, each_runtime, threads_only
+from tests.worlds.threads import ThreadsWorld
+
+#: Well under the lease of 30 s: it was released, and did not just run out.
+SOON = 5.0
+LOCKS = ["lock", "fair_lock", "non_reentrant_lock", "spin_lock", "fenced_lock", "token_lock"]
+LOCKS += ["read_lock", "write_lock", "multi_lock", "red_lock"]
+#: The permit of an expirable semaphore has an id, which a plain block would not tell.
+OF_PERMITS = [("semaphore", "with"), ("semaphore", "hold"), ("permit_expirable_semaphore", "hold")]
+BLOCKS = [*((kind, form) for kind in LOCKS for form in ("with", "hold")), *OF_PERMITS]
+each_form = pytest.mark.parametrize("form", ["with", "hold"])
+
+
+def guard(world: World, kind: str) -> Any:
+    """A lock, or a semaphore with one permit."""
+    return make(world.client(), kind, permits=1) if "semaphore" in kind else lock_of(world, kind)
+
+
+def in_block(guard: Any, form: str) -> Any:
+    return guard.hold() if form == "hold" else guard
+
+
+def free_again(actor: Actor, guard: Any) -> bool:
+    """Whether nothing is held."""
+    if hasattr(guard, "available_permits"):
+        return bool(actor.do(guard.available_permits) == 1)
+    return not actor.do(guard.is_locked)
+
+
+def rows(block: Any) -> Iterator[int]:
+    with block:
+        yield from range(5)
+
+
+async def arows(block: Any) -> AsyncIterator[int]:
+    async with block:
+        for row in range(5):
+            yield row
+
+
+# ---- threads -----------------------------------------------------------------------------------------------------
+
+
+def by_break(rows: Iterator[int]) -> None:
+    for _ in rows:
+        break
+
+
+def by_islice(rows: Iterator[int]) -> None:
+    assert list(itertools.islice(rows, 2)) == [0, 1]
+
+
+def by_close(rows: Any) -> None:
+    next(rows)
+    rows.close()
+
+
+def by_a_dropped_context(rows: Iterator[int]) -> None:
+    contextlib.contextmanager(lambda: rows)().__enter__()
+
+
+def by_a_cycle(rows: Any) -> None:
+    """Only the garbage collector finds it."""
+    next(rows)
+    cycle: list[Any] = [rows]
+    cycle.append(cycle)
+
+
+@threads_only
+@pytest.mark.parametrize("end", [by_break, by_islice, by_close, by_a_dropped_context, by_a_cycle])
+@each_form
+def test_a_generator_that_is_given_up_releases_its_lock_at_once(
+    world: ThreadsWorld, end: Callable[[Iterator[int]], None], form: str
+) -> None:
+    lock = guard(world, "lock")
+    for _ in range(3):
+        end(rows(in_block(lock, form)))
+        gc.collect()
+        assert not lock.is_locked()
+        assert lock.get_hold_count() == 0
+
+
+@threads_only
+@pytest.mark.parametrize(("kind", "form"), BLOCKS)
+def test_a_generator_releases_each_kind(world: ThreadsWorld, kind: str, form: str) -> None:
+    held, actor = guard(world, kind), world.actor()
+    actor.do(lambda: by_break(rows(in_block(held, form))))
+    gc.collect()
+    assert free_again(actor, held)
+
+
+@threads_only
+def test_an_inner_generator_that_is_closed_leaves_the_outer_hold(world: ThreadsWorld) -> None:
+    lock = guard(world, "lock")
+    with lock:
+        by_break(rows(lock))
+        by_break(rows(lock.hold()))
+        assert lock.get_hold_count() == 1
+    assert not lock.is_locked()
+
+
+# ---- asyncio -----------------------------------------------------------------------------------------------------
+
+
+async def by_aclosing(rows: Any) -> None:
+    async with contextlib.aclosing(rows):
+        async for _ in rows:
+            break
+
+
+async def by_aclose_elsewhere(rows: Any) -> None:
+    """As frameworks do that close a response in a task of its own."""
+    await anext(rows)
+    await asyncio.create_task(rows.aclose())
+
+
+async def by_abreak(rows: Any) -> None:
+    """Nobody closes it: the event loop does, in a task of its own, when it is collected."""
+    async for _ in rows:
+        break
+
+
+async def by_an_async_cycle(rows: Any) -> None:
+    await anext(rows)
+    cycle: list[Any] = [rows]
+    cycle.append(cycle)
+
+
+async def by_a_cancelled_reader(rows: Any) -> None:
+    """As a streamed response ends whose browser went away."""
+    reading = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in rows:
+            reading.set()
+            await asyncio.sleep(60)
+
+    reader = asyncio.create_task(read())
+    await asyncio.wait_for(reading.wait(), PATIENCE)
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
+
+
+@asyncio_only
+@pytest.mark.parametrize("end", [by_aclosing, by_aclose_elsewhere, by_abreak, by_an_async_cycle, by_a_cancelled_reader])
+@each_form
+def test_an_async_generator_that_is_given_up_releases_its_lock(
+    world: AsyncioWorld, end: Callable[[Any], Any], form: str
+) -> None:
+    # The task that the lock belonged to has ended when its generator is closed: then the lease ends it.
+    lock = lock_of(world, "lock", lock_watchdog_timeout=1.5 if end is by_a_cancelled_reader else 30)
+    actor, other = world.actors(2)
+
+    async def give_up() -> None:
+        await end(arows(in_block(lock, form)))
+        gc.collect()
+
+    for _ in range(3):
+        actor.do(give_up)
+        world.until(lambda: free_again(other, lock), SOON, what="the lock is released")
+    assert actor.do(lock.get_hold_count) == 0
+    assert other.do(lock.try_lock, PATIENCE) is True
+
+
+@asyncio_only
+@pytest.mark.parametrize("end", [by_aclosing, by_abreak])
+@pytest.mark.parametrize(("kind", "form"), BLOCKS)
+def test_an_async_generator_releases_each_kind(
+    world: AsyncioWorld, kind: str, form: str, end: Callable[[Any], Any]
+) -> None:
+    """One that is dropped is closed in a task of its own, where nothing says whose the lock is but the context."""
+    held, actor = guard(world, kind), world.actor()
+    actor.do(lambda: end(arows(in_block(held, form))))
+    world.until(lambda: free_again(actor, held), SOON)
+
+
+@asyncio_only
+@pytest.mark.parametrize(("kind", "form"), [("lock", "with"), ("lock", "hold"), *OF_PERMITS])
+def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(
+    world: AsyncioWorld, kind: str, form: str
+) -> None:
+    """It may await nothing any more: one that does is a ``RuntimeError``."""
+    held, actor = guard(world, kind), world.actor()
+    entered = asyncio.Event()
+
+    async def body() -> None:
+        async with in_block(held, form):
+            entered.set()
+            await asyncio.Event().wait()
+
+    async def close() -> None:
+        coroutine = body()
+        # Stepped by hand within this task, so that it can be closed like a generator.
+        while (step := coroutine.send(None)) is None or not entered.is_set():
+            if step is None:
+                await asyncio.sleep(0)
+            else:
+                step._asyncio_future_blocking = False
+                await asyncio.wait([step])
+        coroutine.close()
+
+    actor.do(close)
+    world.until(lambda: free_again(actor, held), SOON)
+
+
+@asyncio_only
+def test_a_closed_generator_does_not_give_back_what_others_hold(alice: Actor, mine: Remote, theirs: Remote) -> None:
+
+    async def begin() -> AsyncIterator[int]:
+        numbers = arows(mine.real)
+        await anext(numbers)
+        return numbers
+
+    numbers = alice.do(begin)
+    assert mine.force_unlock()
+    theirs.lock()
+    alice.do(numbers.aclose)
+    assert theirs.is_held_by_current_thread()
+
+
+@each_runtime
+@each_form
+def test_a_block_that_ends_with_generator_exit_is_left_at_once(world: World, mine: Remote, form: str) -> None:
+    body: Remote = mine if form == "with" else mine.hold()
+    body.enter()
+    body.__exit__(GeneratorExit, GeneratorExit(), None)
+    world.until(lambda: world.redis.ttl("orders") is None, within=3.0)

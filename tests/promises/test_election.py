@@ -1,0 +1,162 @@
+"""Leader elections: one leads at a time, with a token that grows from leader to leader, and observers are told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import pyredisson
+from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime, sync_and_async
+
+
+def test_one_leads_and_the_next_one_has_a_greater_token(world: World) -> None:
+    clients = world.client(), world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = (each.get(client, "leader_election") for each, client in zip((alice, bob), clients, strict=True))
+    with mine.term() as first:
+        first.ensure_held()
+        with pytest.raises(LockTimeoutError, match="'orders' is held by"):
+            theirs.term(wait_time=0).enter()
+    with theirs.term() as second:
+        assert [first.token, second.token] == [1, 2]
+    assert first.lost is False
+    assert mine.leader() is None
+
+
+def test_who_waits_leads_as_soon_as_the_leader_resigns(world: World) -> None:
+    clients = world.client(), world.client()
+    alice, bob = world.actors(2)
+    mine, theirs = (each.get(client, "leader_election") for each, client in zip((alice, bob), clients, strict=True))
+    with mine.term():
+        waiting = bob.start(theirs.term().enter)
+        world.until(lambda: world.waiting(theirs) == 1)
+    waiting.result()
+
+
+@each_runtime
+def test_a_leader_that_lost_its_term_is_told(world: World) -> None:
+    client = world.client()
+    mine = world.actor().get(client, "leader_election")
+    with pytest.raises(LockLostError), mine.term() as term:
+        world.redis.delete("orders")
+        world.until(lambda: term.lost, 30)
+
+
+@each_runtime
+def test_a_leader_cannot_be_elected_again(world: World) -> None:
+    mine = world.actor().get(world.client(), "leader_election")
+    with mine.term(), pytest.raises(LockError, match="not reentrant"):
+        mine.term().enter()
+
+
+class Candidate:
+    """One who stands for election with a callback that notes when it begins and ends."""
+
+    def __init__(self, world: World, client: Remote, fails: bool = False) -> None:
+        self.began: list[int] = []
+        self.ended: list[int] = []
+        self.fails = fails
+        self._actor: Actor = world.actor()
+        lead = self._lead if isinstance(client.real, pyredisson.Redisson) else self._lead_as_task
+        self.campaign: Any = self._actor.do(client.real.get_leader_election("orders").run, lead)
+
+    def _lead(self, term: Any) -> None:
+        self.began.append(term.token)
+        while not self.fails and not term.wait():
+            pass
+        self.ended.append(term.token)
+        if self.fails:
+            raise ValueError("no plan")
+
+    async def _lead_as_task(self, term: Any) -> None:
+        self.began.append(term.token)
+        try:
+            await asyncio.sleep(0 if self.fails else 3600)
+        finally:
+            self.ended.append(term.token)
+        raise ValueError("no plan")
+
+    def resign(self) -> None:
+        self._actor.do(self.campaign.resign)
+
+    def stop(self) -> None:
+        self._actor.do(self.campaign.stop)
+
+
+@sync_and_async
+def test_a_campaign_leads_again_and_again_one_at_a_time(world: World) -> None:
+    client = world.client()
+    candidates = [Candidate(world, each) for each in (client, client, world.client())]
+
+    def leader() -> Candidate | None:
+        return next((each for each in candidates if len(each.began) > len(each.ended)), None)
+
+    tokens: list[int] = []
+    for _ in range(4):
+        world.until(lambda: leader() is not None)
+        now = leader()
+        assert now is not None
+        assert now.campaign.leading
+        tokens.append(now.began[-1])
+        now.resign()
+        world.until(lambda now=now: tokens[-1] in now.ended)
+    assert tokens == sorted(set(tokens))
+    for each in candidates:
+        each.stop()
+        assert each.began == each.ended
+    everything = sorted(token for each in candidates for token in each.began)
+    assert everything == sorted(set(everything))
+    world.until(lambda: "orders" not in world.redis.everything())
+
+
+@sync_and_async
+def test_a_campaign_whose_callback_fails_stands_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    candidate = Candidate(world, world.client(), fails=True)
+    world.until(lambda: len(candidate.began) == 2)
+    candidate.stop()
+    assert "the callback of the election 'orders' failed" in caplog.text
+
+
+@sync_and_async
+def test_a_campaign_that_loses_leadership_is_told(world: World) -> None:
+    candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5))
+    world.until(lambda: candidate.began)
+    world.redis.delete("orders")
+    world.until(lambda: candidate.ended)
+    world.until(lambda: len(candidate.began) == 2)
+    assert candidate.began[1] > candidate.began[0]
+    candidate.stop()
+
+
+@sync_and_async
+def test_observers_are_told_of_each_change(world: World) -> None:
+    client, other = world.client(), world.client()
+    seen: list[str | None] = []
+    alice, bob = world.actors(2)
+    observe = other.real.get_leader_election("orders").observe
+    observation = bob.do(observe, lambda leader: seen.append(leader and leader.client_id))
+    world.until(lambda: seen == [None])
+    for number in (1, 2):
+        began = time.monotonic()
+        with alice.get(client, "leader_election").term():
+            world.until(lambda number=number: len(seen) == 2 * number)
+        world.until(lambda number=number: len(seen) == 2 * number + 1)
+        assert time.monotonic() - began < 5  # By message: it would look by itself after ten seconds.
+    assert seen == [None, client.id, None, client.id, None]
+    bob.do(observation.stop)
+    with alice.get(client, "leader_election").term():
+        assert alice.get(other, "leader_election").leader().client_id == client.id
+    assert len(seen) == 5
+
+
+@each_runtime
+def test_a_closed_client_elects_no_one(world: World) -> None:
+    client = world.client()
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.real.get_leader_election("orders")

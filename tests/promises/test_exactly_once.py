@@ -1,0 +1,210 @@
+"""A request of a lock whose reply is lost, or that arrives twice or late, counts once, for each kind of lock."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import pytest
+import redis.exceptions
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
+from pyredisson import LockError, OutcomeUnknownError
+from tests.promises import test_read_write_lock as read_write
+from tests.promises.kinds import handle
+from tests.proxy import Proxy
+from tests.worlds.base import Actor, Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
+from tests.worlds.store import CHANNEL
+
+pytestmark = sync_and_async
+
+How: TypeAlias = Literal["hang", "reset"]
+
+REENTRANT = ("lock", "read_lock", "write_lock")
+KINDS = (*REENTRANT, "token_lock")
+
+#: The channel of each kind, and what its last unlock publishes there.
+PUBLISHED = {
+    "lock": (CHANNEL, b"0"),
+    "read_lock": (read_write.CHANNEL, b"0"),
+    "write_lock": (read_write.CHANNEL, b"1"),
+}
+
+either_way = pytest.mark.parametrize("then", ["hang", "reset"])
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_reentrant_kind = pytest.mark.parametrize("kind", REENTRANT)
+
+
+def holds(kind: str, lock: Remote) -> int:
+    """How often the lock's actor holds it."""
+    return int(lock.get_hold_count() if kind in REENTRANT else lock.is_held_by_current_thread())
+
+
+@pytest.fixture
+def alice(world: ClockWorld) -> Actor:
+    return world.actor()
+
+
+@pytest.fixture
+def client(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
+    """A client whose requests go through the proxy; the scripts are known to the server."""
+    # For each try it has half a second, a sixth of the lease; and there is time for several.
+    return client_through(world, proxy, alice, kind, timeout=4, lock_watchdog_timeout=3)
+
+
+@pytest.fixture
+def mine(client: Remote, alice: Actor, kind: str) -> Remote:
+    """A lock of alice's."""
+    return handle(alice, client, kind)
+
+
+@pytest.fixture
+def impatient(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
+    """The same, of a client that gives up sooner: for what cannot be settled."""
+    return handle(alice, client_through(world, proxy, alice, kind, timeout=1.2), kind)
+
+
+def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **config: float) -> Remote:
+    client = world.through(proxy.port, **config)
+    for each in (kind, "read_lock", "write_lock") if kind in PUBLISHED and kind != "lock" else (kind,):
+        warm = handle(alice, client, each, "warm-up")
+        assert not warm.is_locked()
+        depth = 2 if kind in REENTRANT else 1
+        for _ in range(depth):
+            warm.lock()
+        for _ in range(depth):
+            warm.unlock()
+    return client
+
+
+@either_way
+@each_kind
+def test_acquire_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    mine.lock()
+    assert lost.hits == 1
+    assert holds(kind, mine) == 1
+    mine.unlock()
+    assert not mine.is_locked()
+
+
+@either_way
+@each_kind
+def test_unlock_counts_once_and_publishes_once(
+    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
+) -> None:
+    channel, message = PUBLISHED.get(kind, (None, None))
+    said = world.messages(channel) if channel else None
+    mine.lock()
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    mine.unlock()
+    assert lost.hits == 1
+    assert holds(kind, mine) == 0
+    assert not mine.is_locked()
+    if said is not None:
+        assert said.received() == [message]
+    mine.lock()
+    assert holds(kind, mine) == 1
+
+
+@either_way
+@each_kind
+def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+    mine.lock(lease_time=10)
+    mine.extend(10)  # The server knows the script now.
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    assert mine.extend(60)
+    assert lost.hits == 1
+    assert mine.remain_time_to_live() > 50
+    mine.unlock()
+
+
+@either_way
+@each_reentrant_kind
+def test_each_of_nested_holds_counts_once(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+    channel, message = PUBLISHED[kind]
+    said = world.messages(channel)
+    mine.lock()
+    for call, count in ((mine.lock, 2), (mine.unlock, 1), (mine.unlock, 0)):
+        lost = proxy.drop_reply("EVALSHA", then=then)
+        call()
+        assert lost.hits == 1
+        assert mine.get_hold_count() == count
+    assert said.received() == [message]
+    mine.lock()
+    assert mine.get_hold_count() == 1
+
+
+@each_kind
+def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
+    """The owner has gone on meanwhile: a late unlock would free its next hold, a late acquire would strand one."""
+    mine.lock()
+    late_unlock = proxy.hold_request("EVALSHA", then="reset")
+    mine.unlock()
+    late_acquire = proxy.hold_request("EVALSHA", then="reset")
+    mine.lock()
+    assert late_unlock.release()
+    assert holds(kind, mine) == 1
+    mine.unlock()
+    assert late_acquire.release()
+    assert not mine.is_locked(), "a late acquire must not take a lock that nothing releases"
+
+
+def test_retries_of_redis_py_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
+    """By default it repeats ten times, and a lock would count twice."""
+    retry = Retry(ConstantBackoff(0.01), 10)
+    users = world.redis_client(retry=retry, socket_timeout=0.4, port=proxy.port)
+    mine = world.actor().lock(world.client(redis=users, timeout=4, lock_watchdog_timeout=3))
+    mine.lock()
+    mine.unlock()
+    lost = proxy.drop_reply("EVALSHA")
+    mine.lock()
+    assert lost.hits == 1
+    assert mine.get_hold_count() == 1
+
+
+@each_kind
+def test_unknown_acquire_is_an_error_and_given_back(
+    world: ClockWorld, proxy: Proxy, impatient: Remote, kind: str
+) -> None:
+    mine = impatient
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        mine.try_lock(lease_time=60)
+    assert isinstance(unknown.value, LockError)
+    assert isinstance(unknown.value.__cause__, redis.exceptions.RedisError)
+    assert unknown.value.name == "orders"
+    silence.remove()
+    proxy.heal()
+    world.until(lambda: not mine.is_locked())
+    mine.lock()
+    assert holds(kind, mine) == 1
+
+
+@each_kind
+def test_an_acquire_after_one_with_unknown_outcome_adopts_its_hold(proxy: Proxy, impatient: Remote, kind: str) -> None:
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError):
+        impatient.try_lock(lease_time=60)
+    silence.remove()
+    proxy.heal()
+    assert impatient.try_lock(5, 60)
+    impatient.unlock()
+    assert not impatient.is_locked()
+
+
+@each_kind
+def test_unknown_unlock_can_be_called_again(proxy: Proxy, impatient: Remote, kind: str) -> None:
+    mine = impatient
+    mine.lock()
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError):
+        mine.unlock()
+    silence.remove()
+    proxy.heal()
+    mine.unlock()
+    assert not mine.is_locked()
+    with pytest.raises(LockError):
+        mine.unlock()

@@ -1,0 +1,323 @@
+"""``with lock.hold() as lease``: a block that knows until when it holds the lock, and is told when it does not."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import sys
+
+import pytest
+
+from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
+from tests.promises.kinds import handle
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.store import CHANNEL
+
+SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
+LONG = 2.4  # one that a busy machine keeps
+TAKEN = "{orders}:timeout"
+PERMITS = "permit_expirable_semaphore"
+#: What is announced where, and what an owner's hold is kept in.
+CHANNELS = {"lock": CHANNEL, "semaphore": "redisson_sc:{orders}", PERMITS: "redisson_sc:{orders}"}
+HOLDS = {"lock": "orders", PERMITS: TAKEN}
+
+each_kind = pytest.mark.parametrize("kind", CHANNELS)
+each_expiring_kind = pytest.mark.parametrize("kind", HOLDS)
+
+
+def single(actor: Actor, client: Remote, kind: str) -> Remote:
+    """A lock, or a semaphore with one permit."""
+    return handle(actor, client, kind) if kind == "lock" else handle(actor, client, kind, permits=1)
+
+
+def is_free(lock: Remote) -> bool:
+    """Whether a block would run now."""
+    with lock.hold(wait_time=0, skip=True) as lease:
+        return lease is not None
+
+
+# ---- each kind -------------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_block_excludes_others_until_it_is_left(client: Remote, alice: Actor, bob: Actor, kind: str) -> None:
+    mine, theirs = single(alice, client, kind), single(bob, client, kind)
+    with mine.hold() as lease:
+        assert not is_free(theirs), "a block that may be skipped is run with no lease"
+        assert not is_free(theirs), "leaving it has released nothing"
+        lease.ensure_held()
+        assert lease.remaining() > 0
+        assert (lease.lost, lease.token) == (False, None)
+        assert "orders" in repr(lease)
+    assert is_free(theirs)
+    assert lease.remaining() == 0
+    assert lease.lost is False  # It was given back.
+    assert "ended" in repr(lease)
+    with pytest.raises(LockLostError, match="its block has already been left"):
+        lease.ensure_held()
+
+
+@each_kind
+@pytest.mark.parametrize("wait", [0, 0.2])
+def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, kind: str, wait: float) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    with single(alice, client, kind).hold():
+        began = world.now()
+        with pytest.raises(LockTimeoutError) as refusal, single(bob, client, kind).hold(wait_time=wait):
+            pytest.fail("the block was run")
+        assert 0.95 * wait <= world.now() - began < 5
+    assert isinstance(refusal.value, TimeoutError)
+    assert isinstance(refusal.value, LockError)
+    assert refusal.value.name == "orders"
+    if kind == "lock":
+        assert " of this client" in str(refusal.value)
+        assert str(refusal.value).startswith("timed out after 0.2 s" if wait else "lock 'orders' is held by ")
+
+
+@each_kind
+def test_a_block_waits_without_a_limit_by_default(world: World, kind: str) -> None:
+    client = world.client()
+    alice, bob = world.actors(2)
+    with single(alice, client, kind).hold():
+        entering = bob.start(single(bob, client, kind).hold().enter)
+        world.until(lambda: world.redis.subscribers(CHANNELS[kind]) == 1)
+        assert not entering.done()
+    entering.result(within=5).ensure_held()
+
+
+@each_kind
+def test_an_exception_of_the_body_ends_the_block(world: World, kind: str) -> None:
+    mine = single(world.actor(), world.client(), kind)
+    with pytest.raises(ZeroDivisionError), mine.hold():
+        raise ZeroDivisionError
+    assert is_free(mine)
+
+
+@each_kind
+def test_a_block_is_entered_once(world: World, kind: str) -> None:
+    mine = single(world.actor(), world.client(), kind)
+    hold = mine.hold()
+    with hold:
+        pass
+    with pytest.raises(LockError, match="once"):
+        hold.enter()
+    assert is_free(mine)
+
+
+@each_kind
+def test_blocks_nest(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, **({} if kind == "lock" else {"permits": 3}))
+    with mine.hold(), mine.hold(), mine.hold(wait_time=0) as inner:
+        inner.ensure_held()
+        if kind == "lock":
+            assert mine.get_hold_count() == 3
+        else:
+            assert mine.available_permits() == 0
+    assert mine.is_locked() is False if kind == "lock" else mine.available_permits() == 3
+
+
+@each_runtime
+@each_kind
+def test_a_closed_client_raises_on_entering_and_on_leaving(world: World, client: Remote, kind: str) -> None:
+    mine = single(world.actor(), client, kind)
+    with pytest.raises(ClientClosedError), mine.hold():
+        client.close()
+    with pytest.raises(ClientClosedError):
+        mine.hold().enter()
+
+
+@each_runtime
+@each_expiring_kind
+def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World, kind: str) -> None:
+    mine = single(world.actor(), world.client(lock_watchdog_timeout=LONG), kind)
+    with mine.hold() as lease:
+        last, down, up = lease.remaining(), False, False
+
+        def watched() -> bool:
+            nonlocal last, down, up
+            last, before = lease.remaining(), last
+            assert last <= LONG
+            down, up = down or last < before, up or last > before
+            return down and up
+
+        world.until(watched)
+        lease.ensure_held()
+
+
+@each_expiring_kind
+@pytest.mark.parametrize("lease_time", [None, 30], ids=["watchdog", "lease"])
+def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(
+    world: World, kind: str, lease_time: float | None
+) -> None:
+    mine = single(world.actor(), world.client(), kind)
+    with pytest.raises(LockLostError) as loss, mine.hold(lease_time=lease_time):
+        world.redis.delete(HOLDS[kind])
+    assert loss.value.name == "orders"
+    world.redis.command("DEL", "orders")
+    mine = single(world.actor(), world.client(), kind)
+    with pytest.raises(ZeroDivisionError), mine.hold(lease_time=lease_time):
+        world.redis.delete(HOLDS[kind])
+        raise ZeroDivisionError
+
+
+@each_runtime
+@each_expiring_kind
+def test_the_body_can_see_that_the_lock_was_lost(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    lost: list[object] = []
+    alice = world.actor()
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    mine = single(alice, client, kind)
+    with (
+        caplog.at_level(logging.WARNING, logger="pyredisson.lock"),
+        pytest.raises(LockLostError),
+        mine.hold() as lease,
+    ):
+        world.redis.delete(HOLDS[kind])
+        world.until(lambda: lease.lost)
+        assert lease.remaining() == 0
+        with pytest.raises(LockLostError) as loss:
+            lease.ensure_held()
+        assert loss.value.name == "orders"
+    world.until(lambda: lost == [("orders", alice.number)])
+    assert ["was lost" in record.getMessage() for record in caplog.records] == [True]
+
+
+@each_expiring_kind
+def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str) -> None:
+    """Unlike a plain hold: the block is still running."""
+    lost: list[object] = []
+    alice = world.actor()
+    # The watchdog is awake often enough, and leaves it alone.
+    client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
+    mine = single(alice, client, kind)
+    with pytest.raises(LockLostError), mine.hold(lease_time=0.4) as lease:
+        world.until(lambda: lost, within=5)
+        assert lease.lost
+        if kind == "lock":
+            world.until(lambda: world.redis.ttl("orders") is None)
+            with pytest.raises(LockLostError):
+                mine.lock()  # Re-entry over a lost hold takes nothing.
+            assert world.redis.hash("orders") == {}
+    assert lost == [("orders", alice.number)]
+    assert is_free(mine)
+
+
+# ---- permits ---------------------------------------------------------------------------------------------------------
+
+
+def test_permits_that_do_not_expire_are_certain_without_end(world: World) -> None:
+    mine = world.actor().get(world.client(), "semaphore", permits=3)
+    with mine.hold(2) as lease:
+        assert lease.remaining() == math.inf
+        assert mine.available_permits() == 1
+    with mine.hold(0):
+        assert mine.available_permits() == 3
+    with pytest.raises(ValueError, match="permits"):
+        mine.hold(-1)
+
+
+@pytest.mark.parametrize("kind", ["semaphore", PERMITS])
+def test_a_block_of_permits_may_be_left_by_another_owner(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    mine = single(alice, world.client(), kind)
+    block = mine.hold()
+    block.enter()
+    assert mine.available_permits() == 0
+    Remote(block.real, bob).__exit__(None, None, None)
+    assert mine.available_permits() == 1
+
+
+@each_runtime
+def test_many_permits_are_renewed_by_one_request(world: World) -> None:
+    rounds: list[events.Event] = []
+    actor, client = world.actor(), world.client(lock_watchdog_timeout=LONG, listeners=(rounds.append,))
+    blocks = [actor.get(client, PERMITS, f"seats-{number}", permits=1).hold() for number in range(20)]
+    for block in blocks:
+        block.enter()
+    world.until(lambda: events.Renewed(locks=20, requests=1) in rounds)
+    for block in blocks:
+        block.__exit__(None, None, None)
+
+
+@each_runtime
+def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, alice: Actor, bob: Actor) -> None:
+    mine, theirs = single(alice, world.client(), PERMITS), single(bob, world.client(), PERMITS)
+    with pytest.raises(LockLostError), mine.hold():
+        (permit,) = world.redis.everything()[TAKEN][1]
+        theirs.release(permit.hex())
+    assert mine.available_permits() == 1
+
+
+@sync_and_async
+def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+    alice = world.actor()
+    mine = single(alice, world.client(lock_watchdog_timeout=4.0), PERMITS)
+    with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
+        block = mine.hold()
+        block.enter()
+        del block
+        alice.do(gc.collect)
+        world.until(lambda: "dropped without leaving its block" in caplog.text)
+    world.until(lambda: mine.available_permits() == 1)
+
+
+# ---- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_certain_time_is_shorter_than_the_lease(world: World) -> None:
+    """Counted from before the request was sent, less the drift of two clocks (1 % and 2 ms)."""
+    mine = world.actor().lock(world.client(lock_watchdog_timeout=40))
+    with mine.hold(lease_time=20) as lease:
+        assert 15 < lease.remaining() < 20 * 0.99
+        assert lease.remaining() < world.redis.ttl("orders")
+    with mine.hold() as lease:
+        assert 35 < lease.remaining() < 40 * 0.99
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
+@pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
+def test_a_loss_is_noted_on_an_exception_of_the_body(world: World, kind: str) -> None:
+    client, actor = world.client(), world.actor()
+    mine = single(actor, client, kind) if kind == PERMITS else handle(actor, client, kind)
+    with pytest.raises(ZeroDivisionError) as error, mine.hold():
+        for name in world.redis.everything():
+            world.redis.delete(name)
+        raise ZeroDivisionError
+    (note,) = error.value.__notes__
+    assert "was lost by" in note
+    assert "Work done since then" in note
+    with pytest.raises(ZeroDivisionError) as error, actor.lock(client, "other").hold():
+        raise ZeroDivisionError
+    assert not hasattr(error.value, "__notes__")
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "multi_lock", "write_lock"])
+def test_an_unlock_too_many_says_that_no_one_holds_it(client: Remote, mine: Remote, theirs: Remote) -> None:
+    mine.lock()
+    mine.unlock()
+    with pytest.raises(LockNotOwnedError, match=r"is not held by .*: no one holds it \(released twice") as refusal:
+        mine.unlock()
+    assert "only the thread" not in str(refusal.value)
+    mine.lock()
+    with pytest.raises(LockNotOwnedError, match=r"held by .* of this client, and only the thread") as refusal:
+        theirs.unlock()
+    assert "no one" not in str(refusal.value)
+
+
+def test_nested_blocks_each_say_that_the_lock_was_lost(world: World, mine: Remote) -> None:
+    told = []
+    try:
+        with mine.hold() as outer:
+            try:
+                with mine.hold() as inner:
+                    world.redis.delete("orders")
+            except LockLostError:
+                told.append(inner)
+            assert outer.lost
+    except LockLostError:
+        told.append(outer)
+    assert told == [inner, outer]

@@ -1,0 +1,135 @@
+"""``client.new_owner()``: an owner that is no thread and no task, and may be used from any of them."""
+
+from __future__ import annotations
+
+import gc
+import logging
+
+import pytest
+
+from pyredisson import LockError, LockNotOwnedError
+from tests.promises.kinds import handle, make
+from tests.worlds.base import Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
+
+KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
+KINDS += ["write_lock", "multi_lock"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_owner_acquires_here_and_releases_there(world: World, client: Remote, kind: str) -> None:
+    owner = client.real.new_owner()
+    alice, bob, carol = world.actors(3)
+    mine, theirs = handle(alice, client, kind, owner=owner), handle(bob, client, kind, owner=owner)
+    other = handle(carol, client, kind)
+    mine.lock()
+    assert theirs.is_held_by_current_thread()
+    assert theirs.get_hold_count() == 1
+    assert not other.try_lock()
+    with pytest.raises(LockNotOwnedError):
+        other.unlock()
+    theirs.unlock()
+    assert other.try_lock()
+
+
+def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote) -> None:
+    owner = client.real.new_owner()
+    alice, bob = world.actors(2)
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
+    with mine, theirs.hold():
+        assert mine.get_hold_count() == 2
+        assert world.redis.hash("orders") == {f"{client.real.id}:{owner.number}": "2"}
+    assert world.redis.ttl("orders") is None
+
+
+@sync_and_async
+def test_both_sides_of_a_read_write_lock_are_the_owners(world: ClockWorld, client: Remote) -> None:
+    owner = client.real.new_owner()
+    alice, bob = world.actors(2)
+    writing, reading = (
+        handle(who, client, kind, owner=owner) for who, kind in ((alice, "write_lock"), (bob, "read_lock"))
+    )
+    writing.lock()
+    reading.lock()
+    writing.unlock()
+    assert reading.is_held_by_current_thread()
+    reading.unlock()
+
+
+@sync_and_async
+def test_two_owners_exclude_each_other_on_one_thread(world: ClockWorld) -> None:
+    client, actor = world.client(), world.actor()
+    one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
+    one.lock()
+    assert other.try_lock() is False
+    with pytest.raises(LockNotOwnedError):
+        other.unlock()
+    one.unlock()
+    assert other.try_lock() is True
+
+
+@sync_and_async
+def test_the_locks_of_a_multi_lock_are_of_one_owner(world: ClockWorld, client: Remote) -> None:
+    with pytest.raises(ValueError, match="one owner"):
+        world.api.MultiLock(make(client, "lock", "a", owner=client.real.new_owner()), make(client, "lock", "b"))
+
+
+@sync_and_async
+def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) -> None:
+    owner = client.real.new_owner()
+    alice, bob, carol = world.actors(3)
+    other = carol.lock(client)
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
+    other.lock()
+    waiting = alice.start(mine.try_lock, 10)
+    world.until(lambda: world.waiting(mine) == 1)
+    with pytest.raises(LockError, match="in the middle of another call"):
+        theirs.try_lock()
+    other.unlock()
+    assert waiting.result()
+    theirs.unlock()
+
+
+@sync_and_async
+def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
+    client = world.client(lock_watchdog_timeout=3.0)
+    owner = client.real.new_owner()
+    alice, bob = world.actors(2)
+    handle(alice, client, "lock", owner=owner).lock()
+    alice.end()
+    world.renewed("orders")
+    handle(bob, client, "lock", owner=owner).unlock()
+    assert world.redis.ttl("orders") is None
+
+
+@sync_and_async
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
+    world: ClockWorld, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client(lock_watchdog_timeout=4.0)
+    owner = client.real.new_owner()
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        handle(world.actor(), client, "lock", owner=owner).lock()
+        if end == "closed":
+            owner.close()
+        else:
+            del owner
+            gc.collect()
+        world.until(lambda: world.redis.ttl("orders") is None)
+    assert f"owner was {end} without releasing it" in caplog.text
+
+
+@sync_and_async
+def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> None:
+    client = world.client().real
+    with pytest.raises(TypeError, match="new_owner"):
+        client.get_lock("orders", owner="me")
+    owner = client.new_owner()
+    with owner:
+        assert not owner.closed
+    assert owner.closed
+    with pytest.raises(LockError, match="closed"):
+        client.get_lock("orders", owner=owner)
+    assert "closed" in repr(owner)

@@ -1,0 +1,204 @@
+"""``Config.prefix`` stands before every name in Redis, as Redisson's ``NameMapper`` puts it; users see their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pyredisson.compat.redis_py as for_threads
+import pyredisson.compat.redis_py.asyncio as for_tasks
+from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
+from tests.promises.kinds import handle, rival
+from tests.worlds.asyncio import AsyncioWorld
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
+from tests.worlds.store import Store
+
+PREFIX = "app:"
+
+LOCKS = [
+    "lock",
+    "non_reentrant_lock",
+    "fair_lock",
+    "non_reentrant_fair_lock",
+    "spin_lock",
+    "fenced_lock",
+    "read_lock",
+    "write_lock",
+    "token_lock",
+]
+
+
+def keys(store: Store) -> set[str]:
+    return {key.decode() for key in store.command("KEYS", "*")}
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+def test_a_lock_is_the_lock_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    mine = handle(alice, world.client(prefix=PREFIX), kind)
+    theirs = rival(bob, world.client(), kind, "app:orders")
+    another = rival(bob, world.client(), kind, "orders")
+    mine.lock()
+    assert "app:orders" in keys(world.redis)
+    assert not theirs.try_lock()
+    assert another.try_lock()
+    another.unlock()
+    assert mine.name == "orders"
+    assert mine.is_held_by_current_thread()
+    assert mine.get_hold_count() == 1
+    waiting = bob.start(theirs.lock)
+    mine.unlock()
+    waiting.result()
+    assert mine.is_locked() is (kind != "read_lock")  # Of that, the writer holds the other side.
+    theirs.unlock()
+    assert "app:orders" not in keys(world.redis)
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "fenced_lock", "read_lock", "write_lock", "token_lock"])
+def test_every_key_is_that_of_the_whole_name(world: World, kind: str) -> None:
+    """The same calls leave the same keys, whether the name is given in one piece or in two."""
+    left = []
+    for client, name in ((world.client(prefix=PREFIX), "orders"), (world.client(), "app:orders")):
+        alice, bob = world.actors(2)
+        mine, theirs = handle(alice, client, kind, name), rival(bob, client, kind, name)
+        mine.lock()
+        waiting = bob.start(theirs.try_lock, 5)
+        if kind != "token_lock":  # Whose waiters poll.
+            line = "redisson_lock_queue" if kind == "fair_lock" else "pyredisson_waiting"
+            world.until(lambda line=line: f"{line}:{{app:orders}}" in keys(world.redis))
+        left.append({key.replace(f"{client.id}:{alice.number}", "alice") for key in keys(world.redis)})
+        mine.unlock()
+        assert waiting.result()
+        theirs.unlock()
+        for key in keys(world.redis):
+            world.redis.command("DEL", key)
+    assert left[0] == left[1]
+    assert "app:orders" in left[0]
+
+
+@pytest.mark.parametrize(("prefix", "name"), [("{shop}:", "orders"), ("a", "{b}c"), ("größe/", "x")])
+def test_braces_in_either_part_are_braces_of_the_name(world: World, prefix: str, name: str) -> None:
+    whole = prefix + name
+    channel = f"redisson_lock__channel:{whole}" if "{" in whole else f"redisson_lock__channel:{{{whole}}}"
+    said = world.messages(channel)
+    mine = world.actor().lock(world.client(prefix=prefix), name)
+    mine.lock()
+    mine.unlock()
+    assert said.received() == [b"0"]
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_permits_are_those_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    mine = alice.get(world.client(prefix=PREFIX), kind)
+    theirs = bob.get(world.client(), kind, "app:orders")
+    assert mine.try_set_permits(1)
+    assert theirs.try_acquire()
+    assert mine.available_permits() == 0
+    waiting = alice.start(mine.acquire)
+    theirs.add_permits(1)
+    assert waiting.result()
+    assert mine.name == "orders"
+    assert {key.partition("app:orders")[1] for key in keys(world.redis)} == {"app:orders"}
+
+
+def test_a_latch_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor) -> None:
+    mine = alice.get(world.client(prefix=PREFIX), "count_down_latch")
+    theirs = bob.get(world.client(), "count_down_latch", "app:orders")
+    assert theirs.try_set_count(1)
+    assert mine.get_count() == 1
+    waiting = alice.start(mine.wait, 5)
+    theirs.count_down()
+    assert waiting.result()
+    assert mine.name == "orders"
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock"])
+def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str) -> None:
+    client = world.client(prefix=PREFIX, lock_watchdog_timeout=1.5)
+    parts = [handle(alice, client, kind, name).real for name in ("one", "two")]
+    both = Remote(client.real.get_multi_lock(*parts), alice)
+    assert both.name == "one + two"
+    both.lock()
+    assert {"app:one", "app:two"} <= keys(world.redis)
+    world.renewed("app:one", "app:two")
+    both.unlock()
+    assert not {"app:one", "app:two"} & keys(world.redis)
+
+
+def test_the_nodes_of_a_red_lock_have_it(world: World, alice: Actor) -> None:
+    clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=3.0)
+    red = Remote(clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients]), alice)
+    assert red.name == "orders"
+    assert red.try_lock(5)
+    assert "app:orders" in keys(world.node(1))
+    world.renewed("app:orders", store=world.node(1))
+    red.unlock()
+    assert red.try_lock(5, 60)
+    red.unlock()
+    # A node that answers late is left to the background. It is not the end of a lease that frees it.
+    world.until(lambda: "app:orders" not in keys(world.node(1)))
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+def test_errors_carry_the_name_of_the_user(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    client = world.client(prefix=PREFIX)
+    mine, theirs = handle(alice, client, kind), rival(bob, client, kind, "orders")
+    mine.lock()
+    with pytest.raises(LockTimeoutError, match="'orders'") as late:
+        theirs.hold(wait_time=0).enter()
+    assert late.value.name == "orders"
+    with pytest.raises(LockNotOwnedError, match="'orders'") as refused:
+        theirs.unlock()
+    assert refused.value.name == "orders"
+    assert "'orders'" in repr(mine)
+    assert PREFIX not in repr(mine) + str(refused.value) + str(late.value)
+    mine.unlock()
+
+
+@pytest.mark.parametrize("kind", ["lock", "write_lock", "token_lock"])
+def test_events_carry_the_name_of_the_user(world: World, kind: str) -> None:
+    heard: list[Any] = []
+    mine = handle(world.actor(), world.client(prefix=PREFIX, listeners=(heard.append,)), kind)
+    mine.lock()
+    world.redis.delete("app:orders")
+    with pytest.raises(LockLostError, match="'orders'") as lost:
+        mine.unlock()
+    assert lost.value.name == "orders"
+    named = [event for event in heard if isinstance(event, events.LockEvent)]
+    assert [type(event) for event in named] == [events.Acquired, events.Lost]
+    assert {event.name for event in named} == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"), [("lock", "try_lock"), ("semaphore", "available_permits"), ("count_down_latch", "get_count")]
+)
+def test_the_error_about_a_foreign_key_names_the_key(world: World, kind: str, call: str) -> None:
+    world.redis.command("RPUSH", "app:orders", "one")
+    mine = handle(world.actor(), world.client(prefix=PREFIX), kind)
+    with pytest.raises(LockError, match="the key 'app:orders' holds a list") as refused:
+        getattr(mine, call)()
+    assert refused.value.name == "orders"
+
+
+def test_the_error_about_a_string_that_is_no_number_names_the_key(world: World) -> None:
+    world.redis.command("SET", "app:orders", "something")
+    semaphore = world.actor().get(world.client(prefix=PREFIX), "semaphore")
+    with pytest.raises(LockError, match="the value of key 'app:orders' is not an integer") as refused:
+        semaphore.try_acquire()
+    assert refused.value.name == "orders"
+
+
+@sync_and_async
+def test_a_lock_of_redis_py_has_it_from_its_client(world: ClockWorld, alice: Actor) -> None:
+    client = world.client(prefix=PREFIX)
+    module = for_tasks if isinstance(world, AsyncioWorld) else for_threads
+    lock = Remote(module.Lock(client.real, "orders", timeout=5), alice)
+    assert lock.acquire()
+    assert lock.name == "orders"
+    assert keys(world.redis) == {"app:orders"}
+    assert lock.extend(5)
+    assert lock.reacquire()
+    lock.release()
+    assert keys(world.redis) == set()

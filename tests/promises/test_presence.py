@@ -1,0 +1,482 @@
+"""Who is who: the names of connections, what a client tells of its locks, and whom errors name as the holder."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import os
+import pickle
+import re
+import socket
+import time
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
+from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
+from pyredisson.tools.cli import cli
+from tests.promises.kinds import handle, make, rival
+from tests.proxy import Proxy
+from tests.servers import HOST
+from tests.worlds.base import Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
+
+pytestmark = sync_and_async
+
+#: Quick enough for a test.
+SOON: dict[str, Any] = {"presence_after": 0.1, "lock_watchdog_timeout": 3.0}
+
+LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock"]
+LOCKS += ["non_reentrant_fair_lock", "read_lock", "write_lock"]
+
+
+def key_of(client: Remote) -> str:
+    return f"{client.config.prefix}pyredisson_client:{client.real.id}"
+
+
+def told(world: ClockWorld, client: Remote) -> Any:
+    """What a client has told; ``None`` if that is nothing."""
+    text = world.redis.command("GET", key_of(client))
+    return None if text is None else json.loads(text)
+
+
+def holds(world: ClockWorld, client: Remote) -> list[Any]:
+    """The holds of which a client has told."""
+    return list((told(world, client) or {"holds": ()})["holds"])
+
+
+def names(world: ClockWorld, client_id: str) -> list[str]:
+    """The names of a client's connections."""
+    return [
+        line.partition(" name=")[2].partition(" ")[0]
+        for line in world.redis.command("CLIENT", "LIST").decode().splitlines()
+        if client_id in line
+    ]
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_connections_are_named(world: ClockWorld) -> None:
+    client = world.client(client_name="my app:1")
+    one, other = world.actors(2)
+    lock = one.lock(client)
+    lock.lock()
+    waiting = other.start(other.lock(client).lock)
+    host = socket.gethostname().replace(":", "_")[:64]
+    expected = f"pyredisson:my_app_1:{host}:{os.getpid()}:{client.real.id}"
+
+    def named() -> bool:
+        found = names(world, client.real.id)
+        return len(found) >= 2 and set(found) == {expected}  # For requests, and for messages.
+
+    world.until(named)
+    listed = world.redis.command("CLIENT", "LIST").decode().splitlines()
+    assert all(" lib-name=pyredisson lib-ver=" in line for line in listed if client.real.id in line)
+    lock.unlock()
+    waiting.result()
+
+
+def test_a_name_that_the_user_gave_to_connections_is_kept(world: ClockWorld) -> None:
+    client = world.client(world.redis_client(client_name="alice"), **SOON)
+    lock = world.actor().lock(client)
+    lock.lock()
+    listed = world.redis.command("CLIENT", "LIST").decode()
+    assert " name=alice " in listed
+    assert client.real.id not in listed
+    world.until(lambda: told(world, client))
+    assert told(world, client)["app"] == "alice"
+
+
+def test_the_name_of_the_config_goes_before_that_of_the_connections(world: ClockWorld) -> None:
+    client = world.client(world.redis_client(client_name="alice"), client_name="bob")
+    world.actor().lock(client).is_locked()
+    assert names(world, client.real.id)[0].startswith("pyredisson:bob:")
+
+
+@pytest.mark.parametrize("error", ["ERR unknown command 'CLIENT'", "NOPERM this user has no permissions"])
+def test_a_server_that_refuses_names_is_used_without(world: ClockWorld, proxy: Proxy, error: str) -> None:
+    refusal = proxy.refuse_request("CLIENT", error)
+    client = world.through(proxy.port)
+    lock, other = world.actor().lock(client), world.actor()
+    lock.lock()
+    waiting = other.start(other.lock(client).lock)
+    lock.unlock()
+    waiting.result()
+    assert refusal is not None
+    assert names(world, client.real.id) == []
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_holds_of_each_kind_are_told(world: ClockWorld) -> None:
+    client, actor = world.client(client_name="web", prefix="app:", **SOON), world.actor()
+    for kind in LOCKS:
+        handle(actor, client, kind, f"a {kind}").lock(*([60] if kind == "spin_lock" else []))
+    semaphore = actor.get(client, "semaphore", "a semaphore", 2)
+    permits = actor.get(client, "permit_expirable_semaphore", "a permit_expirable_semaphore", 2)
+    with semaphore.hold(), permits.hold():
+        world.until(lambda: len(holds(world, client)) == len(LOCKS) + 2)
+        said = told(world, client)
+        common = {"v": 1, "app": "web", "host": socket.gethostname(), "pid": os.getpid(), "more": 0, "period_ms": 1000}
+        assert common.items() <= said.items()
+        # As long as the lock with the longest fixed lease, the spin lock, would stay if the client died now.
+        assert 50_000 < said["ttl_ms"] <= 60_000
+        assert 50 < (world.redis.ttl(key_of(client)) or 0) <= 60
+        by_kind = {each["kind"]: each for each in said["holds"]}
+        assert set(by_kind) == {*LOCKS, "semaphore", "permit_expirable_semaphore"}
+        for kind, each in by_kind.items():
+            expected = (f"app:a {kind}", actor.number, 1, kind not in ("spin_lock", "semaphore"))
+            assert (each["name"], each["id"], each["holds"], each["watchdog"]) == expected
+            assert each["ms"] >= 100
+            assert isinstance(each["thread"], str)
+        token = world.redis.command("GET", "app:a token_lock")
+        assert by_kind["token_lock"]["token_id"] == hashlib.sha256(token).hexdigest()[:8]
+        assert token.decode() not in json.dumps(said)
+    world.until(lambda: "semaphore" not in {each["kind"] for each in holds(world, client)})
+
+
+@pytest.mark.parametrize("end", ["hold", "client"])
+def test_what_is_told_ends_with_the_hold_or_the_client(world: ClockWorld, end: str) -> None:
+    client, actor = world.client(**SOON), world.actor()
+    lock = actor.lock(client)
+    lock.lock()
+    world.until(lambda: told(world, client))
+    if end == "client":
+        client.close()
+        assert told(world, client) is None
+        return
+    lock.unlock()
+    world.until(lambda: told(world, client) is None, within=2.5)
+
+
+def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world: ClockWorld) -> None:
+    client, holder = world.client(**SOON), world.client()
+    one, two = world.actors(2)
+    held = one.get(holder, "fair_lock", "fair")
+    held.lock()
+    waiting = two.start(two.get(client, "fair_lock", "fair").try_lock, 60)
+    world.until(lambda: 3 < (world.redis.ttl(key_of(client)) or 0) <= 60)
+    assert [each["name"] for each in told(world, client)["waits"]] == ["fair"]
+    held.unlock()
+    waiting.result()
+
+
+def test_the_members_of_a_multi_lock_are_told(world: ClockWorld) -> None:
+    client = world.client(**SOON)
+    handle(world.actor(), client, "multi_lock").lock()
+    expected = {("orders", True), ("stock", True)}
+    world.until(lambda: {(each["name"], each["watchdog"]) for each in holds(world, client)} == expected)
+
+
+def test_waits_are_told(world: ClockWorld) -> None:
+    client, holder = world.client(**SOON), world.client(presence=False)
+    owner = world.actor()
+    for kind in ("lock", "fair_lock", "token_lock"):
+        owner.get(holder, kind, kind).lock()
+    owner.get(holder, "count_down_latch", "count_down_latch").try_set_count(1)
+    expected, pending = set(), []
+    for kind, method in {
+        "lock": "try_lock",
+        "fair_lock": "try_lock",
+        "token_lock": "try_lock",
+        "semaphore": "try_acquire",
+        "count_down_latch": "wait",
+    }.items():
+        actor = world.actor()
+        expected.add((kind, kind, actor.number))
+        seconds = {"timeout" if method == "wait" else "wait_time": 8}
+        pending.append(actor.start(getattr(make(client, kind, kind), method), **seconds))
+
+    def waits() -> set[tuple[Any, ...]]:
+        said = told(world, client) or {"waits": []}
+        return {(each["kind"], each["name"], each["id"]) for each in said["waits"]}
+
+    world.until(lambda: waits() == expected)
+    assert holds(world, client) == []
+    assert told(world, holder) is None
+    for each in pending:
+        each.result()
+    world.until(lambda: told(world, client) is None)
+
+
+def test_nothing_is_told_without_presence(world: ClockWorld) -> None:
+    client, other = world.client(presence=False, **SOON), world.client(**SOON)
+    actor = world.actor()
+    actor.lock(client).lock()
+    actor.lock(other, "other").lock()
+    world.until(lambda: told(world, other))
+    assert told(world, client) is None
+
+
+def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
+    rules = "reset on >secret ~orders* ~pyredisson_epoch:* ~redisson_lock_* &* +@all"
+    world.redis.command("ACL", "SETUSER", "untold", *rules.split())
+    try:
+        client = world.from_url(f"redis://untold:secret@{HOST}:{world.port}", **SOON)
+        actor, other = world.actors(2)
+        actor.do(client.get_lock("orders:1").lock)
+        world.until(lambda: world.heard(PresenceRefused))
+        actor.do(client.get_lock("orders:2").lock)
+        assert not other.do(client.get_lock("orders:1").try_lock, 1.5)
+        assert len(world.heard(PresenceRefused)) == 1
+        actor.do(client.get_lock("orders:1").unlock)
+        world.run(client.close)
+    finally:
+        world.redis.command("ACL", "DELUSER", "untold")
+
+
+def test_presence_that_hangs_keeps_no_lock_waiting(world: ClockWorld, proxy: Proxy) -> None:
+    client, actor = world.through(proxy.port, **SOON), world.actor()
+    held = proxy.hold_request("SET", k=None)
+    lock = actor.lock(client)
+    lock.lock()
+    world.until(lambda: proxy.hits["hold_request"], what="it was written")
+    other = actor.lock(client, "other")
+    for _ in range(20):
+        began = time.monotonic()
+        assert other.try_lock()
+        other.unlock()
+        assert time.monotonic() - began < 2
+    ttl = world.redis.ttl("orders") or 0.0
+    world.until(lambda: (world.redis.ttl("orders") or 0.0) > ttl, what="it is renewed")
+    lock.unlock()
+    held.remove()
+
+
+# ---- who holds it ----------------------------------------------------------------------------------------------------
+
+
+def not_acquired(lock: Remote, wait: float = 0.05) -> LockTimeoutError:
+    with pytest.raises(LockTimeoutError) as error:
+        lock.hold(wait_time=wait).__enter__()
+    return error.value
+
+
+def test_errors_name_the_holder_of_another_client(world: ClockWorld) -> None:
+    theirs, mine = world.client(client_name="web", **SOON), world.client()
+    one, two = world.actors(2)
+    before = time.time()
+    held = one.lock(theirs)
+    held.lock()
+    world.until(lambda: told(world, theirs))
+    error = not_acquired(two.lock(mine))
+    holder = error.holder
+    assert isinstance(holder, Holder)
+    assert (holder.client_id, holder.thread_id) == (theirs.real.id, one.number)
+    assert (holder.app, holder.host, holder.pid) == ("web", socket.gethostname(), os.getpid())
+    assert holder.thread == told(world, theirs)["holds"][0]["thread"]
+    assert holder.since is not None
+    assert before - 0.5 <= holder.since <= time.time()
+    assert holder.remaining is not None
+    assert 0 < holder.remaining <= 3.0
+    assert f"by web@{socket.gethostname()} pid {os.getpid()} thread {holder.thread!r}" in str(error)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (str(again), again.holder, again.name) == (str(error), holder, "orders")
+
+    with pytest.raises(LockNotOwnedError) as refused:
+        two.lock(mine).unlock()
+    assert refused.value.holder is not None
+    assert refused.value.holder.client_id == theirs.real.id
+    assert "s; its lease ends in" in str(refused.value)
+    assert pickle.loads(pickle.dumps(refused.value)).holder == refused.value.holder
+
+    with pytest.raises(LockError, match=r"holds a hash.* It is held by web@"):
+        two.get(mine, "semaphore", "orders").acquire()
+
+
+def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWorld) -> None:
+    theirs, mine = world.client(), world.client()
+    one, two = world.actors(2)
+    one.lock(theirs, "stock").lock()
+    for wait in (0, 0.05):
+        error = not_acquired(handle(two, mine, "multi_lock"), wait)
+        assert re.search(r"multi-lock 'orders \+ stock'.*; 'stock' is held by .*; its lease ends", str(error))
+        assert error.holder is not None
+        assert error.holder.client_id == theirs.real.id
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+@pytest.mark.parametrize("same_client", [True, False])
+def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world: ClockWorld, kind: str, same_client: bool) -> None:
+    theirs = world.client(client_name="web", **SOON)
+    mine = theirs if same_client else world.client()
+    one, two = world.actors(2)
+    with one.get(theirs, kind, "seats", permits=1).hold():
+        world.until(lambda: told(world, theirs))
+        for wait in (0, 0.05):
+            error = not_acquired(two.get(mine, kind, "seats"), wait)
+            assert f"; held by web@{socket.gethostname()} pid {os.getpid()} thread" in str(error)
+            assert str(error).startswith("timed out" if wait else "not enough permits of 'seats' are available")
+            assert error.holder is not None
+            assert error.holder.client_id == theirs.real.id
+            assert error.holder.thread_id == one.number
+
+
+def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world: ClockWorld) -> None:
+    semaphore = world.actor().get(world.client(), "semaphore", "seats", permits=3)
+    with pytest.raises(LockTimeoutError, match=r"waiting for 5 permits of 'seats'; 3 of 5 are available$"):
+        semaphore.hold(5, wait_time=0.05).enter()
+
+
+def test_a_fixed_lease_is_not_said_to_be_renewed(world: ClockWorld) -> None:
+    theirs, mine = world.client(client_name="web", **SOON), world.client()
+    one, two = world.actors(2)
+    one.lock(theirs).lock(60)
+    one.lock(theirs, "renewed").lock()
+    world.until(lambda: len(holds(world, theirs)) == 2)
+    assert re.search(r"its lease ends in \d+\.\d s($|;)", str(not_acquired(two.lock(mine))))
+    assert "unless it is renewed" in str(not_acquired(two.lock(mine, "renewed")))
+
+
+def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world: ClockWorld) -> None:
+    by_hand = CliRunner().invoke(
+        cli,
+        ["lock", "orders", "--for", "10m", "--reason", "INC-42: the disk is full"],
+        env={"PYREDISSON_URL": f"redis://{HOST}:{world.port}"},
+    )
+    assert by_hand.exit_code == 0, by_hand.output
+    mine = world.client()
+    error = not_acquired(world.actor().lock(mine))
+    assert error.holder is not None
+    assert error.holder.reason == "INC-42: the disk is full"
+    assert "(by hand: 'INC-42: the disk is full')" in str(error)
+    assert "unless it is renewed" not in str(error)
+    assert mine.holder_of("orders").reason == error.holder.reason
+    assert pickle.loads(pickle.dumps(error)).holder == error.holder
+
+
+def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
+    client = world.client(client_name="web", presence=False)
+    one, two = world.actors(2)
+    one.lock(client).lock()
+    error = not_acquired(two.lock(client))
+    assert error.holder is not None
+    assert (error.holder.client_id, error.holder.thread_id) == (client.real.id, one.number)
+    assert error.holder.pid == os.getpid()
+    assert "held by thread" in str(error) or "held by task" in str(error)
+    with pytest.raises(LockNotOwnedError) as refused:
+        two.lock(client).unlock()
+    assert refused.value.holder is not None
+    assert refused.value.holder.thread_id == one.number
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+def test_the_holder_of_each_kind_is_found(world: ClockWorld, kind: str) -> None:
+    theirs, mine = world.client(client_name="web", **SOON), world.client()
+    one, two = world.actors(2)
+    handle(one, theirs, kind).lock()
+    holder = not_acquired(rival(two, mine, kind)).holder
+    assert holder is not None
+    assert (holder.client_id, holder.thread_id, holder.app) == (theirs.real.id, one.number, "web")
+    assert mine.holder_of("orders") == holder or mine.holder_of("orders").client_id == theirs.real.id
+
+
+#: A client of Redisson, by what it stores.
+JAVA = "8c1e0000-1111-2222-3333-444455556666"
+
+
+def test_a_client_of_redisson_is_known_by_its_id(world: ClockWorld) -> None:
+    world.redis.command("HSET", "orders", f"{JAVA}:77", 1)
+    world.redis.command("PEXPIRE", "orders", 20_000)
+    error = not_acquired(world.actor().lock(world.client()))
+    assert error.holder is not None
+    assert (error.holder.client_id, error.holder.thread_id) == (JAVA, 77)
+    assert (error.holder.app, error.holder.pid, error.holder.since) == (None, None, None)
+    assert "a client of Redisson" in str(error)
+    world.redis.command("PERSIST", "orders")
+    again = not_acquired(world.actor().lock(world.client()))
+    assert again.holder is not None
+    assert again.holder.remaining == math.inf
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "no JSON",
+        "[]",
+        "null",
+        "17",
+        '{"v":1}',
+        '{"app":5,"host":[],"pid":"x","holds":{"a":1}}',
+        '{"holds":[1,null,{"name":"orders"},{"name":"orders","id":77,"ms":"x","thread":{}}],"ttl_ms":[]}',
+        '{"holds":[{"name":"orders","id":77,"ms":1e999}],"ttl_ms":9e999}',
+        "[" * 10_000,
+        "x" * 1_000_000,
+        "\udcff",
+    ],
+    ids=range(12),
+)
+def test_whatever_another_client_tells_hides_no_error(world: ClockWorld, said: str) -> None:
+    world.redis.command("HSET", "orders", f"{JAVA}:77", 1)
+    world.redis.command("PEXPIRE", "orders", 20_000)
+    world.redis.command("SET", f"pyredisson_client:{JAVA}", said.encode(errors="surrogateescape"))  # type: ignore[arg-type]
+    error = not_acquired(world.actor().lock(world.client()))
+    assert error.holder is not None
+    assert (error.holder.client_id, error.holder.thread_id) == (JAVA, 77)
+
+
+def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world: ClockWorld) -> None:
+    world.redis.command("SET", "orders", "0e8f3c", "PX", 20_000)
+    error = not_acquired(world.actor().get(world.client(), "token_lock"))
+    assert error.holder is not None
+    assert error.holder == Holder(remaining=error.holder.remaining)
+    assert 10 < (error.holder.remaining or 0) <= 20
+    assert "held by an unknown holder; its lease ends in" in str(error)
+
+
+def test_a_free_lock_has_no_holder(world: ClockWorld, client: Remote) -> None:
+    with pytest.raises(LockNotOwnedError) as error:
+        world.actor().lock(client).unlock()
+    assert error.value.holder is None
+    assert client.holder_of("orders") is None
+
+
+def test_a_try_that_fails_asks_for_no_holder(world: ClockWorld, proxy: Proxy) -> None:
+    theirs, mine = world.client(), world.through(proxy.port)
+    one, two = world.actors(2)
+    one.lock(theirs).lock()
+    lock = two.lock(mine)
+    assert not lock.try_lock()
+    before = proxy.requests
+    assert not lock.try_lock()
+    assert proxy.requests == before + 1
+
+
+# ---- what takes too long ---------------------------------------------------------------------------------------------
+
+
+def test_what_takes_too_long_is_reported_once_with_a_stack(world: ClockWorld) -> None:
+    url = f"redis://{HOST}:{world.port}"
+    client = world.from_url(url, warn_held_longer_than=0.2, warn_waiting_longer_than=0.3, **SOON)
+    one, two = world.actors(2)
+    one.do(client.get_lock("orders").lock)
+    assert not two.do(client.get_lock("orders").try_lock, 2)
+    held, waited = world.heard(HeldTooLong), world.heard(WaitingTooLong)
+    assert [(each.name, each.kind, each.owner) for each in held] == [("orders", "lock", f"{client.id}:{one.number}")]
+    assert [(each.name, each.kind, each.owner) for each in waited] == [("orders", "lock", f"{client.id}:{two.number}")]
+    assert held[0].held >= 0.2
+    assert waited[0].waited >= 0.3
+    assert any("File " in line for line in held[0].stack)
+    assert any("try_lock" in line or "_keep_trying" in line or "acquire" in line for line in waited[0].stack)
+    said = json.loads(world.redis.command("GET", f"pyredisson_client:{client.id}"))
+    assert said["holds"][0]["stack"] == list(held[0].stack[-20:])
+    one.do(client.get_lock("orders").unlock)
+    assert two.do(client.get_lock("orders").try_lock, 1)
+    world.until(lambda: len(world.heard(HeldTooLong)) == 2, what="another hold is another episode")
+
+
+def test_a_made_owner_has_no_stack(world: ClockWorld) -> None:
+    url = f"redis://{HOST}:{world.port}"
+    client = world.from_url(url, warn_held_longer_than=0.2, presence=False)
+    owner = client.new_owner()
+    world.actor().do(client.get_lock("orders", owner=owner).lock)
+    world.until(lambda: world.heard(HeldTooLong))
+    assert world.heard(HeldTooLong)[0].stack == ()

@@ -1,0 +1,45 @@
+"""How long the nodes of a quorum have to answer, and what a caller learns if that is too short."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson import QuorumUnreachableError
+from tests.promises.test_multi_lock import left, multi
+from tests.worlds.environments import in_virtual_time
+from tests.worlds.simulated import SimulatedWorld
+
+pytestmark = in_virtual_time
+
+
+def test_nodes_that_are_far_away_get_several_round_trips_to_answer(world: SimulatedWorld) -> None:
+    world.simulation.latency = 0.03
+    lock = multi(world.actor(), world.nodes(3))
+    lock.lock()  # The simulated network tells how far away a node is with the first request; that one is too late.
+    lock.unlock()
+    assert lock.try_lock()
+    lock.unlock()
+
+
+def test_the_error_for_nodes_that_are_too_far_away_says_what_to_set(world: SimulatedWorld) -> None:
+    world.simulation.latency = 0.03
+    lock = multi(world.actor(), world.nodes(3, quorum_node_timeout=0.05))
+    with pytest.raises(
+        QuorumUnreachableError, match=r"too few .* has 0\.05 s to answer.* set Config\.quorum_node_timeout"
+    ):
+        lock.try_lock()
+    world.until(lambda: left(world, *range(3)) == set())
+
+
+def test_a_quorum_that_is_granted_when_the_lease_is_over_says_so(world: SimulatedWorld) -> None:
+    lock = multi(world.actor(), world.nodes(3, quorum_node_timeout=2.0))
+    lock.lock()
+    lock.unlock()
+    world.simulation.nodes[2].pause()
+    with pytest.raises(
+        QuorumUnreachableError, match=r"2 granted it after its lease had expired .* at most a tenth"
+    ) as caught:
+        lock.try_lock(0, 0.5)
+    assert "too few" not in str(caught.value)
+    world.simulation.nodes[2].resume()
+    world.until(lambda: left(world, *range(3)) == set())

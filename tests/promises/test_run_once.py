@@ -1,0 +1,139 @@
+"""``client.run_once()``: a block or a function that runs on one process, and not again for a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyredisson import ClientClosedError, LockError, LockLostError, Ran, Skipped
+from tests.promises.test_synchronized import decorated
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import each_runtime, in_real_time
+
+
+def run(world: World, client: Remote, name: str = "report", **times: float) -> Any:
+    """Return the block of a run of an actor of its own."""
+    return Remote(client.real.run_once(name, **times), world.actor())
+
+
+def test_one_runs_it_and_others_skip(world: World) -> None:
+    client, other = world.client(), world.client()
+    with run(world, client, at_most=60) as mine:
+        assert 50 < mine.remaining() < 60
+        for each in (client, other):
+            with run(world, each, at_most=60) as theirs:
+                assert theirs is None
+    with run(world, other, at_most=60) as theirs:
+        assert theirs is not None
+    assert world.redis.everything() == {}
+
+
+def test_nobody_gets_it_until_at_least_is_over(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    with Remote(client.real.run_once("report", at_most=60, at_least=40), alice) as mine:
+        assert mine is not None
+    assert world.redis.ttl("report") == pytest.approx(40, abs=5)
+    (_, fields) = world.redis.everything()["report"]
+    assert list(fields) == [f"{client.id}:{alice.number}:ran"]
+    for each in (alice, world.actor()):
+        with Remote(client.real.run_once("report", at_most=60), each) as again:
+            assert again is None
+        assert not each.lock(client, "report").try_lock()
+    assert Remote(client.real.run_once("report").lock, alice).force_unlock()
+    assert alice.lock(client, "report").try_lock()
+
+
+@each_runtime
+def test_the_time_is_counted_from_its_beginning(world: World) -> None:
+    client = world.client()
+    with run(world, client, at_most=60, at_least=0.4) as mine:
+        assert mine is not None
+        world.pass_time(0.5)
+    assert world.redis.everything() == {}
+    with run(world, client, at_most=60, at_least=0.3) as mine:
+        assert mine is not None
+    world.until(lambda: not world.redis.everything())
+
+
+@each_runtime
+def test_a_run_that_takes_too_long_is_lost(world: World) -> None:
+    client = world.client()
+    with pytest.raises(LockLostError), run(world, client, at_most=0.3) as mine:
+        world.until(lambda: mine.lost and not world.redis.everything())
+        with run(world, client, at_most=60) as theirs:
+            assert theirs is not None
+
+
+def test_who_runs_it_already_skips_it(world: World) -> None:
+    client = world.client()
+    alice = world.actor()
+    with Remote(client.real.run_once("report", at_most=60), alice) as mine:
+        assert mine is not None
+        with Remote(client.real.run_once("report", at_most=60), alice) as again:
+            assert again is None
+        assert alice.lock(client, "report").try_lock()
+        alice.lock(client, "report").unlock()
+        assert alice.lock(client, "report").get_hold_count() == 1
+
+
+@in_real_time
+def test_a_function_says_whether_it_ran(world: World) -> None:
+    client, other = world.client(), world.client()
+
+    def report(day: str) -> str:
+        return f"report of {day}"
+
+    call = decorated(client, report, "report:{day}", word="run_once", at_most=60, at_least=30)
+    again = decorated(other, report, "report:{day}", word="run_once", at_most=60)
+    alice, bob = world.actors(2)
+    assert alice.do(call, "monday") == Ran("report of monday")
+    assert alice.do(call, day="tuesday") == Ran("report of tuesday")
+    skipped = bob.do(again, "monday")
+    assert isinstance(skipped, Skipped)
+    assert skipped.holder is not None
+    assert skipped.holder.client_id == client.id
+    assert skipped.holder.pid is not None
+    assert isinstance(alice.do(call, "monday"), Skipped)
+
+
+def test_an_error_of_the_function_is_its_own(world: World) -> None:
+    client = world.client()
+
+    def fail() -> None:
+        raise ValueError("no paper")
+
+    call = decorated(client, fail, "report", word="run_once", at_most=60)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no paper"):
+            world.actor().do(call)
+
+
+@each_runtime
+@pytest.mark.parametrize(
+    ("times", "error", "text"),
+    [
+        ({"at_most": 0}, ValueError, "at_most must be positive"),
+        ({"at_most": 600_000}, ValueError, "at_most=600000 is more than a day"),
+        ({"at_most": 5, "at_least": 6}, ValueError, "at_least must be from 0 to at_most, not 6 s"),
+        ({"at_least": -1}, ValueError, "at_least must be from 0 to at_most"),
+        ({"at_least": "1m"}, TypeError, "at_least must be a number of seconds"),
+    ],
+)
+def test_wrong_times_are_refused(world: World, times: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        world.client().real.run_once("report", **times)
+
+
+@each_runtime
+def test_a_block_is_entered_once_and_of_an_open_client(world: World) -> None:
+    client = world.client()
+    block = run(world, client)
+    with block:
+        pass
+    with pytest.raises(LockError, match=r"run_once\('report'\) can be entered only once"):
+        block.enter()
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.real.run_once("report")

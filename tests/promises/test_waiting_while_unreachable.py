@@ -1,0 +1,181 @@
+"""``Config.wait_while_unreachable``: a server that is away from the first moment on is waited for, as the lock is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis.exceptions
+
+from pyredisson import LockError, events
+from tests.promises.kinds import handle, wait
+from tests.proxy import Proxy
+from tests.worlds.base import Actor, Pending, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime
+from tests.worlds.simulated import SimulatedWorld
+
+pytestmark = each_runtime
+
+#: The connection's error, of the runtimes that have one.
+AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, ConnectionError, TimeoutError)
+
+
+class Outage(ABC):
+    """A server that is away, and a client that has not been there yet."""
+
+    @abstractmethod
+    def client(self, **config: Any) -> Remote: ...
+
+    @abstractmethod
+    def end(self) -> None: ...
+
+
+class CutOff(Outage):
+    def __init__(self, world: ClockWorld, proxy: Proxy, *, silent: bool) -> None:
+        self._world = world
+        self._proxy = proxy
+        if silent:
+            proxy.blackhole()
+        else:
+            proxy.cut()
+
+    def client(self, **config: Any) -> Remote:
+        return self._world.client(self._world.redis_client(port=self._proxy.port), **config)
+
+    def end(self) -> None:
+        self._proxy.heal()
+
+
+class Crashed(Outage):
+    def __init__(self, world: SimulatedWorld, *, silent: bool) -> None:
+        self._world = world
+        self._silent = silent
+        if silent:
+            world.simulation.node.pause()
+        else:
+            world.simulation.node.crash()
+
+    def client(self, **config: Any) -> Remote:
+        return self._world.client(**config)
+
+    def end(self) -> None:
+        if self._silent:
+            self._world.simulation.node.resume()
+        else:
+            self._world.simulation.node.restart()
+
+
+@pytest.fixture
+def outage(world: World) -> Iterator[Callable[..., Outage]]:
+    """Begins one, once what is to be in the database is there. A silent server takes requests, and answers none."""
+    if isinstance(world, SimulatedWorld):
+        yield lambda silent=False: Crashed(world, silent=silent)
+        return
+    assert isinstance(world, ClockWorld)
+    assert world.port is not None
+    with Proxy(world.port) as proxy:
+        yield lambda silent=False: CutOff(world, proxy, silent=silent)
+
+
+def acquire(actor: Actor, client: Remote, kind: str, seconds: float) -> Pending:
+    """Begin to acquire it, waiting at most so long."""
+    return actor.start(wait(handle(actor, client, kind), seconds))
+
+
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "read_lock",
+    "write_lock",
+    "multi_lock",
+    "semaphore",
+    "permit_expirable_semaphore",
+    "count_down_latch",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Callable[..., Outage], kind: str) -> None:
+    if "semaphore" in kind:
+        world.redis.command("SET", "orders", "1")
+    away = outage()
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=2.0)
+    taking = acquire(actor, client, kind, 60)
+    world.pass_time(0.5)
+    assert not taking.done()
+    away.end()
+    assert taking.result(20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_when_the_wait_time_ends_the_connection_error_is_raised(
+    world: World, outage: Callable[..., Outage], kind: str
+) -> None:
+    away = outage()
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=1.0)
+    began = world.now()
+    taking = acquire(actor, client, kind, 0.7)
+    with pytest.raises((*AWAY, LockError)):
+        taking.result(20)
+    assert world.now() - began >= (0.2 if kind == "multi_lock" else 0.6)  # That leaves out a pause beyond its end.
+    assert world.now() - began < 0.7 + 1.0 + 3.0
+    away.end()
+    assert "waiting here" not in repr(actor.lock(client))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "count_down_latch"])
+def test_listeners_hear_why_an_acquire_failed(world: World, outage: Callable[..., Outage], kind: str) -> None:
+    happened: list[events.Event] = []
+    away = outage()
+    actor, client = world.actor(), away.client(timeout=0.5, quorum_retry_timeout=0.5, listeners=(happened.append,))
+    with pytest.raises((*AWAY, LockError)) as error:
+        acquire(actor, client, kind, 0.2).result(20)
+    [failed] = [event for event in happened if isinstance(event, events.AcquireFailed)]
+    assert failed.error is error.value
+    assert (failed.kind, failed.reason) == (kind, "quorum" if kind == "multi_lock" else "connection")
+    assert failed.waited > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_when_the_first_request_fails_only_after_the_wait_time_its_error_is_raised(
+    world: World, outage: Callable[..., Outage], kind: str
+) -> None:
+    away = outage(silent=True)
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=0.6)
+    with pytest.raises((*AWAY, LockError)):
+        acquire(actor, client, kind, 0.2).result(20)
+    away.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_attempt_raises_at_once(world: World, outage: Callable[..., Outage], kind: str) -> None:
+    away = outage()
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=20.0)
+    with pytest.raises((*AWAY, LockError)):
+        acquire(actor, client, kind, 0).result(9)
+    away.end()
+
+
+def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, outage: Callable[..., Outage]) -> None:
+    away = outage()
+    mine = world.actor().lock(away.client(wait_while_unreachable=True, timeout=0.5))
+    taking = mine._actor.start(mine.lock)
+    world.pass_time(2.0)
+    assert not taking.done()
+    away.end()
+    taking.result(20)
+    assert mine.get_hold_count() == 1
+
+
+def test_without_it_the_first_contact_raises(world: World, outage: Callable[..., Outage]) -> None:
+    away = outage()
+    mine = world.actor().lock(away.client(timeout=20.0))
+    with pytest.raises((*AWAY, LockError)):
+        mine._actor.start(mine.try_lock, 60).result(9)
+    away.end()

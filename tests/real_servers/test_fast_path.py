@@ -1,0 +1,434 @@
+"""The fast path beside the general path: the same random steps and faults, and in the end the same state.
+
+One client may take the fast path, its twin may not. What each step returned or raised, what each client knows of its
+lock, and what is stored in Redis has to agree after every step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+import redis.exceptions as rx
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import Config
+from pyredisson.asyncio.pipe import Pipe
+from pyredisson.core.failures import NotSent, Unanswered
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.kinds.lock import LockCore
+from pyredisson.shared.marks import has_mark
+from pyredisson.threads import fast_path
+from pyredisson.threads.sockets import Connection
+from tests.real_servers.observation import load_scripts
+from tests.servers import Server
+from tests.volumes import Volume
+from tests.waiting import soon, until
+
+CONFIG = Config(lock_watchdog_timeout=60.0, timeout=20.0)
+STRANGER = "stranger:1"
+
+#: What is done, and how often.
+STEPS = {
+    "lock": 6,
+    "unlock": 8,
+    "try_lock": 3,
+    "wait": 1,
+    "lease": 1,
+    "with": 3,
+    "hold": 1,
+    "body raises": 1,
+    "handle": 1,
+    "force": 1,
+}
+#: What happens to the first request of a step.
+FAULTS = {
+    "none": 12,
+    "not sent": 2,
+    "lost": 2,
+    "unknown script": 1,
+    "deleted": 1,
+    "taken": 1,
+    "interrupted": 2,
+    "late": 2,
+}
+
+
+#: How many steps a history has.
+LENGTH = 40
+
+#: What waits for the lock without end.
+ENDLESS = ("lock", "with", "body raises")
+
+
+class Interruption(BaseException):
+    """As a signal handler's."""
+
+
+class Faults:
+    """What happens to the next request to the lock's server, and what was sent."""
+
+    def __init__(self, direct: redis.Redis) -> None:
+        self._direct = direct
+        self.fault = "none"
+        self.name = ""
+
+    def concern(self, data: bytes) -> bool:
+        """Whether it is a script about the lock; who holds it is a question that is given up in a hurry."""
+        return b"EVAL" in data and self.name.encode() in data
+
+    def before(self) -> str:
+        """Do what is to happen before the request. Returns what is to become of it."""
+        fault, self.fault = self.fault, "none"
+        if fault == "unknown script":
+            self._direct.script_flush()
+        elif fault == "deleted":
+            self._direct.delete(self.name)
+        elif fault == "taken":
+            self._direct.delete(self.name)
+            self._direct.hset(self.name, STRANGER, 1)
+            self._direct.pexpire(self.name, 100_000)
+        return fault
+
+    def failure(self, fault: str) -> BaseException | None:
+        """What a request brings instead of being sent, or instead of its reply."""
+        match fault:
+            case "not sent":
+                return NotSent(rx.ConnectionError("planned"))
+            case "lost":
+                return Unanswered(rx.ConnectionError("planned"))
+            case "interrupted" | "late":
+                return Interruption()
+        return None
+
+
+@contextmanager
+def in_threads(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    exchange, thread = Connection.exchange, threading.current_thread()
+
+    def planned(self: Connection, data: bytes | None, timeout: float) -> Any:
+        ours = data is not None and faults.concern(data) and threading.current_thread() is thread
+        fault = faults.before() if ours else "none"
+        failure = faults.failure(fault)
+        if failure is None:
+            return exchange(self, data, timeout)
+        try:
+            if fault in ("lost", "late"):
+                exchange(self, data, timeout)
+            raise failure
+        finally:
+            self.close()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "exchange", planned)
+        yield
+
+
+@contextmanager
+def in_tasks(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    post, task = Pipe.post, asyncio.current_task()
+
+    def planned(self: Pipe, data: bytes, timeout: float, outcome: Any) -> None:
+        ours = faults.concern(data) and asyncio.current_task() is task
+        fault = faults.before() if ours else "none"
+        failure = faults.failure(fault)
+        if failure is None:
+            post(self, data, timeout, outcome)
+            return
+        instead: BaseException = asyncio.CancelledError() if isinstance(failure, Interruption) else failure
+        if fault not in ("lost", "late"):
+            outcome.set_exception(instead)
+            return
+        answered = asyncio.get_running_loop().create_future()
+        answered.add_done_callback(lambda done: outcome.done() or outcome.set_exception(instead))
+        post(self, data, timeout, answered)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pipe, "post", planned)
+        yield
+
+
+def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
+    """What a client knows of a lock, and what is stored."""
+    core = client._core
+    found: dict[str, Any] = {"watched": [each.name for each in core.watchdog.ownerships()].count(name)}
+    for each in core.ownerships.of(name):
+        flight = each.in_flight
+        found |= {
+            "holds": [(hold.lease_ms, hold.watched, hold.block is not None) for hold in each.holds],
+            "lost": each.loss,
+            "expired": each.expired,
+            "epoch": each.epoch,
+            "generation": each.generation,
+            "pending": (flight.pending, flight.releases_due, flight.released_behind, flight.queued_ms),
+            "doubtful": flight.doubtful if flight.pending else None,
+            "deadline": round(max(0.0, each.deadline - time.monotonic()), -2) if each.holds else None,
+        }
+    found["stored"] = sorted(direct.hvals(name))
+    found["lives"] = direct.pttl(name) > 0
+    found["epochs"] = sorted(direct.get(key) for key in direct.scan_iter(f"*epoch*{name}*"))
+    return found
+
+
+def do_step(lock: Any, step: str) -> object:
+    """Do one step. Returns what came of it."""
+    match step:
+        case "lock":
+            return lock.lock()
+        case "try_lock":
+            return lock.try_lock()
+        case "wait":
+            return lock.try_lock(wait_time=0.02)
+        case "lease":
+            return lock.try_lock(lease_time=20_000)
+        case "unlock":
+            return lock.unlock()
+        case "with" | "body raises":
+            with lock:
+                if step == "body raises":
+                    raise ZeroDivisionError
+        case "hold":
+            with lock.hold(0, skip=True) as lease:
+                return lease is None
+        case "force":
+            return lock.force_unlock()
+    return None
+
+
+async def do_async_step(lock: Any, step: str) -> object:
+    """Do one step. Returns what came of it."""
+    match step:
+        case "with" | "body raises":
+            async with lock:
+                if step == "body raises":
+                    raise ZeroDivisionError
+        case "hold":
+            async with lock.hold(0, skip=True) as lease:
+                return lease is None
+        case "handle":
+            return None
+        case _:
+            return await do_step(lock, step)  # type: ignore[misc]
+    return None
+
+
+class Twins:
+    """A client that may take the fast path and one that may not, and what they have done."""
+
+    def __init__(
+        self, server: Server, direct: redis.Redis, name: str, clients: tuple[Any, Any], kind: str = "lock"
+    ) -> None:
+        self.server = server
+        self.direct = direct
+        self.names = (f"{name}-fast", f"{name}-general")
+        self.clients = clients
+        self.locks: list[Any] = [None, None]
+        self.kind = kind
+        for index in range(2):
+            self.get_handle(index)
+        self.faults = Faults(direct)
+        self.outcomes: list[object] = []
+        self.done: list[tuple[str, str]] = []
+        self.flushed = True
+
+    def get_handle(self, index: int) -> None:
+        """Use a new handle."""
+        self.locks[index] = getattr(self.clients[index], f"get_{self.kind}")(self.names[index])
+
+    def begin(self, index: int, step: str, fault: str) -> Any:
+        """Plan what happens next. Returns the lock."""
+        self.clients[1]._core.direct = None
+        if self.flushed:  # The reply that a script is not known would be no reply to lose.
+            load_scripts(self.server)
+        self.flushed = fault == "unknown script"
+        if step == "handle":
+            self.get_handle(index)
+        elif index == 0:
+            self.done.append((step, fault))
+        self.faults.name, self.faults.fault = self.names[index], fault
+        return self.locks[index]
+
+    def settled(self) -> bool:
+        """Whether nothing is under way."""
+        ownerships = [each for client, name in self._each() for each in client._core.ownerships.of(name)]
+        return not any(each.pending is not None or each.queued_ms for each in ownerships)
+
+    def check(self) -> None:
+        """Fail unless both have come to the same."""
+        self.faults.fault = "none"
+        fast, general = (state(client, self.direct, name) for client, name in self._each())
+        assert self.outcomes[-2] == self.outcomes[-1], self.done[-4:]
+        assert fast == general, self.done[-4:]
+
+    def _each(self) -> Iterator[tuple[Any, str]]:
+        yield from zip(self.clients, self.names, strict=True)
+
+
+def plan(seed: int) -> list[tuple[str, str]]:
+    """The steps of one history, each with a fault."""
+    rng = random.Random(seed)
+    steps = rng.choices(list(STEPS), list(STEPS.values()), k=LENGTH)
+    faults = rng.choices(list(FAULTS), list(FAULTS.values()), k=LENGTH)
+    planned = zip(steps, faults, strict=True)
+    # What waits without end has to find the lock free.
+    return [("try_lock" if step in ENDLESS and fault == "taken" else step, fault) for step, fault in planned]
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the fast path was taken, each time that it might have been."""
+    found: list[bool] = []
+    is_usual = LockCore.is_usual
+
+    def counted(self: LockCore, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        found.append(is_usual(self, ownership, who, holds, now))
+        return found[-1]
+
+    monkeypatch.setattr(LockCore, "is_usual", counted)
+    return found
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+def test_threads(
+    kind: str,
+    valkey: Server,
+    direct: redis.Redis,
+    unique_name: str,
+    volume: Volume,
+    noted: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
+        pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
+    ):
+        for seed in range(volume(40, full=5000)):
+            twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
+            with in_threads(twins.faults, monkeypatch):
+                for step, fault in plan(seed):
+                    for index in range(2):
+                        lock = twins.begin(index, step, fault)
+                        lock.is_locked()  # Whether "not sent" is an error depends on whether the connection is new.
+                        if step in ENDLESS and direct.hexists(lock.name, STRANGER):
+                            direct.delete(lock.name)
+                        try:
+                            twins.outcomes.append(do_step(lock, step))
+                        except BaseException as error:
+                            twins.outcomes.append(type(error).__name__)
+                    until(twins.settled, 10.0)
+                    twins.check()
+    assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
+
+
+@pytest.mark.volume
+def test_tasks(
+    valkey: Server,
+    direct: redis.Redis,
+    unique_name: str,
+    volume: Volume,
+    noted: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def histories() -> None:
+        async with (
+            pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
+            pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
+        ):
+            for seed in range(volume(40, full=5000)):
+                twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general))
+                with in_tasks(twins.faults, monkeypatch):
+                    for step, fault in plan(seed):
+                        await one_step(twins, step, fault)
+
+    async def one_step(twins: Twins, step: str, fault: str) -> None:
+        for index in range(2):
+            lock = twins.begin(index, step, fault)
+            if step in ENDLESS and direct.hexists(lock.name, STRANGER):
+                direct.delete(lock.name)
+            try:
+                twins.outcomes.append(await do_async_step(lock, step))
+            except BaseException as error:
+                twins.outcomes.append(type(error).__name__)
+        await soon(twins.settled)
+        twins.check()
+
+    asyncio.run(histories())
+    assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
+
+
+def test_a_handle_that_another_thread_uses_meanwhile(
+    valkey: Server, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread acts on its own ownership, whichever one the handle has used last."""
+    with pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as client:
+        lock = client.get_lock(unique_name)
+        core: Any = lock._core
+        do_step(lock, "with")
+        own = core.last
+        other_thread = threading.Thread(target=do_step, args=(lock, "with"))
+        other_thread.start()
+        other_thread.join()
+        others = core.last
+        assert others is not own
+
+        def loop() -> None:
+            core.last = others
+
+        def mark(held: Any) -> bool:
+            core.last = others
+            return has_mark(held)
+
+        monkeypatch.setattr(fast_path, "_running_loop", loop)
+        monkeypatch.setattr(fast_path, "has_mark", mark)
+        for use in (lock.lock, lock.unlock):
+            core.last = own
+            use()
+            assert (len(own.holds), own.pending) == (int(use == lock.lock), None)
+            assert (len(others.holds), others.pending, others.call.thread) == (0, None, 0)
+
+
+def test_a_fair_hand_over_takes_three_scripts(
+    valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
+    monkeypatch.setattr("pyredisson.core.waiting.subscriptions.LINGER", 60.0)
+    sent: list[bytes] = []
+    exchange = Connection.exchange
+
+    def noted(self: Connection, data: bytes | None, timeout: float) -> Any:
+        if data is not None and unique_name.encode() in data:
+            sent.append(data)
+        return exchange(self, data, timeout)
+
+    turns, left = 20, [True, True]
+    queue = f"redisson_lock_queue:{{{unique_name}}}"
+
+    def take_turns(lock: Any, other: int) -> None:
+        for _ in range(turns):
+            with lock:
+                until(lambda: direct.llen(queue) == 1 or not left[other], 10.0)
+        left[1 - other] = False
+
+    with (
+        pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as one,
+        pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as another,
+    ):
+        locks = [client.get_fair_lock(unique_name) for client in (one, another)]
+        monkeypatch.setattr(Connection, "exchange", noted)
+        threads = [threading.Thread(target=take_turns, args=(lock, 1 - index)) for index, lock in enumerate(locks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30.0)
+        assert left == [False, False]
+    # Each client attempts once more when its subscription is confirmed, and sends scripts that the server did not know.
+    assert len(sent) < 3.25 * 2 * turns

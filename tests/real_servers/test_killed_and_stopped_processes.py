@@ -1,0 +1,232 @@
+"""Processes that hold or wait for locks of each kind, and for semaphores and latches, and are killed or stopped then.
+
+What becomes of a killed process does not depend on its runtime: here it has threads, and the surviving one has tasks.
+What a stopped process finds when it continues is tested in both forms.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis
+
+from tests.real_servers.kind_table import FAIR, LATCH, LOCK, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real_servers.lock_process import Peer, PeerError
+from tests.real_servers.observation import await_waiting, channels, load_scripts
+from tests.servers import Server
+from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+
+LEASE = 1.5  # Longer than a busy machine stands still at times.
+#: For such a machine, too. What is bounded here would take 10 s and more if nobody saw to it.
+MARGIN = 5.0
+LOCKS = (LOCK, FAIR, READ, WRITE)
+
+by_a_task = pytest.mark.parametrize("world", ["asyncio"], indirect=True)
+
+
+def within(began: float, seconds: float) -> bool:
+    return time.monotonic() - began < seconds + MARGIN
+
+
+def scripts_run(direct: redis.Redis) -> int:
+    """How many scripts the server has run."""
+    return int(direct.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+# --- killed ---
+
+
+@by_a_task
+@pytest.mark.parametrize("lease", [None, LEASE])
+@pytest.mark.parametrize("kind", LOCKS, ids=str)
+def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
+) -> None:
+    client = world.from_url(valkey.url)
+    theirs, actor = kind.blocking_handle(client, unique_name), world.actor()
+    with Peer("threads", valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
+        peer.do("lock", lease)
+        peer.do("lock", lease)
+        taken = actor.start(theirs.lock)
+        await_waiting(direct, theirs)
+        peer.kill()
+        began = time.monotonic()
+        taken.result(20)
+        assert within(began, LEASE)
+    actor.do(theirs.unlock)
+    kind.await_rest(direct, client, unique_name, 0)
+
+
+@by_a_task
+def test_a_killed_reader_ends_no_other_read(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client, reader, writer = world.from_url(valkey.url), world.actor(), world.actor()
+    both = client.get_read_write_lock(unique_name)
+    read, write = both.read_lock(), both.write_lock()
+    with Peer("threads", valkey.url, unique_name, "read_lock", lock_watchdog_timeout=LEASE) as peer:
+        reader.do(read.lock)
+        peer.do("lock")
+        waiting = writer.start(write.lock)
+        await_waiting(direct, write)
+        peer.kill()
+        gone = f"{{{unique_name}}}:{peer.client_id}:{peer.number}:rwlock_timeout:1"
+        until(lambda: not direct.exists(gone), what="the dead one's lease is over")
+        assert reader.do(read.get_hold_count) == 1
+        assert not waiting.done()
+        reader.do(read.unlock)
+        waiting.result(20)  # Nothing of the dead one keeps the lock alive.
+    writer.do(write.unlock)
+    READ.await_rest(direct, client, unique_name, 0)
+
+
+@by_a_task
+def test_a_permit_of_a_killed_process_comes_back_with_its_lease(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(valkey.url)
+    permits, actor = PERMITS.handle(client, unique_name), world.actor()
+    actor.do(permits.try_set_permits, 2)
+    with Peer("threads", valkey.url, unique_name, PERMITS.name) as peer:
+        for_good, for_a_while = peer.do("acquire"), peer.do("acquire", LEASE)
+        waiting = actor.start(permits.acquire)
+        await_waiting(direct, permits)
+        peer.kill()
+        began = time.monotonic()
+        mine = waiting.result(20)
+        assert within(began, LEASE)
+    # The one without a lease has nothing that ends it, but whoever knows its id can.
+    assert actor.do(permits.acquired_permits) == 2
+    assert actor.do(permits.try_release, for_a_while) is False
+    for permit in (for_good, mine):
+        actor.do(permits.release, permit)
+    PERMITS.await_rest(direct, client, unique_name, 2)
+
+
+@by_a_task
+def test_a_permit_of_a_killed_process_stays_acquired_until_an_operator_releases_it(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(valkey.url)
+    semaphore, actor = SEMAPHORE.handle(client, unique_name), world.actor()
+    actor.do(semaphore.try_set_permits, 1)
+    with Peer("threads", valkey.url, unique_name, SEMAPHORE.name) as peer:
+        peer.do("acquire")
+        waiting = actor.start(semaphore.acquire)
+        await_waiting(direct, semaphore)
+        peer.kill()
+    assert direct.get(unique_name) == "0"
+    assert not waiting.done()
+    operator = world.actor()
+    operator.do(semaphore.release)
+    assert waiting.result(20) is True
+    actor.do(semaphore.release)
+    SEMAPHORE.await_rest(direct, client, unique_name, 1)
+
+
+@by_a_task
+@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
+def test_a_killed_waiter_delays_no_other(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    client, holder, waiter = world.from_url(valkey.url), world.actor(), world.actor()
+    let_in = kind.block(holder, client, unique_name)
+    handle = kind.handle(client, unique_name)
+    with Peer("threads", valkey.url, unique_name, kind.name) as peer:
+        peer.send(kind.acquire)
+        until(lambda: channels(direct, unique_name), what="it waits")
+        waiting = waiter.start(getattr(handle, kind.acquire))
+        await_waiting(direct, handle)
+        peer.kill()
+        began = time.monotonic()
+        let_in()
+        taken = waiting.result(20)
+        assert within(began, 0)
+    kind.give_back(waiter, handle, taken)
+    kind.await_rest(direct, client, unique_name, 1)
+
+
+# --- stopped ---
+
+
+@pytest.mark.parametrize("kind", LOCKS, ids=str)
+def test_a_holder_that_was_stopped_past_its_lease_learns_of_the_loss_before_it_writes(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    client = world.from_url(valkey.url)
+    theirs, actor = kind.blocking_handle(client, unique_name), world.actor()
+    with Peer(world.runtime, valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
+        peer.do("enter")
+        peer.do("ensure_held")
+        assert actor.do(theirs.try_lock) is False
+        peer.stop()
+        began = time.monotonic()
+        actor.do(theirs.lock)
+        assert within(began, LEASE)
+        # What it asks first when it goes on is answered with the truth, whatever its watchdog has done by then.
+        peer.send("ensure_held")
+        peer.go_on()
+        with pytest.raises(PeerError, match="LockLostError"):
+            peer.result()
+        with pytest.raises(PeerError, match="LockLostError"):
+            peer.do("leave")
+        until(lambda: peer.do("losses") == [[unique_name, peer.number]], what="called back")
+        assert actor.do(theirs.is_held_by_current_thread), "and takes nothing from the next one"
+        assert peer.do("try_lock") is False
+        actor.do(theirs.unlock)
+        peer.do("lock")
+        peer.do("unlock")
+    kind.await_rest(direct, client, unique_name, 0)
+
+
+def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(valkey.url)
+    permits, actor = PERMITS.handle(client, unique_name), world.actor()
+    actor.do(permits.try_set_permits, 1)
+    with Peer(world.runtime, valkey.url, unique_name, PERMITS.name) as peer:
+        permit = peer.do("acquire", LEASE)
+        peer.stop()
+        began = time.monotonic()
+        mine = actor.do(permits.acquire)
+        assert within(began, LEASE)
+        peer.send("update_lease_time", permit, 60)
+        peer.send("try_release", permit)
+        peer.send("release", permit)
+        peer.go_on()
+        assert peer.result() is False
+        assert peer.result() is False
+        with pytest.raises(PeerError, match="LockNotOwnedError"):
+            peer.result()
+        assert peer.do("try_acquire") is None
+        actor.do(permits.release, mine)
+        peer.do("release", peer.do("acquire"))
+    PERMITS.await_rest(direct, client, unique_name, 1)
+
+
+@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS], ids=str)
+def test_a_stopped_waiter_acquires_nothing_held_by_another(
+    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
+) -> None:
+    load_scripts(valkey)
+    client, holder = world.from_url(valkey.url), world.actor()
+    let_in = kind.block(holder, client, unique_name)
+    with Peer(world.runtime, valkey.url, unique_name, kind.name) as peer:
+        before_it = scripts_run(direct)
+        peer.send(kind.acquire)
+        # Once before it listens, and once after: nothing that it asked is still to be answered when it is stopped.
+        until(lambda: scripts_run(direct) >= before_it + 2, what="it waits")
+        peer.stop()
+        let_in()
+        again = kind.block(holder, client, unique_name)
+        before, asked = kind.state(direct, kind.handle(client, unique_name), holder), scripts_run(direct)
+        peer.go_on()
+        until(lambda: scripts_run(direct) > asked, what="it hears that it was let in, and asks")
+        assert kind.state(direct, kind.handle(client, unique_name), holder) == before
+        again()
+        taken = peer.result()
+        peer.do(kind.release, *([taken] if isinstance(taken, str) else []))
+    kind.await_rest(direct, client, unique_name, 1)

@@ -1,0 +1,280 @@
+"""Other ways to a server, and bad ones: TLS, Unix sockets, passwords, slow links."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.exceptions as rx
+
+from pyredisson.errors import OutcomeUnknownError, RedissonError
+from tests.proxy import Cutter, Proxy, parse_request
+from tests.real_servers.observation import INFO, await_waiter, held, nothing_left
+from tests.servers import HOST, REDIS_7, Build, Server, free_port
+from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+
+
+def works(world: ClockWorld, client: Any, direct: redis.Redis, name: str, *, period: float) -> None:
+    """All that a lock does, once: nested, waited for, renewed, handed over."""
+    lock, holder, waiter = client.get_lock(name), world.actor(), world.actor()
+    holder.do(lock.is_locked)  # It connects in its own time: that of an acquire is a sixth of the lease.
+    holder.do(lock.lock)
+    holder.do(lock.lock)
+    holder.do(lock.unlock)
+    assert held(direct, lock, holder) == 1
+    assert waiter.do(lock.try_lock, 0.05) is False
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, name)
+    left = direct.pttl(name)
+    until(lambda: direct.pttl(name) > left, within=2 * period + 2, what="renewed")
+    holder.do(lock.unlock)
+    taken.result(10)
+    assert held(direct, lock, waiter) == 1
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, name)
+
+
+# --- TLS ---
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    crt, key = folder / "server.crt", folder / "server.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", f"subjectAltName=IP:{HOST},DNS:localhost", "-keyout", str(key), "-out", str(crt)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here to make a certificate with")
+    return crt, key
+
+
+@pytest.fixture
+def tls(fresh_server: Callable[..., Server], certificate: tuple[Path, Path]) -> tuple[Server, str]:
+    """A server that speaks TLS, too, and the URL for that. The wheels' servers are built without."""
+    crt, key = certificate
+    port = free_port()
+    arguments = ["--tls-port", str(port), "--tls-cert-file", str(crt), "--tls-key-file", str(key)]
+    try:
+        server = fresh_server(REDIS_7, *arguments, "--tls-ca-cert-file", str(crt), "--tls-auth-clients", "no")
+    except RedissonError as error:
+        pytest.skip(f"this {REDIS_7.id} was built without TLS: {str(error).splitlines()[-1]}")
+    return server, f"rediss://{HOST}:{port}/0?ssl_ca_certs={crt}"
+
+
+def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> None:
+    server, url = tls
+    client = world.from_url(url, timeout=9.0, lock_watchdog_timeout=2.1)
+    assert client.url.startswith("rediss://")
+    with server.client(decode_responses=True) as direct:
+        works(world, client, direct, unique_name, period=0.7)
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
+    world: ClockWorld, tls: tuple[Server, str], unique_name: str
+) -> None:
+    _, url = tls
+    client = world.from_url(url.partition("?")[0], timeout=15.0)
+    began = time.monotonic()
+    with pytest.raises(rx.ConnectionError, match=r"(?i)certificate"):
+        world.actor().do(client.get_lock(unique_name).lock)
+    assert time.monotonic() - began < 4.5, "it was not at once: it took a try's time, or all of it"
+
+
+def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
+    with socket.socket() as mute:
+        mute.bind((HOST, 0))
+        mute.listen()
+        client = world.from_url(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8, connect_timeout=1.8)
+        began = time.monotonic()
+        with pytest.raises((rx.ConnectionError, rx.TimeoutError)):
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert time.monotonic() - began < 2 * 1.8
+
+
+# --- Unix sockets ---
+
+
+def test_a_unix_socket(
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, tmp_path_factory: Any
+) -> None:
+    path = tmp_path_factory.mktemp("s") / "s"
+    if len(str(path)) > 100:
+        pytest.skip(f"the kernel takes no such long name for a socket: {path}")
+    server = fresh_server(build, "--unixsocket", str(path), "--requirepass", "swordfish")
+    client = world.from_url(f"unix://:swordfish@{path}?db=0", timeout=9.0, lock_watchdog_timeout=2.1)
+    assert "swordfish" not in client.url
+    with server.client(decode_responses=True) as direct:
+        works(world, client, direct, unique_name, period=0.7)
+        server.kill()
+        with pytest.raises(rx.ConnectionError) as error:
+            world.actor().do(world.from_url(f"unix://:swordfish@{path}").get_lock(unique_name).lock)
+        assert "swordfish" not in str(error.value)
+
+
+# --- passwords ---
+
+SECRET = "correct-horse%2Fbattery"
+SPELLINGS = ("correct-horse", "battery")
+
+
+def test_no_password_is_ever_shown(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = fresh_server()
+    with server.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "guest", "on", ">correct-horse/battery", "~*", "&*", "+@all")
+        direct.execute_command("ACL", "SETUSER", "default", ">correct-horse/battery")
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG), Proxy(server.port) as proxy:
+        clients = [
+            world.from_url(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0, lock_watchdog_timeout=3.0),
+            world.from_url(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0),
+            world.from_url(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=3.0),
+            world.from_url(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=3.0),
+        ]
+        wrong = world.from_url(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=3.0)
+        actor, other = world.actor(), world.actor()
+        for client in clients:
+            lock = client.get_lock(unique_name)
+            context = lock.hold()
+            lease = actor.do(world.enter(context))
+            assert other.do(lock.try_lock, 0.05) is False
+            shown += map(repr, (client, client.url, client.config, lock, lease, context, client._core, client._runtime))
+            shown += [repr(ownership) for ownership in client._core.ownerships]
+            proxy.cut()
+            errors = [
+                other.start(call).exception(20) for call in (lock.lock, lock.try_lock, lock.is_locked, lock.unlock)
+            ]
+            proxy.heal()
+            errors.append(actor.start(world.leave(context)).exception(20))  # The cut may have outlasted its lease.
+            for error in filter(None, errors):
+                shown += [*traceback.format_exception(error), repr(error), repr(error.__cause__)]
+        error = actor.start(wrong.get_lock(unique_name).lock).exception(20)
+        assert isinstance(error, rx.AuthenticationError)
+        shown += [*traceback.format_exception(error), repr(error), repr(wrong)]
+        for client in clients:
+            world.run(client.close)
+            shown.append(repr(client))
+    shown += [record.getMessage() + repr(record.__dict__) for record in caplog.records]
+    shown += [repr(event) for _, event in world.events]
+    assert len(shown) > 50
+    text = "\n".join(shown)
+    assert not [spelling for spelling in SPELLINGS if spelling in text]
+
+
+# --- slow links ---
+
+
+def test_latency_with_jitter(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    proxy.latency(0.02, 0.03, direction="both")
+    client = world.from_url(proxy.url, timeout=9.0, lock_watchdog_timeout=3.0)
+    works(world, client, direct, unique_name, period=1.0)
+    assert proxy.hits["latency"] > 20
+    assert not world.losses
+
+
+def test_slices_of_one_byte(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+    proxy.refuse_request(INFO, "NOPERM")  # Its reply is long: it would take seconds, byte by byte.
+    proxy.slice(1)
+    client = world.from_url(proxy.url, timeout=30.0)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(lock.lock)
+    taken = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    holder.do(lock.unlock)
+    taken.result(30)
+    assert held(direct, lock, waiter) == 1
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert proxy.hits["slice"] > 10
+    assert not world.losses
+
+
+@contextmanager
+def served_by(serve: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that does it in a thread until the block is over; its URL."""
+    over = threading.Event()
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener, over))
+        thread.start()
+        try:
+            yield f"redis://{HOST}:{listener.getsockname()[1]}?protocol=2"
+        finally:
+            over.set()
+            thread.join(10)
+
+
+def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
+    with served_by(_trickle) as url:
+        client = world.from_url(url, timeout=1.8)
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknownError):
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert time.monotonic() - began < 2 * 1.8
+
+
+def _trickle(listener: socket.socket, over: threading.Event) -> None:
+    """A server that greets as it should, and answers everything else by a byte now and then, for ever."""
+    listener.settimeout(0.01)
+    open_ones: list[tuple[socket.socket, Cutter]] = []
+    slow: list[socket.socket] = []
+    while not over.is_set():
+        with suppress(TimeoutError):
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            open_ones.append((connection, Cutter(parse_request)))
+        for connection, requests in open_ones:
+            with suppress(OSError):
+                for args, _ in requests.feed(connection.recv(10_000)):
+                    if args[0].upper() == b"CLIENT":
+                        connection.send(b"+OK\r\n")
+                    elif INFO(args):
+                        connection.send(b"-ERR unknown command\r\n")
+                    else:
+                        slow.append(connection)
+                        connection.send(b"+")
+        for connection in slow:
+            with suppress(OSError):
+                connection.send(b"a")
+    for connection, _ in open_ones:
+        connection.close()
+
+
+def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
+    """Its end comes together with the answer to the greeting: before anybody has asked anything."""
+    with served_by(_greet_and_leave) as url:
+        lock = world.from_url(url, timeout=1.8).get_lock(unique_name)
+        for ask in (lock.lock, lock.is_locked):
+            call = world.actor().start(ask)
+            with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
+                call.result(10)
+
+
+def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
+    """A server that closes each connection together with the answer to its greeting."""
+    listener.settimeout(0.01)
+    while not over.is_set():
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(1)
+                requests = Cutter(parse_request)
+                greeted = False
+                while not greeted:
+                    for args, _ in requests.feed(connection.recv(10_000)):
+                        greeted = INFO(args)
+                        connection.send(b"-ERR unknown command\r\n" if greeted else b"+OK\r\n")

@@ -1,0 +1,121 @@
+"""The functions of an uncontended ``lock()`` and ``unlock()``: few, and those that the documentation names."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
+from tests.real_servers.fleets import Fleet
+from tests.servers import Server
+
+LIBRARY = Path(pyredisson.__file__).parent
+PAGE = LIBRARY.parent / "docs" / "explanation" / "architecture.md"
+
+#: As many functions of the library at most; resumptions of coroutines count.
+PAIR = {"threads": 16, "asyncio": 22}
+WITH_A_NEW_HANDLE = 30
+QUORUM_OF_FIVE = 361
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    """The functions of the library that this thread calls meanwhile, in order."""
+    found: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and LIBRARY in path.parents:
+            found.append(f"{path.relative_to(LIBRARY).as_posix()} {frame.f_code.co_name}")
+
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+def documented(form: str) -> list[str]:
+    """The functions in the numbered list of the page."""
+    section = PAGE.read_text(encoding="utf-8").split("## The path of a lock", 1)[1].split("\n## ", 1)[0]
+    columns = re.findall(r"^\d+\. (.+)$", section.split(f"### {form}", 1)[1].split("\n### ", 1)[0], re.MULTILINE)
+    return [f"{path} {name}" for line in columns for path, name in re.findall(r"`([\w/]+\.py)` `(\w+)`", line)]
+
+
+def in_threads(url: str, use: Callable[[pyredisson.Redisson, pyredisson.Lock], object]) -> list[str]:
+    with pyredisson.Redisson.from_url(url) as client:
+        lock = client.get_lock("path")
+        for _ in range(3):
+            use(client, lock)
+        with recorded() as found:
+            use(client, lock)
+    return found
+
+
+def a_pair(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
+    lock.lock()
+    lock.unlock()
+
+
+def a_block(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
+    with client.get_lock(lock.name):
+        pass
+
+
+async def in_a_task(url: str) -> list[str]:
+    async with pyredisson.asyncio.Redisson.from_url(url) as client:
+        lock = client.get_lock("path")
+        for _ in range(3):
+            await lock.lock()
+            await lock.unlock()
+        with recorded() as found:
+            await lock.lock()
+            await lock.unlock()
+    return found
+
+
+@pytest.fixture
+def url(fresh_server: Callable[..., Server]) -> str:
+    """A server of this test's own."""
+    return fresh_server().url
+
+
+@pytest.mark.parametrize("form", PAIR)
+def test_the_page_names_each_function(url: str, form: str) -> None:
+    # In a context without marks of other tests.
+    found = Context().run(lambda: in_threads(url, a_pair) if form == "threads" else asyncio.run(in_a_task(url)))
+    assert len(found) <= PAIR[form], found
+    assert found == documented(form)
+
+
+def test_a_handle_a_call_costs_little(url: str) -> None:
+    found = Context().run(in_threads, url, a_block)
+    assert len(found) <= WITH_A_NEW_HANDLE, found
+
+
+def test_a_pair_on_five_nodes_costs_little(fleet: Fleet) -> None:
+    def use() -> list[str]:
+        config = pyredisson.Config(restart_guard=False, quorum_node_timeout=3.0)
+        clients = [pyredisson.Redisson.from_url(url, config=config) for url in fleet.urls()]
+        lock = pyredisson.RedLock(*[client.get_lock("path") for client in clients])
+        for _ in range(50):  # Each one may find that a node is nearer than was known, and notes that.
+            lock.lock()
+            lock.unlock()
+        with recorded() as found:
+            lock.lock()
+            lock.unlock()
+        for client in clients:
+            client.close()
+        return found
+
+    found = Context().run(use)
+    assert len(found) <= QUORUM_OF_FIVE, found

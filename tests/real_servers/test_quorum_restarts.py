@@ -1,0 +1,184 @@
+"""Nodes of a quorum that were restarted: with what they knew, without it, and what is made of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.exceptions as rx
+
+from pyredisson.core.driver import run
+from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
+from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
+from tests.real_servers.fleets import NODES, PATIENT, Fleet, over
+from tests.real_servers.observation import load_scripts
+from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
+from tests.worlds.base import Actor
+from tests.worlds.clock import ClockWorld
+from tests.worlds.threads import ThreadActor
+
+A, B, C, D, E = range(NODES)
+
+
+def clients_of(world: ClockWorld, fleet: Fleet, reached: tuple[int, ...], **config: Any) -> list[Any]:
+    """A client of each node, of which only these are to be reached."""
+    nowhere = f"redis://{HOST}:{NOBODYS_PORT}"
+    return [
+        world.from_url(url if index in reached else nowhere, **{**PATIENT, **config})
+        for index, url in enumerate(fleet.urls())
+    ]
+
+
+def reconnected(actor: Actor, lock: Any) -> None:
+    """Let the clients of a Redlock find out that connections have ended: that costs a node its vote in one round."""
+    for member in lock._core.locks:
+        asked = partial(run, member.is_locked()) if isinstance(actor, ThreadActor) else member.is_locked
+        with suppress(rx.RedisError):  # Those that are not to be reached.
+            actor.do(asked)
+
+
+# --- the hole that the guard closes ---
+
+
+def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+    mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
+    theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
+    alice.do(mine.lock)
+    assert bob.do(theirs.try_lock) is False
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError, match="no vote") as caught:
+        bob.do(theirs.try_lock, 1)
+    assert "restart_guard" in str(caught.value.nodes[f"node {C + 1} ({fleet.servers[C].url})"])
+    assert alice.do(mine.validity) > 0
+    barred = world.heard(NodeBarred)
+    assert [(event.name, event.node) for event in barred] == [(unique_name, f"node {C + 1} ({fleet.servers[C].url})")]
+    assert 20 < barred[0].seconds <= 30
+    with suppress(LockLostError):  # She had three, and one of them has forgotten her: that is what unlock() may find.
+        alice.do(mine.unlock)
+    fleet.free(unique_name)
+
+
+def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    bob = world.actor()
+    theirs = over(clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=0.5), unique_name)
+    assert bob.do(theirs.try_lock, 0, 60) is True
+    bob.do(theirs.unlock)
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError):
+        bob.do(theirs.try_lock, 1)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
+
+
+# --- a node that kept its data ---
+
+
+def test_a_node_that_kept_its_data_refuses_as_before(
+    world: ClockWorld, fresh_server: Callable[..., Server], tmp_path: Path, unique_name: str
+) -> None:
+    folders = iter(range(NODES))
+
+    def start(*args: Any) -> Server:
+        folder = tmp_path / str(next(folders))
+        folder.mkdir()
+        return fresh_server(*args, "--dir", str(folder), "--appendonly", "yes", "--appendfsync", "always")
+
+    fleet = Fleet(start)
+    try:
+        alice, bob = world.actor(), world.actor()
+        mine = over(clients_of(world, fleet, (A, B, C), restart_guard=False), unique_name)
+        theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=False), unique_name)
+        alice.do(mine.lock)
+        fleet.servers[C].restart()
+        assert fleet.holders(unique_name)[C]
+        reconnected(bob, theirs)
+        assert bob.do(theirs.try_lock, 0.5) is False
+        alice.do(mine.unlock)
+        assert bob.do(theirs.try_lock, 5) is True
+        bob.do(theirs.unlock)
+        fleet.free(unique_name)
+        assert not world.heard(ServerUnsafe)
+    finally:
+        fleet.close()
+
+
+# --- a young fleet, and one that does not say its age ---
+
+
+def test_the_first_start_of_all_nodes_votes_and_is_logged_once(
+    world: ClockWorld, fleet: Fleet, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name)
+    with caplog.at_level(logging.INFO, "pyredisson"):
+        for _ in range(3):
+            alice.do(lock.lock)
+            alice.do(lock.unlock)
+    [event] = world.heard(QuorumIsYoung)
+    assert (event.name, event.nodes) == (unique_name, NODES)
+    [line] = [record for record in caplog.records if "first start" in record.getMessage()]
+    assert line.levelno == logging.INFO
+    assert unique_name in line.getMessage()
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_nodes_that_keep_no_data_are_warned_of_together_unless_there_is_no_guard(
+    world: ClockWorld, fleet: Fleet, unique_name: str, guard: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = world.actor()
+    clients = clients_of(world, fleet, tuple(range(NODES)), restart_guard=guard)
+    for client in clients:
+        alice.do(client.get_lock(unique_name).is_locked)  # It is connected, so that the first round reaches all nodes.
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for name in (unique_name, f"{unique_name}:2"):
+            lock = over(clients, name)
+            alice.do(lock.lock)
+            alice.do(lock.unlock)
+    lines = [record.getMessage() for record in caplog.records if "appendonly" in record.getMessage()]
+    assert len(lines) == guard
+    for index, client in enumerate(clients):
+        for line in lines:
+            assert f"node {index + 1} ({client.url})" in line
+    assert len([each for each in world.heard(ServerUnsafe) if each.setting == "appendonly"]) == guard
+
+
+@pytest.fixture
+def silent(fresh_server: Callable[..., Server]) -> Server:
+    """A node whose user may not run INFO."""
+    server = fresh_server(VALKEY)
+    with server.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-info")
+    load_scripts(server)
+    return server
+
+
+def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
+    world: ClockWorld, fleet: Fleet, silent: Server, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = world.actor()
+    url = f"redis://ann:sesame@{HOST}:{silent.port}/0"
+    clients = [world.from_url(each, **PATIENT) for each in fleet.urls()[:2]]
+    nowhere = [world.from_url(f"redis://{HOST}:{NOBODYS_PORT}") for _ in range(2)]
+    lock = over([*clients, world.from_url(url, **PATIENT), *nowhere], unique_name)
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for _ in range(3):
+            alice.do(lock.lock)
+            alice.do(lock.unlock)
+    [event] = [each for each in world.heard(ServerUnsafe) if each.setting == "INFO"]
+    assert "INFO" in event.text
+    [line] = [record for record in caplog.records if "does not report its uptime" in record.getMessage()]
+    assert line.levelno == logging.WARNING
+    assert "sesame" not in line.getMessage()
+
+    strict = over([*clients, world.from_url(url, strict_server=True, **PATIENT), *nowhere], unique_name)
+    # One that may not be used is none: two of five are left.
+    with pytest.raises((QuorumUnreachableError, RedissonError), match="INFO"):
+        alice.do(strict.lock)

@@ -1,0 +1,367 @@
+"""A master that sentinels watch: found by them, and found again after each failover."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.exceptions as rx
+import redis.sentinel
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson.core.names import LockNames
+from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
+from pyredisson.events import Renewed
+from pyredisson.net.endpoint import masked
+from pyredisson.net.sentinel import Sentinels
+from pyredisson.net.urls import parse_sentinel_url
+from tests.proxy import Proxy
+from tests.real_servers.client_settings import await_renewals, changed, renewed_every
+from tests.real_servers.contenders import Contenders
+from tests.real_servers.observation import ACQUIRE, INFO, busy, listens
+from tests.sentinels import SERVICE, SentinelSet
+from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
+from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+
+
+@pytest.fixture
+def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
+    """One master, two replicas, three sentinels."""
+    servers = SentinelSet(fresh_server, VALKEY)
+    yield servers
+    servers.stop()
+
+
+def eventually(call: Callable[[], Any], within: float = 15.0) -> Any:
+    """What a call returns once it no longer meets a failover."""
+    done: list[Any] = []
+
+    def tried() -> bool:
+        try:
+            done.append(call())
+        except (rx.RedisError, NoSyncedSlavesError):
+            return False
+        return True
+
+    until(tried, within=within)
+    return done[0]
+
+
+def test_the_master_is_found_though_a_sentinel_is_dead(
+    world: ClockWorld, watched: SentinelSet, unique_name: str
+) -> None:
+    watched.sentinels[0].kill()
+    client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    assert client._core.server.facts.run_id == watched.servers[0].info()["run_id"]
+    assert client._core.server.facts.replicas == 2
+    assert client.url == f"{watched.url}/0"
+    actor.do(lock.unlock)
+
+
+def test_no_sentinel_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+    client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
+    with pytest.raises(rx.ConnectionError, match="does not know 'others'"):
+        actor.do(client.get_lock(unique_name).lock)
+    nobody = world.from_url(f"redis+sentinel://:s3cret@{HOST}:{NOBODYS_PORT}/{SERVICE}")
+    with pytest.raises(rx.ConnectionError, match="no sentinel knows") as caught:
+        actor.do(nobody.get_lock(unique_name).lock)
+    assert "s3cret" not in str(caught.value) + repr(nobody)
+
+
+@pytest.mark.parametrize("how", ["kill", "fail over"])
+def test_a_held_lock_goes_on_and_waiters_get_it(
+    world: ClockWorld, watched: SentinelSet, unique_name: str, how: str
+) -> None:
+    config = {"max_wait_without_check": 2.0, "min_replicas": 2, "slaves_sync_timeout": 3.0}
+    client = world.from_url(watched.url, lock_watchdog_timeout=60.0, **config)
+    renewed_every(client, 1.0)
+    holder, waiter = world.actor(), world.actor()
+    lock = client.get_lock(unique_name)
+    holder.do(lock.lock)
+    waiting = waiter.start(lock.lock)
+    until(lambda: client._core.subscriptions.waiting(lock._core.names.channel))
+    before = watched.master()
+    if how == "kill":
+        watched.kill_master()
+    else:
+        watched.fail_over()
+    now = watched.master()
+    assert now.port != before.port
+    with now.client() as direct:
+        await_renewals(direct, unique_name, within=20.0)
+    assert not waiting.done()
+    assert not world.losses
+    eventually(lambda: holder.do(lock.unlock))
+    if how == "kill":
+        # Two replicas are demanded, and one is left: whoever waited is told, and nothing stays behind.
+        with pytest.raises(NoSyncedSlavesError):
+            waiting.result(20)
+        with now.client() as direct:
+            # Unless a busy machine lets the sentinels replace this one as well: what it was told last is lost with it.
+            until(lambda: not direct.exists(unique_name) or watched.master().port != now.port, within=20)
+    else:
+        try:
+            waiting.result(20)
+        except NoSyncedSlavesError:  # The old master may still be on its way to being a replica.
+            eventually(lambda: waiter.do(lock.lock))
+        waiter.do(lock.unlock)
+
+
+def test_under_load_only_one_owner_at_a_time(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+    """With an acknowledgement of both replicas, whichever is promoted knows of each hold."""
+    contenders = Contenders(watched, [world], unique_name, min_replicas=2, slaves_sync_timeout=0.5)
+    try:
+        contenders.progress()
+        watched.fail_over()
+        contenders.progress()
+    finally:
+        contenders.stop()
+    assert contenders.counter == contenders.written >= 40
+
+
+def test_a_master_that_was_replaced_is_left_before_it_knows(
+    world: ClockWorld, watched: SentinelSet, unique_name: str
+) -> None:
+    """The sentinels tell the old one after seconds; until then it would go on locking."""
+    client, actor = world.from_url(watched.url, check_lock_synced_slaves=False), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    _, new = watched.set_aside()
+
+    def taken_on_the_new_one() -> bool:
+        if not eventually(lambda: actor.do(lock.try_lock)):
+            return False
+        with new.client() as direct:
+            there = bool(direct.exists(unique_name))
+        with suppress(LockLostError):  # Taken at the old one, and the new one knows nothing of it.
+            eventually(lambda: actor.do(lock.unlock))
+        return there
+
+    until(taken_on_the_new_one, within=20)
+
+
+# ---- a replaced master whose connections stay open -------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
+    for module in ("sentinel", "subscriber"):
+        monkeypatch.setattr(f"pyredisson.net.{module}.ASK_AGAIN", 600.0)
+
+
+@pytest.mark.parametrize("synced", [False, True], ids=["alone", "with replicas"])
+@pytest.mark.parametrize("behind", [False, True], ids=["sentinels know", "sentinels learn later"])
+def test_a_demoted_master_says_so_and_the_new_one_is_asked(
+    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None, behind: bool, synced: bool
+) -> None:
+    """``READONLY`` was surely not executed, so it is nobody's error: the same call goes on at the new master."""
+    config = {"timeout": 15.0, "check_lock_synced_slaves": synced, "slaves_sync_timeout": 10.0}
+    client, actor = world.from_url(watched.url, **config), world.actor()
+    held, other = client.get_lock(f"{unique_name}-held"), client.get_lock(unique_name)
+    for lock in (held, other):
+        actor.do(lock.lock)
+    actor.do(other.unlock)
+    watched.in_step()
+    old, new = watched.hand_over()
+    if not behind:
+        watched.tell(new)
+    refused = refusals(old)
+    calls = [actor.start(other.lock), actor.start(held.unlock)]
+    until(lambda: refusals(old) > refused, 15, what="it was refused by the old one")
+    if behind:
+        assert not any(call.done() for call in calls)
+        watched.tell(new)
+    for call in calls:
+        call.result(20)
+    with new.client(decode_responses=True) as direct:
+        assert direct.hvals(unique_name) == ["1"]
+        assert not direct.exists(held.name)
+    actor.do(other.unlock)
+    assert not busy(client)
+    assert not world.losses
+
+
+def refusals(server: Server) -> int:
+    """How often a server has said READONLY."""
+    found = server.info("errorstats").get("errorstat_READONLY", {"count": 0})
+    return int(found["count"])
+
+
+def test_a_renewal_finds_the_new_master(
+    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
+) -> None:
+    """Also in a client that does nothing else."""
+    client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0), world.actor()
+    renewed_every(client, 0.5)
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    refused = refusals(watched.master())
+    old, new = watched.hand_over()
+    watched.tell(new)
+    until(lambda: refusals(old) > refused, 15, what="a renewal was refused")
+    renewed = len(world.heard(Renewed))
+    until(lambda: len(world.heard(Renewed)) > renewed, 15, what="it is renewed at the new one")
+    actor.do(lock.unlock)
+    assert not world.losses
+
+
+def test_a_sentinel_that_reports_an_old_master_is_not_asked_forever(
+    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
+) -> None:
+    client, actor = world.from_url(watched.url, timeout=15.0, slaves_sync_timeout=10.0), world.actor()
+    lock = client.get_lock(unique_name)
+    old, new = watched.hand_over()
+    behind, *others = watched.sentinels
+    watched.sentinels = others
+    watched.tell(new)
+    watched.sentinels = [behind, *others]
+    actor.do(lock.lock)  # The one that is behind stands first in the URL.
+    with new.client() as direct:
+        assert direct.exists(unique_name)
+    assert watched.master() is old
+    actor.do(lock.unlock)
+
+
+STATES = {
+    "LOADING": "LOADING Redis is loading the dataset in memory",
+    "READONLY": "READONLY You can't write against a read only replica.",
+    "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+}
+
+
+@pytest.mark.parametrize("first", ["request", "connection"])
+@pytest.mark.parametrize("state", STATES)
+def test_a_request_that_a_new_master_cannot_execute_yet_is_repeated(
+    world: ClockWorld, proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch, state: str, first: str
+) -> None:
+    """Sentinels have named it, so it will soon be ready, or replaced."""
+
+    async def there(self: Sentinels, ask: object, timeout: float) -> tuple[str, int]:
+        return HOST, proxy.port
+
+    monkeypatch.setattr(Sentinels, "locate", there)
+    client, actor = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0), world.actor()
+    lock = client.get_lock(unique_name)
+    refusal = proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
+    taking = actor.start(lock.lock)
+    until(lambda: refusal.hits >= 3, what="it was refused again and again")
+    assert not taking.done()
+    refusal.remove()
+    taking.result(20)
+    actor.do(lock.unlock)
+    impatient = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0)
+    proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
+    others = (f"{unique_name}-{number}" for number in itertools.count())
+
+    def told() -> bool:
+        with pytest.raises((rx.RedisError, OutcomeUnknownError)) as caught:
+            actor.do(impatient.get_lock(next(others)).lock)
+        return isinstance(caught.value, rx.RedisError) and state in str(caught.value)
+
+    with changed(impatient, timeout=1.0, attempt=1.0):
+        # Unless the time was over in the middle of a request.
+        until(told, 30, what="the reason is told")
+
+
+@pytest.mark.parametrize("who", ["the same client", "another client"])
+def test_a_waiter_hears_of_a_release_at_the_new_master(
+    world: ClockWorld, watched: SentinelSet, unique_name: str, who: str
+) -> None:
+    """The old one is cut off with its connections open: a subscriber that waited for their end would hear nothing."""
+    config = {
+        "timeout": 10.0,
+        "max_wait_without_check": 300.0,
+        "ping_interval": 300.0,
+        "ping_timeout": 300.0,
+        "lock_watchdog_timeout": 300.0,  # Nor does the end of a lease wake anybody.
+        "check_lock_synced_slaves": False,
+    }
+    client = world.from_url(watched.url, **config)
+    theirs = client if who == "the same client" else world.from_url(watched.url, **config)
+    holder, waiter = world.actor(), world.actor()
+    holder.do(theirs.get_lock(unique_name).lock)
+    watched.in_step()  # Else the failover could lose the hold, and wake nobody.
+    waiting = waiter.start(client.get_lock(unique_name).lock)
+    channel = LockNames(unique_name).channel
+    until(lambda: listens(client, unique_name), what="it listens")
+    stopped = watched.isolate_master()
+    try:
+        new = watched.master()
+        with new.client(decode_responses=True) as direct:
+            if who == "another client":  # Nothing but the subscriber itself can find out.
+                until(lambda: dict(direct.pubsub_numsub(channel))[channel], 20, what="it listens there")
+            assert not waiting.done()
+            eventually(lambda: holder.do(theirs.get_lock(unique_name).unlock))
+            waiting.result(20)
+            assert direct.exists(unique_name)
+            waiter.do(client.get_lock(unique_name).unlock)
+    finally:
+        stopped.resume()
+    assert not world.losses
+
+
+def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+    """As soon as their client has found the new master for a request."""
+    addresses = [(HOST, each.port) for each in watched.sentinels]
+    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
+    theirs = kinds[world.runtime](addresses)
+    master = theirs.master_for(SERVICE, socket_timeout=2.0)
+    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
+    patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}
+    config = pyredisson.Config(lock_watchdog_timeout=300.0, check_lock_synced_slaves=False, **patient)
+    client = world.close_at_end(redisson(master, config=config))
+    try:
+        holder, waiter = world.actor(), world.actor()
+        lock = client.get_lock(unique_name)
+        holder.do(lock.lock)
+        watched.in_step()
+        waiting = waiter.start(lock.lock)
+        until(lambda: listens(client, unique_name), what="it listens")
+        stopped = watched.isolate_master()
+        try:
+            eventually(lambda: holder.do(lock.unlock))
+            waiting.result(20)
+            waiter.do(lock.unlock)
+        finally:
+            stopped.resume()
+        world.run(client.close)
+    finally:
+        for each in (master, *theirs.sentinels):
+            world.run(getattr(each, "aclose", each.close))
+
+
+@pytest.mark.parametrize(
+    ("url", "sentinels", "service", "shown"),
+    [
+        ("redis+sentinel://a/locks", [("a", 26379)], "locks", "redis+sentinel://a:26379/locks/0"),
+        (
+            "redis+sentinel://ann:pw@a:1,b:2,[::1]:3/my%20locks/4?protocol=2",
+            [("a", 1), ("b", 2), ("::1", 3)],
+            "my locks",
+            "redis+sentinel://ann:***@a:1,b:2,[::1]:3/my%20locks/4",
+        ),
+    ],
+)
+def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str, shown: str) -> None:
+    found = parse_sentinel_url(url)
+    assert found is not None
+    assert (list(found.sentinels), found.service, masked(found)) == (sentinels, service, shown)
+    assert parse_sentinel_url("redis://a") is None
+
+
+@pytest.mark.parametrize("rest", ["", "a", "a/", "/locks", "a:b/locks", "a:0/locks", "a,/locks", "a/locks/x"])
+def test_a_bad_url_is_an_error(rest: str) -> None:
+    with pytest.raises(ValueError, match=r"redis\+sentinel|database"):
+        pyredisson.Redisson.from_url(f"redis+sentinel://{rest}")

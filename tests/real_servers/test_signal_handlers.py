@@ -1,0 +1,341 @@
+"""A signal handler that uses locks works, or is refused at once, wherever it comes; and so does one that closes.
+
+Handlers run between any two steps of the main thread. Here they are called at each opcode in turn, by a trace function,
+which is as good; and once by a real timer.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import redis
+
+import pyredisson
+from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
+from pyredisson.shared.clock import monotonic
+from pyredisson.shared.thread_owners import local
+from pyredisson.threads.runtime import ThreadsRuntime, ThreadTicket
+from tests.real_servers.observation import busy
+from tests.servers import Server
+from tests.volumes import Volume
+from tests.waiting import until
+from tests.worlds.threads import ThreadsWorld
+
+PACKAGE = str(Path(pyredisson.__file__).parent)
+
+
+@pytest.fixture(autouse=True)
+def _undivided() -> None:
+    """Let the thread be an owner that earlier tests have not divided: it has longer paths, and each step is a test."""
+    if hasattr(local, "owner"):
+        del local.owner
+
+
+class Interruption:
+    """Calls a handler at the ``at``-th step of the library in this thread.
+
+    Attributes:
+        steps: How many there were.
+    """
+
+    def __init__(self, at: int, handler: Callable[[], object], *, opcodes: bool = True) -> None:
+        self.steps = 0
+        self._at = at
+        self._handler = handler
+        self._event = "opcode" if opcodes else "line"
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Interruption | None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes = self._event == "opcode"
+        if event == self._event:
+            self.steps += 1
+            if self.steps == self._at:
+                self._handler()
+        return self
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def at_every_step(
+    call: Callable[[], object], handler: Callable[[], object], *, stride: int = 1, **how: Any
+) -> Iterator[int]:
+    """Make a call again and again, each time with the handler at the next step. Yields after each."""
+    at = 1
+    while True:
+        interruption = Interruption(at, handler, **how)
+        with interruption.active():
+            call()
+        if interruption.steps < at:
+            assert at > 20, "there were no steps to come in the middle of"
+            return
+        yield at
+        at += stride
+
+
+def pair(lock: Any) -> Callable[[], None]:
+    """Take it and give it back."""
+
+    def take_and_give_back() -> None:
+        lock.lock()
+        lock.unlock()
+
+    return take_and_give_back
+
+
+def permits(client: Redisson, name: str) -> Any:
+    semaphore = client.get_semaphore(name)
+    semaphore.try_set_permits(100)
+    return Pair(semaphore.acquire, semaphore.release)
+
+
+def expiring(client: Redisson, name: str) -> Any:
+    semaphore = client.get_permit_expirable_semaphore(name)
+    semaphore.try_set_permits(100)
+    taken: list[str] = []
+    return Pair(lambda: taken.append(semaphore.acquire()), lambda: semaphore.release(taken.pop()))
+
+
+class Pair:
+    def __init__(self, lock: Callable[[], object], unlock: Callable[[], object]) -> None:
+        self.lock = lock
+        self.unlock = unlock
+
+
+KINDS: dict[str, Callable[[Redisson, str], Any]] = {
+    "lock": lambda client, name: client.get_lock(name),
+    "fair": lambda client, name: client.get_fair_lock(name),
+    "fenced": lambda client, name: client.get_fenced_lock(name),
+    "spin": lambda client, name: client.get_spin_lock(name),
+    "token": lambda client, name: client.get_token_lock(name),
+    "read": lambda client, name: client.get_read_write_lock(name).read_lock(),
+    "write": lambda client, name: client.get_read_write_lock(name).write_lock(),
+    "multi": lambda client, name: client.get_multi_lock(client.get_lock(name), client.get_lock(f"{name}-2")),
+    "semaphore": permits,
+    "expirable semaphore": expiring,
+}
+
+
+@pytest.fixture
+def time_only_in_waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let time pass for this thread only while it waits: else a busy machine has fewer steps until a wait times out.
+
+    Returns what sets its clock by that of the other threads. To be called after each call of the lock: a subscriber
+    that hears of a command when it is older than ``ping_timeout`` leaves its connection.
+    """
+    this_thread, time_here = threading.get_ident(), [monotonic()]
+    wait = ThreadTicket.wait
+
+    def now() -> float:
+        return time_here[0] if threading.get_ident() == this_thread else monotonic()
+
+    async def counted(ticket: ThreadTicket, seconds: float) -> bool:
+        rung = await wait(ticket, seconds)
+        if not rung and threading.get_ident() == this_thread:
+            time_here[0] += seconds
+        return rung
+
+    def synchronize() -> None:
+        time_here[0] = max(time_here[0], monotonic())
+
+    monkeypatch.setattr(ThreadsRuntime, "now", staticmethod(now))
+    monkeypatch.setattr(ThreadTicket, "wait", counted)
+    return synchronize
+
+
+@pytest.fixture
+def client(valkey: Server) -> Iterator[Redisson]:
+    with Redisson.from_url(valkey.url, config=Config(timeout=20)) as client:
+        yield client
+
+
+class Handler:
+    """Uses a lock, as often as it is called. Attributes: ``outcomes``, how often it worked, or was refused."""
+
+    def __init__(self, use: Callable[[], object]) -> None:
+        self._use = use
+        self.outcomes: Counter[str] = Counter()
+        self.refusals: list[str] = []
+
+    def __call__(self, *_: object) -> None:
+        began = time.monotonic()
+        try:
+            self._use()
+            self.outcomes["worked"] += 1
+        except LockError as error:
+            known = "signal handler" in str(error) or "not reentrant" in str(error)
+            if not known or type(error) is not LockError or time.monotonic() - began > 5:
+                raise
+            self.outcomes["refused"] += 1
+            self.refusals.append(str(error))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_the_middle_of_the_same_lock(client: Redisson, direct: redis.Redis, unique_name: str, kind: str) -> None:
+    lock = KINDS[kind](client, unique_name)
+    use = pair(lock)
+    use()
+    handler = Handler(use)
+    for at in at_every_step(use, handler):
+        assert kind in ("semaphore", "expirable semaphore") or not direct.exists(unique_name), f"left at step {at}"
+    assert not busy(client)
+    assert handler.outcomes["worked"] > 20
+    assert handler.outcomes["refused"] > (0 if "semaphore" in kind else 20) or "semaphore" in kind
+    if "semaphore" in kind:
+        assert lock.lock() is not False
+        lock.unlock()
+    world = ThreadsWorld()  # And nothing is in the way of other threads.
+    world.actor().do(use)
+    world.close()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("outer", ["write", "read"])
+def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, unique_name: str, outer: str) -> None:
+    sides = client.get_read_write_lock(unique_name)
+    read, write = sides.read_lock(), sides.write_lock()
+    mine, other = (write, read) if outer == "write" else (read, write)
+    outcomes: Counter[str] = Counter()
+
+    def handler() -> None:
+        try:
+            if other.try_lock():
+                other.unlock()
+        except LockError as error:  # Or it is a reader that asks to write.
+            outcomes[str(error)[:40]] += 1
+
+    for at in at_every_step(pair(mine), handler):
+        assert not direct.exists(unique_name), f"left at step {at}"
+    assert not busy(client)
+
+
+@pytest.mark.timeout(240)
+def test_with_a_member_in_the_middle_of_a_multi_lock(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
+    member, use = client.get_lock(unique_name), pair(KINDS["multi"](client, unique_name))
+    use()
+    handler = Handler(pair(member))
+    for at in at_every_step(use, handler, stride=5):
+        assert not direct.exists(unique_name, f"{unique_name}-2"), f"left at step {at}"
+    assert not busy(client)
+    assert min(handler.outcomes["worked"], handler.outcomes["refused"]) > 20
+
+
+@pytest.mark.timeout(240)
+def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
+    lock = client.get_lock(unique_name)
+
+    def use() -> None:
+        lock.lock()
+        with suppress(LockNotOwnedError, LockLostError):
+            lock.unlock()
+
+    use()
+    handler = Handler(lock.force_unlock)
+    for at in at_every_step(use, handler):
+        assert not direct.exists(unique_name), f"left at step {at}"
+    assert handler.outcomes["worked"] > 20
+    assert not busy(client)
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(600)
+def test_that_waits_in_the_middle_of_one_that_waits(
+    time_only_in_waits: Callable[[], None], client: Redisson, unique_name: str, volume: Volume
+) -> None:
+    stride = volume(2, full=1)
+    world = ThreadsWorld()
+    names = [f"{unique_name}-{index}" for index in range(2)]
+    for name in names:
+        world.actor().do(client.get_lock(name).lock)
+    mine, another = (client.get_lock(name) for name in names)
+    handler = Handler(lambda: another.try_lock(0.005))
+    for _ in at_every_step(lambda: mine.try_lock(0.01), handler, stride=stride):
+        assert mine._core.waiting() == another._core.waiting() == 0
+        time_only_in_waits()
+    assert handler.outcomes["worked"] > 50 // stride
+    assert handler.outcomes["refused"] > 0
+    world.close()
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])
+def test_that_closes_the_client(
+    valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Volume
+) -> None:
+    stride = volume(39, full=3)
+    world = ThreadsWorld()
+    held = world.from_url(valkey.url).get_lock(unique_name)
+    if waits:
+        world.actor().do(held.lock)
+    at, over = 1, False
+    while not over:
+        client = Redisson.from_url(valkey.url)
+        lock = client.get_lock(unique_name)
+        with suppress(LockLostError):
+            lock.is_locked()
+        took: list[float] = []
+
+        def close(client: Redisson = client, took: list[float] = took) -> None:
+            began = time.monotonic()
+            client.close()
+            took.append(time.monotonic() - began)
+
+        interruption = Interruption(at, close)
+        with interruption.active(), suppress(ClientClosedError, redis.exceptions.ConnectionError):
+            if lock.try_lock(0.002 if waits else 0):
+                lock.unlock()
+        over = not took
+        assert not took or took[0] < 1.5, f"at step {at}"
+        client.close()
+        direct.delete(*([] if waits else [unique_name]) or ["nothing"])
+        at += stride
+    assert at > 50
+    world.close()
+
+
+@pytest.mark.timeout(120)
+def test_a_storm_of_real_signals(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    mine, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
+    with_mine, with_another = Handler(pair(mine)), Handler(pair(another))
+    inside: list[None] = []
+
+    def handle(*_: object) -> None:
+        if not inside:  # Else a late signal came in the middle of the one before.
+            inside.append(None)
+            with_mine()
+            with_another()
+            inside.clear()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        over = time.monotonic() + 20
+        while time.monotonic() < over and sum(with_mine.outcomes.values()) < 300:
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + (time.monotonic_ns() % 997) / 1e6)
+            pair(mine)()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert with_mine.outcomes["refused"] > 20
+    assert with_another.outcomes["worked"] > 20
+    assert with_another.refusals == []
+    until(lambda: not direct.exists(unique_name) and not busy(client), what="nothing is left")

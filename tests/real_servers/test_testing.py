@@ -1,0 +1,269 @@
+"""``pyredisson.testing`` on its real server: the helpers, with clients of both forms."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+import redis
+
+import pyredisson
+import pyredisson.asyncio
+from pyredisson import Config, LockLostError
+from pyredisson.testing import RedissonServer, lose_next_reply, partition, take_away
+from pyredisson.testing._proxy import read_value
+from tests.real_servers.handles import handle
+from tests.waiting import until
+
+pytest_plugins = ["pyredisson.testing.plugin"]
+
+AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
+
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "non_reentrant_lock",
+    "non_reentrant_fair_lock",
+    "read_lock",
+    "write_lock",
+]
+
+
+# ---- take_away -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hold_that_is_taken_away_is_lost_at_once(
+    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, kind: str
+) -> None:
+    lost = threading.Event()
+    client = redisson_factory(Config(on_lock_lost=lambda name, thread_id: lost.set()))
+    lock = handle(client, kind, lock_name)
+    with pytest.raises(LockLostError), lock.hold() as lease:  # noqa: PT012
+        take_away(lock)
+        assert lost.wait(5), "on_lock_lost was called"
+        assert lease.lost
+    assert not lock.is_locked()
+    with lock:  # It is free for the next one.
+        assert lock.is_locked()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock"])
+def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
+    async_redisson: pyredisson.asyncio.Redisson, lock_name: str, kind: str
+) -> None:
+    async def main() -> None:
+        lock = handle(async_redisson, kind, lock_name)
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with lock.hold() as lease:
+                await take_away(lock)
+                assert lease.lost
+        assert not await lock.is_locked()
+
+    asyncio.run(main())
+
+
+def test_a_free_lock_cannot_be_taken_away(
+    redisson: pyredisson.Redisson, async_redisson: pyredisson.asyncio.Redisson, lock_name: str
+) -> None:
+    with pytest.raises(AssertionError, match="is not held"):
+        take_away(redisson.get_lock(lock_name))
+    async_lock = async_redisson.get_lock(lock_name)
+
+    async def main() -> None:
+        with pytest.raises(AssertionError, match="is not held"):
+            await take_away(async_lock)
+
+    asyncio.run(main())
+
+
+def test_what_has_no_owner_cannot_be_taken_away(redisson: pyredisson.Redisson, lock_name: str) -> None:
+    with pytest.raises(TypeError, match="not Semaphore"):
+        take_away(redisson.get_semaphore(lock_name))  # type: ignore[call-overload]
+
+
+# ---- lose_next_reply -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("used_before", [False, True], ids=["first request", "later request"])
+def test_a_lost_reply_counts_once(redisson: pyredisson.Redisson, lock_name: str, used_before: bool) -> None:
+    lock = redisson.get_lock(lock_name)
+    if used_before:
+        lock.lock()
+        lock.unlock()
+    reply = lose_next_reply(redisson)
+    assert not reply.happened
+    lock.lock()
+    assert reply.happened
+    assert lock.get_hold_count() == 1
+    reply = lose_next_reply(redisson)
+    lock.unlock()
+    assert reply.happened
+    assert not lock.is_locked()
+
+
+def test_a_lost_reply_counts_once_in_asyncio(async_redisson: pyredisson.asyncio.Redisson, lock_name: str) -> None:
+    async def main() -> None:
+        lock = async_redisson.get_lock(lock_name)
+        for _ in range(2):
+            reply = lose_next_reply(async_redisson)
+            await lock.lock()
+            assert reply.happened
+            assert await lock.get_hold_count() == 1
+            reply = lose_next_reply(async_redisson)
+            await lock.unlock()
+            assert reply.happened
+            assert not await lock.is_locked()
+
+    asyncio.run(main())
+
+
+def test_the_request_whose_reply_is_lost_was_executed(
+    redisson: pyredisson.Redisson, redisson_server: RedissonServer, lock_name: str
+) -> None:
+    semaphore = redisson.get_semaphore(lock_name)
+    semaphore.try_set_permits(5)
+    replies = [lose_next_reply(redisson) for _ in range(2)]
+    assert semaphore.try_acquire(2)
+    assert semaphore.try_acquire(1)
+    assert [reply.happened for reply in replies] == [True, True]
+    with redis.Redis.from_url(redisson_server.url) as direct:
+        assert direct.get(lock_name) == b"2"
+
+
+# ---- partition -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
+def test_a_client_is_cut_off_alone_and_comes_back(
+    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, silent: bool
+) -> None:
+    cut_off, other = redisson_factory(Config(timeout=0.5)), redisson_factory()
+    lock = cut_off.get_lock(lock_name)
+    lock.lock()
+    with partition(cut_off, silent=silent):
+        with pytest.raises(AWAY):
+            cut_off.get_lock(f"{lock_name}-2").is_locked()
+        assert other.get_lock(lock_name).is_locked()
+    assert lock.get_hold_count() == 1
+    lock.unlock()
+    assert not other.get_lock(lock_name).is_locked()
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
+def test_an_asyncio_client_is_cut_off_and_comes_back(
+    async_redisson_factory: Callable[..., pyredisson.asyncio.Redisson], lock_name: str, silent: bool
+) -> None:
+    async def main() -> None:
+        client = async_redisson_factory(Config(timeout=0.5))
+        async with client.get_lock(lock_name):
+            with partition(client, silent=silent), pytest.raises(AWAY):
+                await client.get_lock(f"{lock_name}-2").is_locked()
+            assert await once_connected(client.get_lock(lock_name).is_locked)
+
+    async def once_connected(call: Callable[[], Awaitable[bool]]) -> bool:
+        for _ in range(2):  # A connection that was begun in the silence may fail after it.
+            try:
+                return await call()
+            except redis.exceptions.ConnectionError:
+                pass
+        return await call()
+
+    asyncio.run(main())
+
+
+def test_a_hold_is_lost_when_the_partition_outlasts_its_lease(
+    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str
+) -> None:
+    client = redisson_factory(Config(lock_watchdog_timeout=1))
+    with pytest.raises(LockLostError), client.get_lock(lock_name).hold() as lease, partition(client):
+        until(lambda: lease.lost, within=10)
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
+def test_a_waiter_lives_through_a_partition(
+    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, silent: bool
+) -> None:
+    waiting, holder = redisson_factory(), redisson_factory()
+    mine = holder.get_lock(lock_name)
+    mine.lock()
+    acquired = threading.Event()
+
+    def wait() -> None:
+        with waiting.get_lock(lock_name):
+            acquired.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    until(lambda: "1 waiting here" in repr(waiting.get_lock(lock_name)), within=10)
+    with partition(waiting, silent=silent):
+        mine.unlock()
+        with partition(waiting):  # One in another: it lasts as long as the longer one.
+            pass
+        assert not acquired.is_set()
+    assert acquired.wait(20)
+    thread.join(10)
+
+
+# ---- routes and servers ----------------------------------------------------------------------------------------------
+
+
+def test_a_client_without_a_route_is_refused(redisson_server: RedissonServer) -> None:
+    with pyredisson.Redisson.from_url(redisson_server.url) as client:
+        with pytest.raises(ValueError, match="redisson_url"):
+            lose_next_reply(client)
+        with pytest.raises(ValueError, match="redisson_url"):
+            partition(client)
+
+
+def test_clients_that_a_program_makes_of_the_url_share_its_faults(redisson_url: str, lock_name: str) -> None:
+    first, second = (pyredisson.Redisson.from_url(redisson_url) for _ in range(2))
+    with first, second, partition(first), pytest.raises(redis.exceptions.ConnectionError):
+        second.get_lock(lock_name).lock()
+
+
+def test_a_route_leaves_no_thread_and_no_socket(redisson_server: RedissonServer, lock_name: str) -> None:
+    def own() -> Iterator[threading.Thread]:
+        return (thread for thread in threading.enumerate() if thread.name == "pyredisson-test-proxy")
+
+    before = set(own())
+    with redisson_server.route() as url:
+        with pyredisson.Redisson.from_url(url) as client:
+            client.get_lock(lock_name).lock()
+        assert set(own()) - before
+    until(lambda: not set(own()) - before)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$-1\r\n",
+        b"$0\r\n\r\n",
+        b"$4\r\na\r\nb\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n",
+        b"%1\r\n+a\r\n:1\r\n",
+        b"|1\r\n+a\r\n:1\r\n*1\r\n:2\r\n",
+        b">2\r\n+a\r\n_\r\n",
+        b"!4\r\nERR \r\n",
+        b"=6\r\ntxt:ab\r\n",
+    ],
+)
+def test_the_proxy_reads_one_value_of_the_protocol(value: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb") as stream:
+        theirs.sendall(value + b":7\r\n")
+        assert read_value(stream) == value
+        assert read_value(stream) == b":7\r\n"
+        theirs.close()
+        with pytest.raises(EOFError):
+            read_value(stream)

@@ -1,0 +1,79 @@
+"""The scripts of the guards with a fence."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.scripts.harness import FREE, OOM, WRONGTYPE, Call, Case, State, text
+from tests.simulated.engine.redis import Entry
+
+STOCK: Final = b"stock"
+FENCE: Final = b"pyredisson_fence:{stock}"
+BIG: Final = 2**63 - 1
+
+
+def fence(token: int) -> State:
+    return text(FENCE, b"%d" % token)
+
+
+def stock(value: bytes, ttl_ms: int | None = None) -> State:
+    return {STOCK: Entry("string", value, ttl_ms)}
+
+
+def goods(**fields: bytes) -> State:
+    return {STOCK: Entry("hash", {name.encode(): value for name, value in fields.items()}, None)}
+
+
+def fence_set(token: int, value: bytes = b"new", ttl: int | str = "") -> Call:
+    return Call("fence_set", (STOCK, FENCE), (token, value, ttl))
+
+
+def fence_hset(token: int, *pairs: bytes) -> Call:
+    return Call("fence_hset", (STOCK,), (token, b"fence", *pairs))
+
+
+def fence_advance(token: int) -> Call:
+    return Call("fence_advance", (FENCE,), (token,))
+
+
+CASES: Final = [
+    Case("the first write stores the value and its token", FREE, fence_set(7), None, stock(b"new") | fence(7)),
+    Case("a value can be written with a TTL", FREE, fence_set(7, ttl=30_000), None, stock(b"new", 30_000) | fence(7)),
+    Case("an earlier holder's write is refused with the greatest token", stock(b"old") | fence(8), fence_set(7), b"8"),
+    Case("a token of one digit less is refused", stock(b"old") | fence(10), fence_set(9), b"10"),
+    Case("tokens beyond 2^53 are compared exactly", stock(b"old") | fence(BIG), fence_set(BIG - 1), b"%d" % BIG),
+    Case("an earlier holder's write is refused though the value is gone", fence(8), fence_set(7), b"8"),
+    Case(
+        "out of memory: another write of the same holder is refused",
+        stock(b"old") | fence(7),
+        fence_set(7),
+        OOM,
+        out_of_memory=True,
+    ),
+    Case("a write without fields stores the token", goods(a=b"1"), fence_hset(7), None, goods(fence=b"7", a=b"1")),
+    Case(
+        "a later holder's write replaces fields and raises the token",
+        goods(fence=b"7", a=b"1", b=b"2"),
+        fence_hset(8, b"a", b"3", b"c", b"4"),
+        None,
+        goods(fence=b"8", a=b"3", b=b"2", c=b"4"),
+    ),
+    Case(
+        "the same holder may write again",
+        goods(fence=b"7", a=b"1"),
+        fence_hset(7, b"a", b"2"),
+        None,
+        goods(fence=b"7", a=b"2"),
+    ),
+    Case(
+        "an earlier holder's write is refused with the greatest token",
+        goods(fence=b"10", a=b"1"),
+        fence_hset(9, b"a", b"2"),
+        b"10",
+    ),
+    Case("an error if the key is a string", text(STOCK), fence_hset(9, b"a", b"2"), WRONGTYPE),
+    Case("the first token is stored", FREE, fence_advance(7), None, fence(7)),
+    Case("a greater token replaces the stored one", fence(7), fence_advance(10), None, fence(10)),
+    Case("the same token is accepted again", fence(7), fence_advance(7), None),
+    Case("a smaller token is refused with the stored one", fence(10), fence_advance(9), b"10"),
+]

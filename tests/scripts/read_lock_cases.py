@@ -1,0 +1,194 @@
+"""The scripts of the read side of a read-write lock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.scripts.harness import (
+    FREE,
+    LOCK,
+    LOST,
+    ME,
+    OOM,
+    OTHER,
+    RELEASED,
+    Around,
+    Case,
+    epoch,
+    lock,
+    text,
+)
+from tests.scripts.read_write_calls import READ_ENDED, end_read, mine, read, renew_readers, rw, theirs
+
+READ: Final = [
+    Case("a free lock is read", FREE, read(), None, rw("read", me=1) | mine(30_000)),
+    Case(
+        "the writer may read",
+        rw("write", 60_000, writer=2),
+        read(),
+        None,
+        rw("write", 60_000, writer=2, me=1) | mine(30_000),
+    ),
+    Case("a lock of another kind refuses with its remaining time", lock(other=1), read(), Around(30_000)),
+    Case("a lock of an unknown mode refuses with its remaining time", rw("odd", other=1), read(), Around(30_000)),
+    # The client counts other holds than are stored.
+    Case("LOST if the client counts a hold and the lock is free", FREE, read(counts=1), LOST),
+    Case("LOST if the client counts more holds than are stored", rw("read", me=1) | mine(30_000), read(counts=2), LOST),
+    Case(
+        "LOST if the only hold that the client counts has expired",
+        rw("read", me=1, other=1) | theirs(30_000),
+        read(counts=1),
+        LOST,
+    ),
+    # The same request again.
+    Case(
+        "a repeat acquires again if the first copy's hold has expired",
+        rw("read", 20_000, me=1, other=1) | theirs(20_000),
+        read(repeat=True),
+        None,
+        rw("read", me=1, other=1) | theirs(20_000) | mine(30_000),
+    ),
+    Case(
+        "LOST to a repeat if two more holds are stored than counted",
+        rw("read", me=3) | mine(30_000),
+        read(counts=1, repeat=True),
+        LOST,
+    ),
+    # What should not be there, and no memory.
+    Case("out of memory: no hold is added", rw("read", me=1) | mine(30_000), read(counts=1), OOM, out_of_memory=True),
+    Case(
+        "out of memory: a repeat is granted if the first copy acquired the lock",
+        rw("read", me=1) | mine(10_000),
+        read(repeat=True),
+        None,
+        rw("read", me=1) | mine(30_000),
+        out_of_memory=True,
+    ),
+]
+
+
+END_READ: Final = [
+    Case(
+        "the TTL becomes that of the longest hold that remains",
+        rw("read", 90_000, me=1, other=3) | mine(90_000) | theirs(20_000, 60_000, 10_000),
+        end_read(),
+        0,
+        rw("read", 60_000, other=3) | theirs(20_000, 60_000, 10_000),
+    ),
+    Case(
+        "a persisted lock gets the TTL of the readers that remain",
+        rw("read", None, me=1, other=1) | mine(30_000) | theirs(40_000),
+        end_read(),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000),
+    ),
+    Case(
+        "a remaining hold without a TTL keeps the lock",
+        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(None),
+        end_read(),
+        0,
+        rw("read", 90_000, other=1) | theirs(None),
+    ),
+    Case(
+        "the lock is freed if the holds of all other readers have expired",
+        rw("read", 90_000, other=2, me=1) | mine(30_000),
+        end_read(),
+        RELEASED,
+        FREE,
+        READ_ENDED,
+    ),
+    Case(
+        "releasing one of two holds extends the TTL to the lease",
+        rw("read", 20_000, me=2) | mine(20_000, 20_000),
+        end_read(counts=2, lease=90_000),
+        0,
+        rw("read", 90_000, me=1) | mine(90_000),
+    ),
+    Case("nil if both of two holds have expired", rw("read", me=2, other=1) | theirs(30_000), end_read(counts=2), None),
+    Case(
+        "nil if the hold has expired and others read",
+        rw("read", me=1, other=1) | theirs(30_000),
+        end_read(),
+        None,
+        rw("read", other=1) | theirs(30_000),
+    ),
+    Case(
+        "the writer's last read is released and it writes on",
+        rw("write", 90_000, writer=1, me=1) | mine(30_000),
+        end_read(),
+        0,
+        rw("write", 90_000, writer=1),
+    ),
+    Case(
+        "one of two reads of the writer is released and it writes on",
+        rw("write", 90_000, writer=1, me=2) | mine(30_000, 20_000),
+        end_read(counts=2),
+        0,
+        rw("write", 90_000, writer=1, me=1) | mine(30_000),
+    ),
+    Case("nil to an owner that does not read", rw("read", other=1) | theirs(30_000), end_read(), None),
+    Case("nil to an owner that only writes", rw("write", writer=1), end_read(), None),
+    Case("nil if the lock is gone, and the waiters are notified", FREE, end_read(), None, FREE, READ_ENDED),
+    Case("nil if the lock is gone, and no message if none is wanted", FREE, end_read(publish=""), None),
+    Case("a lock of another kind is left alone", lock(me=1), end_read(), None),
+    # The client counts other holds than are stored.
+    Case(
+        "nil if the client counts more holds than are stored", rw("read", me=1) | mine(30_000), end_read(counts=2), None
+    ),
+    Case(
+        "a release of lost holds leaves the lock to other readers",
+        rw("read", 90_000, me=3, other=1) | mine(90_000, 20_000, 10_000) | theirs(40_000),
+        end_read(counts=0),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000),
+    ),
+    # The same request again.
+    Case("nil to a repeat if the first copy freed the lock", FREE, end_read(repeat=True), None),
+    Case(
+        "a repeat changes no count if the first copy released one of two holds",
+        rw("read", me=1) | mine(10_000),
+        end_read(counts=2, repeat=True),
+        0,
+        rw("read", me=1) | mine(30_000),
+    ),
+    # What should not be there, and no memory.
+    Case(
+        "out of memory: one reader leaves and the others read on",
+        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(40_000),
+        end_read(epoch=1),
+        0,
+        rw("read", 40_000, other=1) | theirs(40_000) | epoch(1),
+        out_of_memory=True,
+    ),
+]
+
+
+RENEW_READERS: Final = [
+    Case(
+        "longer TTLs are not shortened",
+        rw("read", 90_000, me=2) | mine(90_000, 10_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", 90_000, me=2) | mine(90_000, 30_000),
+    ),
+    Case(
+        "a hold that has expired is not restored",
+        rw("read", 10_000, me=2) | mine(10_000),
+        renew_readers((LOCK, ME)),
+        [1],
+        rw("read", me=2) | mine(30_000),
+    ),
+    Case("0 for a reader whose holds have all expired", rw("read", 10_000, me=2), renew_readers((LOCK, ME)), [0]),
+    Case("0 for a lock that is gone", mine(10_000), renew_readers((LOCK, ME)), [0]),
+    Case("an empty reply if there is nothing to renew", FREE, renew_readers(), []),
+    Case(
+        "many are renewed, each on its own",
+        rw("read", 10_000, me=1, other=1) | mine(10_000) | theirs(10_000) | text(b"tickets"),
+        renew_readers((b"tickets", ME), (LOCK, ME), (b"gone", ME), (LOCK, OTHER)),
+        [0, 1, 0, 1],
+        rw("read", me=1, other=1) | mine(30_000) | theirs(30_000) | text(b"tickets"),
+    ),
+]
+
+
+CASES: Final = [*READ, *END_READ, *RENEW_READERS]

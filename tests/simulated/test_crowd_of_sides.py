@@ -1,0 +1,432 @@
+"""Many clients that wait for the two sides of a read-write lock: those are woken who can have it, and no others."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+from pyredisson.core.kind import LockAttempt
+from pyredisson.core.outcomes import Answer, Refused
+from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
+from pyredisson.kinds import read_write_waiting
+from pyredisson.kinds.read_write_lock import ReadKind
+from pyredisson.kinds.read_write_waiting import YieldToWriters
+from tests.simulated.crowd import SOON, TURN, LockCrowd, Make, crowds
+from tests.simulated.engine.runtime import SimulatedClient
+from tests.simulated.planted import Bug, all_of, first_finding, in_code, in_script
+
+CHANNEL = b"redisson_rwlock:{orders}"
+
+Side: TypeAlias = Literal["read", "write"]
+
+
+class Sides(LockCrowd):
+    """A read-write lock of which somebody holds a side, and clients that wait for either."""
+
+    def __init__(self, held: Side = "write") -> None:
+        self.sides: dict[SimulatedClient, Side] = {}
+        self.held: Side = held
+        self.inside_at_once = 0
+        super().__init__("read_write_lock")
+
+    def lock(self, client: SimulatedClient) -> Any:
+        both = client.get_read_write_lock("orders")
+        return both.read_lock() if self.sides.get(client, self.held) == "read" else both.write_lock()
+
+    def reader(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
+        """Let a client wait to read."""
+        return self._wait("read", client, **options)
+
+    def writer(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
+        """Let a client wait to write."""
+        return self._wait("write", client, **options)
+
+    def _wait(
+        self, side: Side, client: SimulatedClient | None, *, queued: bool = True, **options: Any
+    ) -> SimulatedClient:
+        client = client or self.client(queued=queued)
+        self.sides[client] = side
+        return self.wait(client, **options)
+
+    def come(self, sides: str, **options: Any) -> None:
+        """Let a client wait for each letter: ``r`` to read, ``w`` to write."""
+        for side in sides:
+            self.reader(**options) if side == "r" else self.writer(**options)
+
+    def order(self) -> str:
+        """The sides of those who were served, in order."""
+        return "".join(self.sides[self.clients[number]][0] for number in self.served)
+
+    def foreign(self, mode: Side) -> None:
+        """Let one of Redisson's have a side, whoever waits for it."""
+        field = "java:1" if mode == "read" else "java:1:write"
+        self.redis("HSET", "orders", "mode", mode, field, 1)
+        self.redis("SET", "{orders}:java:1:rwlock_timeout:1", 1, "PX", 60_000)
+        self.redis("PEXPIRE", "orders", 60_000)
+
+    def foreign_release(self) -> float:
+        """Let it release that, as Redisson does. Returns when."""
+        mode = self.redis("HGET", "orders", "mode")
+        self.redis("DEL", "orders", "{orders}:java:1:rwlock_timeout:1")
+        self.redis("PUBLISH", CHANNEL, "0" if mode == b"read" else "1")
+        return self.world.now
+
+    def write_then_read(self) -> None:
+        """Let the holder write for a second, and then read for another one."""
+        self.free()
+        both = self.holder.get_read_write_lock("orders")
+
+        async def work() -> None:
+            await both.write_lock().lock()
+            await both.read_lock().lock()
+            await self.world.pause_of(self.holder.runtime.process, 1.0)
+            self.scripts.clear()
+            await both.write_lock().unlock()
+            await self.world.pause_of(self.holder.runtime.process, 1.0)
+            await both.read_lock().unlock()
+
+        self.tasks.append(self.holder.runtime.process.start(work(), "holder"))
+        self.world.run(seconds=SOON)
+
+    def close(self) -> None:
+        """Nothing is left of it; of the queue not even for a while."""
+        self.world.run(seconds=1)
+        assert self.queue not in self.world.node.redis.dump()
+        super().close()
+
+
+make = crowds(Sides)
+
+
+@pytest.mark.parametrize("held", ["read", "write"])
+@pytest.mark.parametrize(
+    ("waiting", "served"),
+    [
+        ("rwr" * 5, "r" * 10 + "w" * 5),
+        ("wrr" * 5, "w" + "r" * 10 + "w" * 4),
+        ("w" * 15, "w" * 15),
+    ],
+)
+def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
+    make: Make, held: Side, waiting: str, served: str
+) -> None:
+    crowd = make("write")
+    if held == "read":
+        waiting = waiting.replace("r", "")
+        served = "w" * len(waiting)
+        crowd.free()
+        crowd.held = "read"
+        crowd.do(crowd.lock(crowd.holder).lock())
+    crowd.come(waiting)
+    crowd.world.run(seconds=1)  # Until those that listen to the channel of the lock have looked.
+    released = crowd.free()
+    crowd.finish()
+    assert crowd.order() == served
+    writers = [number for number in crowd.served if crowd.sides[crowd.clients[number]] == "write"]
+    assert writers == sorted(writers)
+    assert crowd.times[-1] - released < len(waiting) * SOON
+    crowd.world.run(seconds=1)
+    assert sum(crowd.scripts.values()) == 1 + 2 * len(waiting), crowd.scripts
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_readers_that_are_woken_read_together(make: Make) -> None:
+    crowd = make()
+    crowd.come("rrrrr", keeps=0.5)
+    released = crowd.free()
+    crowd.finish()
+    assert crowd.times[-1] - released < SOON
+    crowd.close()
+
+
+def test_the_readers_of_one_client_are_woken_together(make: Make) -> None:
+    crowd = make()
+    crowd.come("rr", keeps=0.5)  # The observers: of the release the next client hears only that it is its turn.
+    client = crowd.reader(keeps=0.5)
+    for _ in range(4):
+        crowd.reader(client, keeps=0.5)
+    assert len(crowd.queued()) == 3
+    crowd.come("ww")
+    released = crowd.free()
+    crowd.finish()
+    assert crowd.order() == "r" * 7 + "ww"
+    assert crowd.times[6] - released < SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_readers_are_not_in_the_queue_while_others_read(make: Make) -> None:
+    crowd = make("read")
+    crowd.come("rrr")
+    assert crowd.served == [1, 2, 3]
+    assert crowd.queued() == []
+    crowd.free()
+    crowd.close()
+
+
+def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make: Make) -> None:
+    crowd = make()
+    crowd.write_then_read()
+    crowd.come("wwrrrr")
+    crowd.world.run(until=lambda: len(crowd.served) == 4, seconds=1.5)
+    crowd.world.run(seconds=0.5)
+    assert crowd.order() == "rrrr"
+    assert crowd.times[-1] - crowd.times[0] < SOON
+    assert sum(crowd.scripts.values()) == 1 + 2 * 4, crowd.scripts
+    crowd.finish()
+    assert crowd.served[4:] == [1, 2]
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+@pytest.mark.parametrize("waiting", ["rwrw", "wrwr"])
+def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make: Make, waiting: str) -> None:
+    crowd = make()
+    crowd.come(waiting)
+    before = crowd.queued()
+    crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("write"))
+    crowd.free()
+    crowd.world.run(seconds=0.1)
+    assert crowd.served == []
+    assert crowd.queued() == before
+    crowd.foreign_release()
+    crowd.finish()
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make: Make) -> None:
+    crowd = make()
+    crowd.come("wrwr")
+    crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("read"))
+    released = crowd.free()
+    crowd.world.run(seconds=0.5)
+    assert crowd.order() == "rr"
+    assert crowd.times[-1] - released < 3 * SOON
+    released = crowd.foreign_release()
+    crowd.finish()
+    assert crowd.served[2:] == [1, 3] or crowd.served[2:] == [3, 1]
+    assert crowd.times[-1] - released < 2 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+@pytest.mark.parametrize("held", ["read", "write"])
+@pytest.mark.parametrize("waiting", ["rrwwrr", "wwrrww", "rrrr"])
+def test_a_release_of_redisson_is_heard(make: Make, held: Side, waiting: str) -> None:
+    crowd = make()
+    crowd.free()
+    crowd.foreign(held)
+    if held == "read":
+        waiting = waiting.replace("r", "w")
+    crowd.come(waiting)
+    released = crowd.foreign_release()
+    crowd.finish()
+    assert sorted(crowd.served) == list(range(1, 1 + len(waiting)))
+    assert crowd.times[0] - released < SOON
+    assert crowd.times[-1] - released < len(waiting) * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+@pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make, order: str) -> None:
+    crowd = make()
+    sides = "wrrw"
+    new = {"old first": [False, True], "new first": [True, False], "in turn": [True, False] * 2}[order]
+    for queued in new:
+        crowd.come(sides if order != "in turn" else sides[:2], queued=queued)
+    released = crowd.free()
+    crowd.finish()
+    assert sorted(crowd.served) == list(range(1, 9))
+    assert crowd.times[-1] - released < 8 * 2 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+@pytest.mark.parametrize("fate", ["pause", "crash"])
+@pytest.mark.parametrize("waiting", ["wwrr", "rrww", "wrrrr", "ww"])
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
+    make: Make, fate: str, waiting: str
+) -> None:
+    crowd = make()
+    crowd.come(waiting)
+    getattr(crowd.clients[1].runtime.process, fate)()
+    released = crowd.free()
+    crowd.world.run(until=lambda: len(crowd.served) == len(waiting) - 1, seconds=5)
+    cost = TURN if fate == "pause" and waiting.startswith("w") else 0  # Of readers, all were notified.
+    assert crowd.times[0] - released <= cost + SOON
+    assert crowd.times[-1] - released <= cost + len(waiting) * SOON
+    assert crowd.last_resorts() == 0
+    if fate == "crash":
+        crowd.world.run(seconds=1)
+        assert crowd.queue not in crowd.world.node.redis.dump()
+
+
+@pytest.mark.parametrize("waiting", ["wrwr", "rwrw", "wwww"])
+def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, waiting: str) -> None:
+    crowd = make()
+    crowd.come(waiting)
+    crowd.when("read_write_lock_force_unlock", crowd.tasks[0].cancel)
+    released = crowd.free()
+    crowd.finish()
+    assert sorted(crowd.served) == [2, 3, 4]
+    assert crowd.times[-1] - released <= 6 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make) -> None:
+    crowd = make()
+    crowd.come("rw", seconds=0.1)
+    crowd.come("rw")
+    crowd.world.run(seconds=1)
+    assert len(crowd.queued()) == 2
+    crowd.free()
+    crowd.finish()
+    assert crowd.served == [3, 4]
+    crowd.close()
+
+
+def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make: Make) -> None:
+    crowd = make()
+    client = crowd.reader()
+    crowd.writer(client)
+    crowd.reader()
+    assert len(crowd.queued()) == 3
+    crowd.free()
+    crowd.finish()
+    assert sorted(crowd.served) == [1, 1, 2]
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_longer(make: Make) -> None:
+    crowd = make("read")
+    client = crowd.writer(seconds=0.2)
+    came = crowd.world.now
+    crowd.reader(client)
+    assert crowd.served == []
+    crowd.finish()
+    assert crowd.served == [1]
+    assert crowd.times[0] - came < 0.2 + SOON
+    crowd.free()
+    crowd.close()
+
+
+def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make: Make) -> None:
+    crowd = make("read")
+    client = crowd.writer(keeps=0.1)
+    crowd.reader(client)
+    released = crowd.free()
+    crowd.finish()
+    assert crowd.order() in ("wr", "rr")  # Both are of one client, which waits for the last one.
+    assert crowd.times[0] - released < SOON
+    assert crowd.times[1] - crowd.times[0] < 0.1 + SOON
+    crowd.close()
+
+
+def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make: Make) -> None:
+    crowd = make()
+    client = crowd.reader()
+    crowd.writer(client)
+    crowd.reader(client)  # It yields, and is not in the queue.
+    crowd.writer()
+    released = crowd.free()
+    crowd.finish()
+    assert len(crowd.served) == 4
+    assert crowd.times[-1] - released < 6 * SOON
+    assert crowd.last_resorts() == 0
+    crowd.close()
+
+
+def test_the_queue_does_not_outlive_those_in_it(make: Make) -> None:
+    crowd = make()
+    crowd.come("rwrw")
+    for client in crowd.clients[1:]:
+        client.runtime.process.crash()
+    crowd.world.run(seconds=40)
+    assert crowd.queue not in crowd.world.node.redis.dump()
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------------------
+
+FREED = "read_write_lock_force_unlock"
+
+
+def _in_releases(*changes: tuple[str, str]) -> Bug:
+    return all_of(*(in_script(each, *changes) for each in ("read_lock_release", "write_lock_release", FREED)))
+
+
+def _in_attempts(*changes: tuple[str, str]) -> Bug:
+    return all_of(*(in_script(f"{side}_lock_acquire_waiting", *changes) for side in ("read", "write")))
+
+
+async def _polite_although_notified(
+    self: YieldToWriters, attempt: LockAttempt, update: QueueUpdate | None = None
+) -> Answer:
+    left = attempt.ownership.kind_state.until - attempt.client.runtime.now()
+    if left > 0:
+        return Refused(int(1000 * left))
+    return await attempt(update)
+
+
+BUGS = {
+    "two writers are chosen": in_script(
+        FREED,
+        (
+            "return choose_one(waiting, publish, '1e14', '(1e15') or choose_readers()",
+            "choose_one(waiting, publish, '1e14', '(1e15') choose_one(waiting, publish, '1e14', '(1e15') return true",
+        ),
+    ),
+    "one reader is chosen": _in_releases(
+        (
+            "while choose_one(waiting, publish, '-inf', '(1e14') do",
+            "if choose_one(waiting, publish, '-inf', '(1e14') then",
+        )
+    ),
+    "readers are chosen although a writer has waited longest": in_script(FREED, ("- 1e14 < first(", "< first(")),
+    "a writer is chosen although a reader has waited longest": in_script(FREED, ("- 1e14 < first(", "- 2e14 < first(")),
+    "a writer is chosen where others read": in_script(
+        "write_lock_release", ("local reads = redis.call('hlen', KEYS[1]) > 2", "local reads = false")
+    ),
+    "a writer that goes on reading tells nobody": in_script(
+        "write_lock_release", ("redis.pcall('exists', waiting) == 1", "redis.call('hlen', KEYS[1]) == 2")
+    ),
+    "the last one that reads tells nobody": in_script(
+        "read_lock_release", ("redis.pcall('exists', waiting) == 1", "false")
+    ),
+    "one that is gone is chosen": in_script(
+        FREED,
+        ("elseif heard > 0 then", "else"),
+    ),
+    "a turn is never passed on": in_script(
+        "read_write_lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")
+    ),
+    "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
+    "one that has timed out stays in the queue": in_script(
+        "read_write_lock_stop_waiting", ("redis.call('zrem', KEYS[2], ARGV[1], 'notified:' .. ARGV[1])", "")
+    ),
+    "the queue outlives those in it": _in_attempts(("redis.call('pexpire', waiting, kept)", "local _ = kept")),
+    "one that comes too late is not put back": _in_attempts(("redis.call('zadd', waiting, since, me)", "local _ = me")),
+    "one that was refused is put behind": _in_attempts(
+        ("server_ms() - tonumber(since)", "server_ms() + (tonumber(since) < -1e13 and 1e14 or 0)")
+    ),
+    "nobody listens to the channel of the lock": _in_attempts(("local missing = 2", "local missing = 0")),
+    "readers are not let in by those who find that the lock is read": _in_attempts(
+        ("pcall(choose, KEYS[#KEYS], ARGV[#ARGV])", "")
+    ),
+    "a reader that yields keeps the turn of its client": in_code(YieldToWriters, "attempt", _polite_although_notified),
+    "a reader that has yielded is forgotten": in_code(read_write_waiting, "_any_yields", lambda kind: False),
+    "the readers of a client are woken one by one": in_code(ReadKind, "waiting", YieldToWriters()),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name].plant(monkeypatch)
+    found = first_finding(globals(), Sides)
+    print(f"{name}: {found}")
+    assert found is not None

@@ -1,0 +1,184 @@
+"""Calls of a lock, interrupted at every point at which they can be.
+
+Whatever the point: afterwards nothing is held that was not held before, nothing is queued or subscribed, the next owner
+gets the lock at once, and the interrupted one can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from pyredisson.asyncio.primitives import Lock
+from pyredisson.config import Config
+from tests.simulated.engine.checkers import LockRules, leftovers
+from tests.simulated.engine.faults import Faults
+from tests.simulated.engine.runtime import SimulatedClient
+from tests.simulated.engine.world import Task
+from tests.simulated.interruptions import INTERRUPTIONS, Scene, walk
+
+CONFIG = Config(lock_watchdog_timeout=6.0, timeout=1.2, max_wait_without_check=2.0)
+
+
+async def _nothing(lock: Lock) -> None:
+    pass
+
+
+async def _once(lock: Lock) -> None:
+    await lock.lock()
+
+
+async def _twice(lock: Lock) -> None:
+    await lock.lock()
+    await lock.lock()
+
+
+async def _acquire(lock: Lock) -> None:
+    await lock.lock()
+
+
+async def _acquire_with_lease(lock: Lock) -> None:
+    await lock.try_lock(3, 4.0)
+
+
+async def _give_up(lock: Lock) -> None:
+    assert not await lock.try_lock(0.2)
+
+
+async def _release(lock: Lock) -> None:
+    await lock.unlock()
+
+
+async def _block(lock: Lock) -> None:
+    async with lock.hold(wait_time=3):
+        pass
+
+
+@dataclass
+class Case:
+    """What is done before, and what is interrupted; how many holds may be left if it is, and if it is not."""
+
+    before: Callable[[Lock], Awaitable[None]]
+    call: Callable[[Lock], Awaitable[None]]
+    holds_before: int
+    left_if_interrupted: tuple[int, ...]
+    contended: bool = False
+    reply_lost: bool = False
+    kind: str = "lock"
+    behind: int = 0  # How many others wait behind the one who is interrupted.
+
+
+CASES = {
+    "acquire": Case(_nothing, _acquire, 0, (0,)),
+    "acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True),
+    "acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True),
+    "acquire after a wait, with a lease": Case(_nothing, _acquire_with_lease, 0, (0,), contended=True),
+    "re-entry": Case(_once, _acquire, 1, (1,)),
+    "re-entry, replies lost": Case(_once, _acquire, 1, (1,), reply_lost=True),
+    # An unlock that is interrupted is finished, not undone.
+    "unlock": Case(_once, _release, 1, (0, 1)),
+    "unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True),
+    "partial unlock": Case(_twice, _release, 2, (1, 2)),
+    "block": Case(_nothing, _block, 0, (0,)),
+    "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
+    "fair: acquire": Case(_nothing, _acquire, 0, (0,), kind="fair_lock"),
+    "fair: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="fair_lock"),
+    "fair: acquire in turn": Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2),
+    "fair: acquire in turn, replies lost": Case(
+        _nothing, _acquire, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
+    ),
+    "fair: acquire in turn, with a lease": Case(
+        _nothing, _acquire_with_lease, 0, (0,), contended=True, kind="fair_lock", behind=1
+    ),
+    "fair: giving up": Case(_nothing, _give_up, 0, (0,), contended=True, kind="fair_lock", behind=2),
+    "fair: giving up, replies lost": Case(
+        _nothing, _give_up, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
+    ),
+    "fair: re-entry": Case(_once, _acquire, 1, (1,), kind="fair_lock"),
+    "fair: unlock": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
+}
+
+
+class LockScene(Scene):
+    """A holder who contends for a second, a victim that is interrupted, and one who comes afterwards."""
+
+    #: How the victim's field in Redis ends.
+    suffix = ""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        super().__init__(seed, CONFIG)
+        self.case = case
+        self.lock = self.make(self.client)
+        self.theirs = self.make(self.other)
+        self.rules()
+
+    def make(self, client: SimulatedClient) -> Lock:
+        """What is taken."""
+        return getattr(client, f"get_{self.case.kind}")("orders")  # type: ignore[no-any-return]
+
+    def rules(self) -> None:
+        """What is checked all along."""
+        LockRules(self.world, [self.client, self.other])
+
+    def count(self) -> int:
+        entry = self.world.node.redis.dump().get(b"orders")
+        if entry is None:
+            return 0
+        assert isinstance(entry.value, dict)
+        return int(entry.value.get(f"{self.client.id}:{self.owner.number}{self.suffix}".encode(), b"0"))
+
+    def begin(self) -> Task[None]:
+        self.perform(self.case.before(self.lock), self.owner)
+        assert self.count() == self.case.holds_before
+        if self.case.contended:
+
+            async def hold() -> None:
+                async with self.theirs:
+                    await self.world.pause_of(self.other.runtime.process, 0.7)
+
+            self.other.runtime.process.start(hold(), "holder")
+            self.world.run(seconds=0.2)
+        if self.case.reply_lost:
+            self.lose_replies()
+        self.client.runtime.calls = 0
+
+        async def wait_behind() -> None:
+            await self.world.pause_of(self.other.runtime.process, 0.05)
+            async with self.make(self.other):
+                pass
+
+        called = self.call(lambda: self.case.call(self.lock))
+        self.others = [self.other.runtime.process.start(wait_behind(), "behind") for _ in range(self.case.behind)]
+        return called
+
+    def check(self, *, interrupted: bool) -> None:
+        self.world.faults = Faults()
+        self.world.run(seconds=1.5)
+        if interrupted:
+            assert self.count() in self.case.left_if_interrupted
+        while (count := self.count()) > 0:
+            self.perform(self.lock.unlock(), self.owner)
+            assert self.count() == count - 1, "the client counts otherwise than the server"
+        self.world.run(until=lambda: all(task.done() for task in self.others), seconds=1.0)
+        for each in self.others:
+            each.outcome.result()
+
+        async def take() -> None:
+            assert await self.theirs.try_lock(0.5), "the lock is not free"
+            await self.theirs.unlock()
+
+        self.perform_next(take())
+        self.perform(self.lock.lock(), self.owner)
+        assert self.count() == 1
+        self.perform(self.lock.unlock(), self.owner)
+        self.world.run(seconds=90)
+        assert not leftovers(self.world, [self.client, self.other])
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("how", INTERRUPTIONS)
+def test_an_interrupted_call_leaves_nothing_in_redis(name: str, how: str) -> None:
+    assert walk(partial(LockScene, CASES[name]), INTERRUPTIONS[how]) >= 3

@@ -1,0 +1,225 @@
+"""What clients tell of themselves costs no lock anything, whatever becomes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis.exceptions as rx
+
+from pyredisson.config import Config
+from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
+from pyredisson.core.runtime import Reply
+from pyredisson.events import BackgroundFailed, Lost, PresenceRefused, Renewed
+from tests.simulated import stage as stages
+from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
+from tests.simulated.engine.world import Process
+from tests.simulated.history import quiet
+from tests.simulated.lock_history import CONFIG, LockHistory, LockPlan
+from tests.simulated.seeds import runs
+from tests.volumes import Volume
+
+WATCHDOG = 3.0
+SETTINGS = Config(lock_watchdog_timeout=WATCHDOG, timeout=0.9, presence_after=0.3, warn_held_longer_than=0.4)
+
+
+class TalkativeHistory(LockHistory):
+    """A history of locks whose clients tell of what they hold after a moment."""
+
+    def clients_in(self, process: Process) -> list[Any]:
+        return [SimulatedClient(process, config=self.plan.config, presence=True)]
+
+
+PLAN = LockPlan(config=replace(CONFIG, presence_after=0.05, warn_held_longer_than=0.1, warn_waiting_longer_than=0.1))
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock"])
+def test_no_seed_breaks_a_rule_while_clients_tell_of_themselves(kind: str, volume: Volume) -> None:
+    plan = replace(PLAN, kind=kind)
+    assert (
+        sum(result.grants for result in runs(lambda seed: TalkativeHistory(seed, plan), range(volume(6, full=300)))) > 0
+    )
+
+
+def test_without_faults_nothing_is_lost_while_clients_tell_of_themselves() -> None:
+    told = 0
+    for seed in range(30):
+        history = TalkativeHistory(seed, quiet(PLAN))
+        result = history.run()
+        assert (result.lost, result.unknown, result.errors) == (0, 0, 0) or result.lost, f"seed {seed}: {result}"
+        told += result.world.counts.get("SET", 0)
+    assert told > 0
+
+
+async def hangs(timeout: float, client: SimulatedClient) -> Reply:
+    await client.runtime.sleep(timeout)
+    raise Unanswered(rx.TimeoutError("no reply"))
+
+
+async def fails(timeout: float, client: SimulatedClient) -> Reply:
+    raise NotSent(rx.ConnectionError("Connection refused."))
+
+
+async def is_refused(timeout: float, client: SimulatedClient) -> Reply:
+    raise Rejected(rx.NoPermissionError("NOPERM this user has no permissions to run the 'set' command"))
+
+
+async def is_out_of_memory(timeout: float, client: SimulatedClient) -> Reply:
+    raise Rejected(rx.OutOfMemoryError("OOM command not allowed when used memory > 'maxmemory'."))
+
+
+async def breaks(timeout: float, client: SimulatedClient) -> Reply:
+    raise ValueError("a mistake in this very feature")
+
+
+class Stage(stages.Stage):
+    """A client whose presence goes wrong, and one that holds what the first waits for."""
+
+    def __init__(self, presence: bool, wrong: Any = None) -> None:
+        super().__init__(SETTINGS, presence=presence)
+        self.events: list[tuple[float, Any]] = []
+        self.client.core.listen(lambda event: self.events.append((self.world.now, event)), lambda: True)
+        self.asked = 0
+        if wrong is not None:
+            runtime: Any = self.client.runtime
+            ask = runtime.ask
+
+            async def ask_wrongly(command: tuple[str, ...], timeout: float) -> Reply:
+                if command[0] not in ("SET", "DEL"):
+                    return await ask(command, timeout)  # type: ignore[no-any-return]
+                self.asked += 1
+                return await wrong(timeout, self.client)  # type: ignore[no-any-return]
+
+            runtime.ask = ask_wrongly
+
+    def heard(self, kind: type) -> list[Any]:
+        return [event for _, event in self.events if isinstance(event, kind)]
+
+    def renewals(self) -> list[float]:
+        return [round(at, 2) for at, event in self.events if isinstance(event, Renewed)]
+
+    def told(self) -> Any:
+        entry = self.world.node.redis.dump().get(f"pyredisson_client:{self.client.id}".encode())
+        return None if entry is None else json.loads(entry.value)
+
+
+WRONG = [hangs, fails, is_refused, is_out_of_memory, breaks]
+
+
+def hold_and_acquire(stage: Stage) -> list[float]:
+    """Hold one lock for six periods, acquire another meanwhile, and return how long each acquire took."""
+    lock, other = stage.client.get_lock("held"), stage.client.get_lock("other")
+    stage.do(lock.lock())
+    took = []
+    for _ in range(60):
+        began = stage.world.now
+        stage.do(other.lock())
+        stage.do(other.unlock())
+        took.append(round(stage.world.now - began, 4))
+        stage.world.run(seconds=0.1)
+    stage.do(lock.unlock())
+    return took
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda each: each.__name__)
+def test_presence_that_goes_wrong_delays_no_acquire_and_no_renewal(wrong: Any) -> None:
+    usual, stage = Stage(presence=False), Stage(presence=True, wrong=wrong)
+    expected, took = hold_and_acquire(usual), hold_and_acquire(stage)
+    assert max(took) <= max(expected) + 0.001
+    assert stage.asked > 0
+    assert len(stage.renewals()) >= len(usual.renewals()) - 1
+    between = [later - earlier for earlier, later in zip(stage.renewals(), stage.renewals()[1:], strict=False)]
+    assert max(between) <= WATCHDOG / 3 + 0.05
+    assert stage.heard(Lost) == []
+    assert len(stage.heard(PresenceRefused)) == (wrong is is_refused)
+    assert bool(stage.heard(BackgroundFailed)) == (wrong is breaks)
+
+
+def test_presence_that_is_refused_is_not_written_again() -> None:
+    stage = Stage(presence=True, wrong=is_refused)
+    hold_and_acquire(stage)
+    assert stage.asked == 1
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda each: each.__name__)
+def test_presence_that_goes_wrong_delays_no_report_of_a_loss(wrong: Any) -> None:
+    def lost_at(stage: Stage) -> float:
+        async def lose() -> None:
+            async with stage.client.get_lock("orders").hold(lease_time=1.005):
+                await stage.client.runtime.sleep(5)
+
+        with pytest.raises(Exception, match="lost"):
+            stage.do(lose())
+        return next(at for at, event in stage.events if isinstance(event, Lost))
+
+    assert lost_at(Stage(presence=True, wrong=wrong)) == pytest.approx(lost_at(Stage(presence=False)), abs=0.01)
+
+
+def test_nothing_is_written_of_what_is_short() -> None:
+    stage = Stage(presence=True)
+
+    async def work() -> None:
+        for _ in range(100):
+            async with stage.client.get_lock("orders"):
+                await stage.client.runtime.sleep(0.1)
+
+    stage.do(work())
+    assert stage.world.counts.get("SET", 0) == 0
+    assert stage.told() is None
+
+
+def test_one_request_a_period_tells_of_everything() -> None:
+    stage = Stage(presence=True)
+
+    async def hold_many() -> None:
+        for number in range(20):
+            await stage.client.get_lock(f"lock{number}").lock()
+
+    stage.do(hold_many())
+    stage.world.run(seconds=10 * WATCHDOG / 3)
+    assert len(stage.told()["holds"]) == 20
+    assert 9 <= stage.world.counts["SET"] <= 12
+
+
+def test_what_is_told_is_bounded_and_the_longest_holds_come_first() -> None:
+    stage = Stage(presence=True)
+
+    async def hold_many() -> None:
+        for number in range(300):
+            await stage.client.get_lock(f"{number:03}-{'x' * 100}").lock(lease_time=60)
+        await stage.client.get_lock("y" * 60_000).lock(lease_time=60)
+
+    stage.do(hold_many())
+    stage.world.run(seconds=2)
+    told = stage.told()
+    entry = stage.world.node.redis.dump()[f"pyredisson_client:{stage.client.id}".encode()]
+    assert len(entry.value) <= 16 * 1024
+    assert [each["name"][:3] for each in told["holds"]] == [f"{number:03}" for number in range(len(told["holds"]))]
+    assert told["more"] == 301 - len(told["holds"])
+    assert 50 < len(told["holds"]) < 200
+
+
+def test_a_search_for_the_holder_that_goes_wrong_hides_no_error() -> None:
+    stage = Stage(presence=True)
+    stage.do(stage.other.get_lock("orders").lock())
+    runtime: Any = stage.client.runtime
+    for wrong in WRONG:
+
+        async def ask(command: tuple[str, ...], timeout: float, wrong: Any = wrong) -> Reply:
+            return await wrong(timeout, stage.client)  # type: ignore[no-any-return]
+
+        runtime.ask = ask
+        began = stage.world.now
+
+        async def hold() -> None:
+            async with stage.client.get_lock("orders").hold(wait_time=0.1):
+                raise AssertionError("it is held")
+
+        stage.owner = SimulatedOwner(stage.world)
+        with pytest.raises(TimeoutError) as error:
+            stage.do(hold())
+        assert not isinstance(error.value, Failure)
+        assert getattr(error.value, "holder", "missing") is None
+        assert stage.world.now - began < 0.1 + 0.3

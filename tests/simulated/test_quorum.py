@@ -1,0 +1,471 @@
+"""A lock on a quorum of simulated nodes: histories, scenes, interruptions at every point, and planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from pyredisson.asyncio.primitives import MultiLock
+from pyredisson.config import Config
+from pyredisson.core.acquiring import release
+from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run
+from pyredisson.core.requests.server import KnownRestarts
+from pyredisson.errors import LockLostError, QuorumUnreachableError
+from pyredisson.quorum import multi_lock, ownership, redlock, table
+from pyredisson.quorum.decisions import certain_until
+from pyredisson.quorum.ownership import MultiOwnership
+from pyredisson.quorum.restart_guard import RestartGuard
+from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
+from tests.simulated.engine.checkers import QuorumRules, leftovers
+from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
+from tests.simulated.engine.world import Cancelled, World
+from tests.simulated.history import quiet
+from tests.simulated.planted import finding, in_script
+from tests.simulated.quorum_history import QuorumHistory, QuorumPlan
+from tests.simulated.seeds import first_of
+from tests.volumes import Volume
+
+CHUNKS = 8
+
+
+# ---- histories -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_breaks_a_rule_of_the_quorum(chunk: int, volume: Volume) -> None:
+    grants = restarts = 0
+    for seed in range(chunk, volume(100, full=5_000), CHUNKS):
+        try:
+            result = QuorumHistory(seed).run()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+        grants += result.grants
+        restarts += result.world.counts.get("restart", 0)
+    assert grants > 0
+    assert restarts > 0, "no node was restarted, so nothing was tested"
+
+
+LOST_MEANWHILE = "an outer hold was lost before the answers to a nested call were read, and the call seemed to succeed"
+ONCE_FOUND = dict.fromkeys((42005660, 42011393, 42012077, 42016359, 42017334, 42018589), LOST_MEANWHILE)
+
+
+@pytest.mark.parametrize("seed", ONCE_FOUND)
+def test_seeds_that_found_a_bug_before(seed: int) -> None:
+    QuorumHistory(seed).run()
+
+
+def test_without_faults_nothing_is_unknown_or_unreachable() -> None:
+    for seed in range(40):
+        result = QuorumHistory(seed, quiet(QuorumPlan())).run()
+        assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
+
+
+# ---- scenes ----------------------------------------------------------------------------------------------------------
+
+
+class Scene:
+    """A few nodes and clients, with nothing random but the time that packets take."""
+
+    def __init__(self, nodes: int = 5, seed: int = 0, **config: Any) -> None:
+        self.world = World(seed, nodes=nodes)
+        self.config = Config(**{"lock_watchdog_timeout": 3.0, "timeout": 0.9, "quorum_retry_timeout": 4.0, **config})
+        self.clients: list[SimulatedClient] = []
+        self.owners: dict[int, SimulatedOwner] = {}
+
+    def lock(self, process: str, name: str = "orders") -> MultiLock:
+        """A lock on all nodes, of a process of its own."""
+        where = self.world.process(process)
+        clients = [SimulatedClient(where, config=self.config, node=node) for node in self.world.nodes]
+        self.clients += clients
+        return MultiLock(*[client.get_lock(name) for client in clients])
+
+    def do(self, lock: MultiLock, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Do something in the lock's process, always in the name of one owner, and wait for its end."""
+        process = lock._core.client.runtime.process  # type: ignore[attr-defined]
+        owner = self.owners.setdefault(id(lock), SimulatedOwner(self.world))
+        task = process.start(call(), "task", owner)
+        self.world.run(until=task.done, seconds=100)
+        return task.outcome.result()
+
+    def end(self) -> None:
+        """Nothing is left when everything is over."""
+        self.world.run(seconds=90)
+        left = leftovers(self.world, self.clients)
+        self.world.end()
+        assert not left, left
+
+
+def the_hole(*, guard: bool, known: bool) -> bool:
+    """A and B and C are locked; C is restarted empty; can another client lock C, D and E? Returns whether it can."""
+    scene = Scene(restart_guard=10.0 if guard else False)
+    *_, c, d, e = scene.world.nodes
+    mine, theirs = scene.lock("mine"), scene.lock("theirs")
+    if known:
+        assert scene.do(theirs, theirs.try_lock)
+        scene.do(theirs, theirs.unlock)
+    for client in scene.clients[3:5]:
+        client.runtime.cut()
+    assert scene.do(mine, lambda: mine.try_lock(0, 8))
+    scene.world.run(seconds=0.5)
+    c.crash()
+    c.restart(data=False)
+    assert d.redis.command("EXISTS", "orders") == e.redis.command("EXISTS", "orders") == 0
+    # A and B refuse, D and E are free, and C has no say in it.
+    taken = bool(scene.do(theirs, lambda: theirs.try_lock(0, 1)))
+    for client in scene.clients[3:5]:
+        client.runtime.heal()
+    scene.end()
+    return taken
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_node_that_was_restarted_empty_has_no_vote(known: bool) -> None:
+    assert not the_hole(guard=True, known=known)
+    assert the_hole(guard=False, known=known), "the guard is not what closes the hole"
+
+
+def test_a_node_votes_again_when_it_is_old_enough() -> None:
+    scene = Scene(nodes=3, restart_guard=5.0)
+    lock = scene.lock("mine")
+    scene.do(lock, lock.lock)
+    for node in scene.world.nodes[1:]:
+        node.crash()
+        node.restart(data=False)
+    other = scene.lock("other")
+    with pytest.raises(QuorumUnreachableError) as refusal:
+        scene.do(other, other.try_lock)
+    assert len([state for state in refusal.value.nodes.values() if "no vote" in str(state)]) == 2
+    scene.world.run(seconds=6)
+    assert scene.do(other, lambda: other.try_lock(0, 1))
+    scene.end()
+
+
+def test_a_lock_that_waited_for_votes_counts_them() -> None:
+    scene = Scene(nodes=3, restart_guard=3.0)
+    for node in scene.world.nodes[1:]:
+        node.crash()
+        node.restart(data=False)
+    lock = scene.lock("mine")
+    began = scene.world.now
+    scene.do(lock, lock.lock)  # Round after round all say yes, and two of them without a vote.
+    assert scene.world.now - began > 1.0, "it did not wait, so nothing was tested"
+    assert scene.do(lock, lock.get_hold_count) == 1
+    scene.do(lock, lock.unlock)
+    scene.end()
+
+
+def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "SWEEP_AT", 4)
+    scene = Scene(nodes=3)
+    held = scene.lock("mine")
+    listed = multi_locks_of(held._core.client)
+
+    async def work() -> None:
+        await held.lock()
+        for number in range(20):
+            passing = MultiLock(*[client.get_lock(f"passing{number}") for client in scene.clients])
+            await passing.lock()
+            await passing.unlock()
+        assert len(listed) < 12
+        again = MultiLock(*[client.get_lock("orders") for client in scene.clients])
+        assert await again.get_hold_count() == 1, "what is held is found by any handle"
+        await again.unlock()
+
+    listed._sweep_at = 4
+    scene.do(held, work)
+    scene.end()
+
+
+def test_a_fleet_that_is_young_as_a_whole_votes() -> None:
+    scene = Scene(nodes=3)
+    for node in scene.world.nodes:
+        node.crash()
+        node.restart(data=False)
+    lock = scene.lock("mine")
+    assert scene.do(lock, lambda: lock.try_lock(0, 1))
+    scene.end()
+
+
+def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers() -> None:
+    scene = Scene(nodes=3)
+    one, other, third = scene.world.nodes
+    mine = scene.lock("mine")
+    third.crash()
+    other.pause()
+    with pytest.raises(QuorumUnreachableError):
+        scene.do(mine, lambda: mine.try_lock(0, 30))
+    assert one.redis.command("EXISTS", "orders") == 0
+    other.resume()
+    assert other.redis.command("EXISTS", "orders") == 1, "it has not come that far"
+    assert scene.world.run(until=lambda: other.redis.command("EXISTS", "orders") == 0, seconds=3)
+    third.restart()
+    scene.end()
+
+
+def test_split_votes_do_not_go_on_for_ever() -> None:
+    """Five clients who want it at the same moment, again and again: the rounds that each acquire took."""
+    asked: dict[object, int] = {}
+    ask_all = redlock.Rounds.ask_all
+
+    async def counted(self: redlock.Rounds) -> bool:
+        asked[self.owned] = asked.get(self.owned, 0) + 1
+        return await ask_all(self)
+
+    async def work(lock: MultiLock) -> None:
+        await lock.lock(2)
+        await lock.unlock()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redlock.Rounds, "ask_all", counted)
+        for seed in range(30):
+            scene = Scene(seed=seed)
+            tasks = [
+                lock._core.client.runtime.process.start(work(lock), f"t{index}")  # type: ignore[attr-defined]
+                for index, lock in enumerate([scene.lock(f"p{index}") for index in range(5)])
+            ]
+            with scene.world:
+                assert scene.world.run(until=lambda tasks=tasks: all(task.done() for task in tasks), seconds=30)  # type: ignore[misc]
+                for task in tasks:
+                    task.outcome.result()
+                scene.end()
+    rounds = sorted(asked.values())
+    assert len(rounds) == 5 * 30
+    assert rounds[int(0.99 * len(rounds))] <= 10, rounds[-10:]
+
+
+def test_a_late_copy_of_a_request_takes_nothing() -> None:
+    """A node gets an acquire that its sender gave up long ago, when the lock was taken and given back meanwhile."""
+    scene = Scene(nodes=3)
+    late: list[Callable[[], object]] = []
+    slow = scene.world.nodes[2]
+    mine = scene.lock("mine")
+    arrive = slow.arrive
+    slow.arrive = lambda call: None if late else (late.append(call), None)[1]  # type: ignore[method-assign]
+    assert scene.do(mine, lambda: mine.try_lock(0, 8))
+    slow.arrive = arrive  # type: ignore[method-assign]
+    scene.do(mine, mine.unlock)
+    # What was not answered is settled in the background, under the next epoch.
+    assert scene.world.run(until=lambda: slow.commands > 0, seconds=3)
+    scene.world.run(seconds=1)
+    late[0]()
+    assert slow.redis.command("EXISTS", "orders") == 0
+    scene.end()
+
+
+def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
+    scene = Scene(nodes=3)
+    lock = scene.lock("mine")._core
+    assert isinstance(lock.strategy, redlock.Redlock)
+    owned = MultiOwnership("orders", "orders", SimulatedOwner(scene.world), lock.members, 2)
+    rounds = redlock.Rounds(lock.strategy, owned, lock.new_hold(None), 0.0)
+    first = [rounds.chance() for _ in range(50)]
+    assert len(set(first)) > 10
+    rounds.reached, rounds.refusals = True, {}
+    for _ in range(5):
+        run(rounds.refused())
+    assert max(rounds.chance() for _ in range(50)) > 4 * max(first)
+    scene.end()
+
+
+def test_two_members_on_one_node_are_no_quorum() -> None:
+    scene = Scene(nodes=1)
+    process = scene.world.process("mine")
+    scene.clients = [SimulatedClient(process, config=scene.config) for _ in range(3)]
+    lock = MultiLock(*[client.get_lock("orders") for client in scene.clients])
+    with pytest.raises(ValueError, match="the same server"):
+        scene.do(lock, lock.try_lock)
+    scene.end()
+
+
+# ---- interruptions ---------------------------------------------------------------------------------------------------
+
+
+async def _plain(lock: MultiLock) -> None:
+    await lock.lock(2)
+    await lock.unlock()
+
+
+async def _watched(lock: MultiLock) -> None:
+    async with lock:
+        pass
+
+
+async def _nested(lock: MultiLock) -> None:
+    async with lock.hold() as lease, lock.hold(lease_time=1):
+        lease.ensure_held()
+
+
+async def _waiting(lock: MultiLock) -> None:
+    if await lock.try_lock(5, 2):
+        await lock.unlock()
+
+
+USES = {"plain": _plain, "watched": _watched, "nested": _nested, "waiting": _waiting}
+
+
+def _interrupt(use: str, how: str, point: int, *, stopped: bool = False) -> bool:
+    """Interrupt one use at one point. Returns whether it came to its end before."""
+    scene = Scene(nodes=3)
+    rules: QuorumRules | None = None
+    lock, other = scene.lock("mine"), scene.lock("other")
+    rules = QuorumRules(scene.world, scene.clients)
+    if how == "ordered":
+        client = scene.clients[0]
+        lock = MultiLock(*[client.get_lock(name) for name in ("a", "orders", "z")])
+        client = scene.clients[3]
+        other = MultiLock(*[client.get_lock(name) for name in ("a", "orders", "z")])
+    if use == "waiting":
+        scene.do(other, lambda: other.lock(1))
+    if stopped:
+        scene.world.nodes[1].pause()
+        scene.world.after(1.0, scene.world.nodes[1].resume)
+    task = lock._core.client.runtime.process.start(USES[use](lock), "task")  # type: ignore[attr-defined]
+    task.cancel_at = point
+    scene.world.run(until=task.done, seconds=30)
+    finished = task.suspensions < point
+    try:
+        task.outcome.result()
+    except Cancelled:
+        pass
+    # Not by the end of a lease, the shortest of which is over in a second: it was given back.
+    if use != "waiting" and not stopped and not scene.do(other, lambda: other.try_lock(0.6, 0.5)):
+        scene.world.end()
+        raise AssertionError("it was left taken")
+    assert rules is not None
+    scene.end()
+    return finished
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["well", "one-stopped"])
+@pytest.mark.parametrize("how", ["quorum", "ordered"])
+@pytest.mark.parametrize("use", USES)
+def test_an_interrupted_caller_leaves_nothing(use: str, how: str, stopped: bool) -> None:
+    if stopped and how == "ordered":
+        pytest.skip("there is one node")
+    for point in range(1, 200):
+        if _interrupt(use, how, point, stopped=stopped):
+            assert point > 3
+            return
+    raise AssertionError("it never came to its end")
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------------------
+
+DEADLINE_OF = MultiOwnership.deadline_of
+
+
+def _of_any(deadlines: Any, quorum: int) -> float:
+    return certain_until(list(deadlines), 1)
+
+
+def _forgets(client: Any, call: Any, failure: Any) -> None:
+    call.ownership.in_flight.pending = None
+
+
+async def _gives_nothing_back(self: Any, *_: Any) -> None:
+    return None
+
+
+def _later_never(self: Any, ownership: Any, lease: int) -> None:
+    ownership.in_flight.pending = None
+
+
+BUGS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
+    "half of the nodes are enough": lambda patch: patch.setattr(multi_lock, "majority", lambda count: count // 2 or 1),
+    "the time that it took is not taken off": lambda patch: patch.setattr(
+        MultiOwnership, "deadline_of", lambda self, hold: DEADLINE_OF(self, hold) + 0.5
+    ),
+    "nodes that did not answer are not released": lambda patch: patch.setattr(ClientCore, "settle_later", _later_never),
+    "a release that was not answered is forgotten": lambda patch: patch.setattr(
+        release, "_end_failed_release", _forgets
+    ),
+    "an extension by any node counts": lambda patch: patch.setattr(ownership, "certain_until", _of_any),
+    "an extension counts when the validity is over": lambda patch: patch.setattr(
+        MultiOwnership, "expire", lambda self, now: False
+    ),
+    "there is no chance in the delay": lambda patch: patch.setattr(redlock.Rounds, "chance", lambda self: 0.0),
+    "two nodes may be one server": lambda patch: patch.setattr(
+        RestartGuard, "_check_distinct", lambda self, facts: None
+    ),
+    "a late copy of a request is accepted": in_script(
+        "lock_acquire", ("tonumber(stored) > tonumber(ARGV[2])", "false")
+    ).plant,
+    "a restarted node votes": lambda patch: patch.setattr(RestartGuard, "has_vote", lambda self, index, now: True),
+    "a run id is forgotten, and so is an uptime": lambda patch: (
+        patch.setattr(KnownRestarts, "_learned", lambda self, facts, before: None),
+        patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
+    )[0],
+    "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),
+    "an interrupted acquire is not given back": lambda patch: patch.setattr(
+        multi_lock, "undo_interrupted", _gives_nothing_back
+    ),
+    "a quorum is never told of as lost": lambda patch: patch.setattr(
+        MultiOwnershipTable, "report_lost", lambda self, owned: None
+    ),
+}
+
+
+def _a_lost_quorum_is_reported() -> None:
+    told: list[str] = []
+    scene = Scene(nodes=3, on_lock_lost=lambda name, owner: told.append(name))
+    lock = scene.lock("mine")
+
+    async def hold() -> None:
+        await lock.lock()
+        for node in scene.world.nodes[:2]:
+            node.redis.command("DEL", "orders")
+        await scene.world.pause_of(lock._core.client.runtime.process, 3.0)  # type: ignore[attr-defined]
+        assert told == ["orders"] * 3, told
+        await lock.unlock()
+
+    with pytest.raises(LockLostError):
+        scene.do(lock, hold)
+    scene.end()
+
+
+def test_a_lost_quorum_is_reported() -> None:
+    _a_lost_quorum_is_reported()
+
+
+#: Which history found it the last time, where that is not among the first: tried before the others, which take longer.
+FOUND_BY = {
+    "the time that it took is not taken off": 49,
+    "a release that was not answered is forgotten": 3,
+}
+
+
+def _found(bug: str) -> str | None:
+    tests: dict[str, Callable[[], object]] = {
+        "a lost quorum": _a_lost_quorum_is_reported,
+        "the hole, known": lambda: test_a_node_that_was_restarted_empty_has_no_vote(True),
+        "the hole": lambda: test_a_node_that_was_restarted_empty_has_no_vote(False),
+        "one node": test_two_members_on_one_node_are_no_quorum,
+        "a silent node": test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers,
+        "a late copy": test_a_late_copy_of_a_request_takes_nothing,
+        "chance": test_the_pause_between_rounds_is_by_chance_and_grows,
+        "interrupted": lambda: [_interrupt("plain", "quorum", point) for point in range(1, 8)],
+        "split votes": test_split_votes_do_not_go_on_for_ever,
+    }
+    for name, test in tests.items():
+        try:
+            test()
+        except (Exception, Cancelled, pytest.fail.Exception) as error:
+            return f"{name}: {finding(error)}"
+    for seed in first_of(FOUND_BY.get(bug), 150):
+        try:
+            QuorumHistory(seed).run()
+        except BaseException as error:
+            return f"history {seed}: {finding(error)}"
+    return None
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_of_the_quorum_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name](monkeypatch)
+    found = _found(name)
+    print(f"{name}: {found}")
+    assert found is not None, "nothing found it"

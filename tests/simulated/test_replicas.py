@@ -1,0 +1,198 @@
+"""Histories in which replicas do not acknowledge what was taken: it is given back, once, and only if it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pyredisson.config import Config
+from pyredisson.core import client_base
+from pyredisson.core.acquiring import attempt
+from pyredisson.core.client import ClientCore
+from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.requests.call import Reader
+from pyredisson.core.requests.idempotent_request import NumberedCall
+from pyredisson.core.requests.replicas import NotAcknowledged, Replicas
+from pyredisson.core.runtime import Reply, Request
+from pyredisson.errors import LockError, NoSyncedSlavesError
+from pyredisson.kinds.semaphore import SemaphoreCore
+from tests.simulated import history, permit_history
+from tests.simulated.engine.faults import Faults
+from tests.simulated.engine.runtime import SimulatedClient
+from tests.simulated.lock_history import LockHistory, LockPlan
+from tests.simulated.permit_history import PermitHistory, PermitPlan
+from tests.simulated.seeds import runs
+from tests.simulated.stage import Stage
+from tests.volumes import Volume
+
+CHUNKS = 4
+LOCKS = LockPlan(replicas=1, faults=replace(history.NETWORK, unsynced=0.2))
+FAIR = replace(LOCKS, kind="fair_lock")
+PERMITS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced=0.2))
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("plan", [LOCKS, FAIR], ids=lambda plan: plan.kind)
+def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Volume) -> None:
+    seeds = range(chunk, volume(80, full=4_000), CHUNKS)
+    assert sum(result.unsynced for result in runs(partial(LockHistory, plan=plan), seeds)) > 0
+
+
+@pytest.mark.volume
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_invents_or_loses_a_permit(chunk: int, volume: Volume) -> None:
+    seeds = range(chunk, volume(80, full=4_000), CHUNKS)
+    assert sum(result.unsynced for result in runs(partial(PermitHistory, plan=PERMITS), seeds)) > 0
+
+
+class Scene(Stage):
+    """A client whose acquires are acknowledged, or not, as the test wants it."""
+
+    def __init__(self, *, replicas: int = 1) -> None:
+        super().__init__(Config(), seed=3)
+        self.world.node.redis.replicas = replicas
+
+    def acknowledge(self, share: float) -> None:
+        self.world.faults = Faults(unsynced=1.0 - share)
+
+    def state(self) -> dict[bytes, Any]:
+        """What is stored, but for what the library notes of its own."""
+        dump = self.world.node.redis.dump()
+        return {key: entry.value for key, entry in dump.items() if not key.startswith((b"pyredisson", b"{pyredisson"))}
+
+
+def test_a_lock_is_free_at_once() -> None:
+    with Scene() as scene:
+        scene.acknowledge(0.0)
+        with pytest.raises(NoSyncedSlavesError):
+            scene.do(scene.client.get_lock("orders").lock(100))
+        assert scene.state() == {}
+        scene.acknowledge(1.0)
+        assert scene.do(scene.client.get_lock("orders").try_lock(0, 100)) is True
+
+
+def test_one_of_two_holds_remains() -> None:
+    with Scene() as scene:
+
+        async def twice(client: SimulatedClient) -> None:
+            orders = client.get_lock("orders")
+            scene.acknowledge(1.0)
+            await orders.lock()
+            scene.acknowledge(0.0)
+            with pytest.raises(NoSyncedSlavesError):
+                await orders.lock()
+            assert list(scene.state()[b"orders"].values()) == [b"1"]
+            assert await orders.get_hold_count() == 1
+            await orders.unlock()
+
+        scene.do(twice(scene.client))
+        assert scene.state() == {}
+
+
+def test_an_acquire_that_was_refused_is_not_undone() -> None:
+    with Scene() as scene:
+        scene.acknowledge(0.0)
+
+        async def ask(client: SimulatedClient) -> None:
+            semaphore = client.get_semaphore("seats")
+            await semaphore.try_set_permits(1)
+            assert await semaphore.try_acquire(2) is False
+            with pytest.raises(NoSyncedSlavesError):
+                await semaphore.try_acquire(1)
+            assert await semaphore.available_permits() == 1
+
+        scene.do(ask(scene.client))
+
+
+def test_without_a_connected_replica_none_is_asked() -> None:
+    with Scene(replicas=0) as scene:
+        scene.acknowledge(0.0)
+        scene.do(scene.client.get_lock("orders").lock())
+        assert "WAIT" not in scene.world.counts
+
+
+def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
+    """The request for which it was made went out as if there were none, and is asked again: it counts once."""
+    with Scene(replicas=0) as scene:
+
+        async def use(client: SimulatedClient) -> None:
+            orders = client.get_lock("orders")
+            await orders.lock()
+            await orders.unlock()
+            scene.world.node.redis.replicas = 1
+            scene.world.break_connections(scene.world.node)
+            await orders.lock()
+            assert await orders.get_hold_count() == 1
+            await orders.unlock()
+            semaphore = client.get_semaphore("seats")
+            await semaphore.try_set_permits(3)
+            assert await semaphore.drain_permits() == 3
+
+        scene.do(use(scene.client))
+        assert scene.world.counts["WAIT"] == 2
+
+
+# --- planted bugs ---
+
+
+async def _lock_is_kept(client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged) -> Exception:
+    ownership.refused(ownership.request_id)
+    return client.replicas.error(ownership.name, short, given_back=True)
+
+
+async def _permit_is_kept(self: NumberedCall[object], short: NotAcknowledged) -> Exception:
+    self._request = None
+    return self._client.replicas.error(self.key[0], short, given_back=True)
+
+
+class ReadsAll:
+    def acquired(self, reply: Reply) -> bool:
+        return True
+
+
+async def _asked_whatever_it_took(self: Replicas, request: Request, timeout: float, reader: Reader) -> Reply:
+    return await ACKNOWLEDGE(self, request, timeout, ReadsAll())
+
+
+async def _given_back_by_releasing(self: NumberedCall[object], short: NotAcknowledged) -> Exception:
+    error = await GIVE_BACK(self, short)
+    await SemaphoreCore(self._client, self.key[0]).release(1)
+    return error
+
+
+ACKNOWLEDGE = Replicas.acknowledge
+GIVE_BACK: Callable[..., Any] = NumberedCall._give_back
+
+BUGS: dict[str, tuple[object, str, object]] = {
+    "a lock without acknowledgement is not given back": (attempt, "_give_back_unacknowledged", _lock_is_kept),
+    "a permit without acknowledgement is not given back": (NumberedCall, "_give_back", _permit_is_kept),
+    "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
+    "permits are given back twice": (NumberedCall, "_give_back", _given_back_by_releasing),
+    "whoever has no connection yet asks nobody": (client_base, "unasked", lambda: LockError("planted")),
+}
+
+FINDERS = (
+    test_a_lock_is_free_at_once,
+    test_one_of_two_holds_remains,
+    test_an_acquire_that_was_refused_is_not_undone,
+    test_a_new_connection_that_tells_of_replicas_has_them_asked,
+)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BUGS[name])
+    found = None
+    for finder in FINDERS:
+        try:
+            finder()
+        except (Exception, pytest.fail.Exception) as error:
+            found = found or f"{finder.__name__}: {type(error).__name__}"
+    print(f"{name}: {found}")
+    assert found is not None
