@@ -98,12 +98,13 @@ class NumberedCore:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""
         return await self.begin(Operation(what, script, read_int)).once(progress)
 
-    async def set_first(self, what: str, value: int, message: str, *waiting: str) -> bool:
+    async def set_first(self, what: str, value: int, message: str, *waiting: str, ttl_ms: int | None = None) -> bool:
         """Set the first value, and return whether there was none.
 
         ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one.
         """
-        script = ScriptCall("counter_set", (value, PUBLISH, message), (self.names.channel, *waiting))
+        args = value, PUBLISH, message, "" if ttl_ms is None else ttl_ms
+        script = ScriptCall("counter_set", args, (self.names.channel, *waiting))
         return await self.change(what, script) == 1
 
 

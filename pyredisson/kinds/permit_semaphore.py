@@ -7,7 +7,9 @@ clients'; expired permits become available in parts, however many there are; eac
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.wrong_type import explain_type
@@ -37,15 +39,18 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 #: The lease of a permit that does not expire.
 NEVER: Final = -1
 
+#: The permits that one call acquires or releases at most: a server does nothing else meanwhile.
+MAX_AT_ONCE: Final = 1000
 
-def read_acquire_permit(reply: Reply) -> PermitOutcome:
+
+def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     """Read the reply of ``permit_acquire``. Raises ``Unusable``."""
     match reply:
         case [0, (int() | None) as left, int() as expires_ms]:
             retry_in_ms = expires_ms if expires_ms >= 0 else None
             return NeverSet(retry_in_ms) if left is None else Refused(retry_in_ms)
         case [int(), (int() | None) as left, int() as expires_ms]:
-            if left is not None and left > 0:
+            if left is not None and left >= wanted:
                 return GRANTED_AND_MORE
             return Granted(expires_ms + 1) if expires_ms >= 0 else GRANTED  # The server's clock has to be past the end.
     raise unusable(reply)
@@ -62,20 +67,26 @@ class PermitSemaphoreCore(PermitsCore):
 
     word = "permit_expirable_semaphore"
     kind = "permit semaphore"
+    announces_some = True
 
-    def acquiring(self, permit: bytes, lease: int) -> Operation[PermitOutcome]:
-        """Return the operation that acquires a permit of this id, for a lease in ms."""
+    def acquiring(self, permits: bytes, lease: int) -> Operation[PermitOutcome]:
+        """Return the operation that acquires permits of these ids, all or none, for a lease in ms."""
+        wanted = len(permits) // ID_BYTES
         return Operation(
             "an acquire",
-            ScriptCall("permit_acquire", (permit, PUBLISH, lease), (self.names.channel, self.names.taken)),
-            read_acquire_permit,
-            lambda number: self.releasing(permit).script,
-            known_for=math.inf,  # The permit is known by its id, whatever the server has forgotten.
+            ScriptCall("permit_acquire", (permits, PUBLISH, lease), (self.names.channel, self.names.taken)),
+            partial(read_acquire_permits, wanted=wanted),
+            lambda number: self.releasing(permits, several=wanted > 1).script,
+            known_for=math.inf,  # The permits are known by their ids, whatever the server has forgotten.
         )
 
-    def releasing(self, permit: bytes) -> Operation[int]:
-        """Return the operation that releases the permit of this id."""
-        return Operation("a release", self._changing("permit_release", permit, PUBLISH), self.read_released)
+    def releasing(self, permits: bytes, *, several: bool = False) -> Operation[int]:
+        """Return the operation that releases the permit of this id, or the ``several`` of these ids, all or none."""
+        if several:
+            script = self._changing("permit_release_all", permits, PUBLISH)
+        else:
+            script = self._changing("permit_release", permits, PUBLISH)
+        return Operation("a release", script, self.read_released)
 
     def _changing(self, name: str, *args: str | int | bytes) -> ScriptCall:
         """Return the call of a script that may make permits available."""
@@ -87,46 +98,61 @@ class PermitSemaphoreCore(PermitsCore):
 
     # ---- acquiring and releasing ---------------------------------------------------------------------------------
 
-    async def acquire(self, lease_time: Seconds | None) -> str:
-        """Acquire a permit, waiting without end, and return its id."""
-        permit = await self.try_acquire(None, lease_time)
-        assert permit is not None
-        return permit
+    async def acquire(self, lease_time: Seconds | None, permits: int | None) -> str | list[str]:
+        """Acquire permits, waiting without end. Returns as :meth:`try_acquire`."""
+        acquired = await self.try_acquire(None, lease_time, permits)
+        assert acquired is not None
+        return acquired
 
-    async def try_acquire(self, wait_time: Seconds | None, lease_time: Seconds | None) -> str | None:
-        """Acquire a permit, waiting at most ``wait_time``, and return its id."""
+    async def try_acquire(
+        self, wait_time: Seconds | None, lease_time: Seconds | None, permits: int | None
+    ) -> str | list[str] | None:
+        """Acquire permits, all or none, waiting at most ``wait_time``, and return their ids; for ``None``, one id."""
         wait = wait_seconds(wait_time)
         lease = _lease_ms(lease_time)
-        permit = self._new_permit()
-        permit_id = permit.hex()  # Made before: once the permit is granted, nothing is left to interrupt.
-        return permit_id if await self.acquire_for(self.begin(self.acquiring(permit, lease)), wait) else None
+        wanted = 1 if permits is None else _number_at_once(permits)
+        new = self.client.runtime.random_bytes(ID_BYTES * wanted)
+        # Made before: once the permits are granted, nothing is left to interrupt.
+        ids = [new[first : first + ID_BYTES].hex() for first in range(0, len(new), ID_BYTES)]
+        result = ids[0] if permits is None else ids
+        return result if await self.acquire_for(self.begin(self.acquiring(new, lease)), wait, each=wanted) else None
 
     def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> Block:
         """Prepare a block that holds a permit; without a lease, the watchdog renews it."""
         lease = None if lease_time is None else lease_ms(lease_time)
         wait = wait_seconds(wait_time)
-        permit = self._new_permit()
+        permit = self.client.runtime.random_bytes(ID_BYTES)
         hold = Hold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
         acquire, release = self.acquiring(permit, hold.lease_ms), self.releasing(permit)
         return Block(self, 1, hold, acquire, release, wait, skip=skip, permit=permit)
 
-    def _new_permit(self) -> bytes:
-        return self.client.runtime.random_bytes(ID_BYTES)
+    async def release(self, permit_id: str | list[str], progress: Progress | None = None) -> None:
+        """Release permits, which have to exist, all or none. ``progress``: see ``run_to_the_end``."""
+        missing = await self._release(permit_id, progress)
+        if missing is not None:
+            several = isinstance(permit_id, list)
+            raise self._no_permit(missing, f"; none of the {len(permit_id)} permits was released" if several else "")
 
-    async def release(self, permit_id: str, progress: Progress | None = None) -> None:
-        """Release a permit, which has to exist. ``progress``: see ``run_to_the_end``."""
-        if not await self.try_release(permit_id, progress):
-            raise LockNotOwnedError(
-                f"permit {permit_id} of {self.names.name!r} does not exist: it was released, has expired, or never "
-                "existed",
-                name=self.names.name,
-            )
+    async def try_release(self, permit_id: str | list[str], progress: Progress | None = None) -> bool:
+        """Release permits, all or none. Returns whether they existed and had not expired."""
+        return await self._release(permit_id, progress) is None
 
-    async def try_release(self, permit_id: str, progress: Progress | None = None) -> bool:
-        """Release a permit. Returns whether it existed and had not expired."""
-        permit = _bytes_of(permit_id)
-        call = self.begin(self.releasing(permit or b""))
-        return permit is not None and await call.once(progress) == 1
+    async def _release(self, permit_id: str | list[str], progress: Progress | None) -> str | None:
+        """Release permits, all or none. Returns the first id of which there is no permit, or ``None`` if it is done."""
+        ids = permit_id if isinstance(permit_id, list) else [permit_id]
+        permits = [_bytes_of(each) for each in ids]
+        _check_several(permits)
+        known = b"".join(permit for permit in permits if permit)
+        call = self.begin(self.releasing(known, several=isinstance(permit_id, list)))
+        if None in permits:
+            return ids[permits.index(None)]
+        reply = await call.once(progress)
+        return None if reply == 1 else ids[max(reply - 2, 0)]
+
+    def _no_permit(self, permit_id: str, more: str = "") -> LockNotOwnedError:
+        name = self.names.name
+        reason = "it was released, has expired, or never existed"
+        return LockNotOwnedError(f"permit {permit_id} of {name!r} does not exist: {reason}{more}", name=name)
 
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""
@@ -134,6 +160,15 @@ class PermitSemaphoreCore(PermitsCore):
         script = self._changing("permit_lease", permit or b"", PUBLISH, _lease_ms(lease_time))
         call = self.begin(Operation("an update_lease_time", script, read_int))
         return permit is not None and await call.once() == 1
+
+    async def get_lease_time(self, permit_id: str) -> float:
+        """Return for how many seconds a permit, which has to exist, is still acquired; infinite if it never expires."""
+        permit = _bytes_of(permit_id)
+        self.client.check_open()
+        left_ms = None if permit is None else (await self._count_now(permit)).left_ms
+        if left_ms is None:
+            raise self._no_permit(permit_id)
+        return math.inf if left_ms == NEVER else left_ms / 1000
 
     # ---- how many there are --------------------------------------------------------------------------------------
 
@@ -151,52 +186,78 @@ class PermitSemaphoreCore(PermitsCore):
 
     async def available_permits(self) -> int:
         """Return how many permits are available."""
-        available, _ = await self._count()
-        return available or 0
+        return (await self._count()).available or 0
 
     async def get_permits(self) -> int:
         """Return how many permits there are in all; 0 if none were ever set."""
-        available, taken = await self._count()
+        available, taken, _ = await self._count()
         return 0 if available is None else available + taken
 
     async def acquired_permits(self) -> int:
         """Return how many permits are acquired."""
-        return (await self._count())[1]
+        return (await self._count()).taken
 
-    async def _count(self) -> tuple[int | None, int]:
-        """Return how many permits are available (``None``: the semaphore has none yet), and how many are acquired."""
+    async def _count(self) -> PermitCount:
         self.client.check_open()
         await self.first_use()
         return await self._count_now()
 
     async def known_total(self) -> tuple[int, bool]:
         """See :meth:`PermitsCore.known_total`."""
-        available, taken = await self._count_now()
+        available, taken, _ = await self._count_now()
         return (available or 0) + taken, True
 
-    async def _count_now(self) -> tuple[int | None, int]:
+    async def _count_now(self, permit: bytes = b"") -> PermitCount:
         client, names = self.client, self.names
         client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
+        keys = names.raw, names.taken, names.channel, *self.wait_queue_keys()
         try:
-            reply = await client.perform(
-                client.runtime.prepare(
-                    "permit_count", (names.raw, names.taken, names.channel, *self.wait_queue_keys()), (PUBLISH,)
-                )
-            )
+            reply = await client.perform(client.runtime.prepare("permit_count", keys, (PUBLISH, permit)))
         except Failure as failure:
             # Nothing is in doubt: counting twice does no harm.
             error = await explain_type(client.finder, unreached(client, failure), names.name, self.kind)
             raise error from error.__cause__
         match reply:
-            case [None, int() as taken]:
-                return None, taken
-            case [int() | bytes() as available, int() as taken]:
-                return number_in(available, names), taken
+            case [None, int() as taken, (int() | None) as left_ms]:
+                return PermitCount(None, taken, left_ms)
+            case [int() | bytes() as available, int() as taken, (int() | None) as left_ms]:
+                return PermitCount(number_in(available, names), taken, left_ms)
         raise unusable(reply).cause
+
+
+class PermitCount(NamedTuple):
+    """What there is of a semaphore.
+
+    Attributes:
+        available: How many permits are available; ``None``: the semaphore has none yet.
+        taken: How many are acquired.
+        left_ms: In how many ms the permit that was asked for expires, or :data:`NEVER`; ``None``: there is none.
+    """
+
+    available: int | None
+    taken: int
+    left_ms: int | None
 
 
 def _lease_ms(lease_time: Seconds | None) -> int:
     return NEVER if lease_time is None else lease_ms(lease_time)
+
+
+def _number_at_once(permits: object) -> int:
+    """Return a number of permits to acquire at once. Raises as ``count_of``."""
+    number = count_of(permits, "permits")
+    if not 1 <= number <= MAX_AT_ONCE:
+        raise ValueError(f"permits must be from 1 to {MAX_AT_ONCE} at once, not {number}")
+    return number
+
+
+def _check_several(permits: list[bytes | None]) -> None:
+    """Raise ``ValueError`` if these cannot be released at once; ``None`` is an id of no permit."""
+    if not 1 <= len(permits) <= MAX_AT_ONCE:
+        raise ValueError(f"a list of permits to release must have from 1 to {MAX_AT_ONCE} ids, not {len(permits)}")
+    for permit, times in Counter(permits).items():
+        if permit is not None and times > 1:
+            raise ValueError(f"permit {permit.hex()} is {times} times in the list of permits to release")
 
 
 def _bytes_of(permit_id: object) -> bytes | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson.core import events
 from pyredisson.core.acquiring.acquire import announce_wait, report_failed, report_outcome
-from pyredisson.core.deadline import Deadline
+from pyredisson.core.deadline import Deadline, lease_ms
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Granted, LockAcquired, NeverSet, Refused
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import Answer, PermitOutcome
     from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
@@ -33,12 +34,16 @@ if TYPE_CHECKING:
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
 
-def permits_message(payload: bytes, each: int) -> int:
-    """Return how many waiters, each of whom wants ``each`` permits, a message about permits notifies."""
+def permits_message(payload: bytes, each: int, *, some: bool) -> int:
+    """Return how many waiters, each of whom wants ``each`` permits, a message about permits notifies.
+
+    ``some``: whether it may be the number of some permits that were made available, and there are more.
+    """
     try:
-        return max(int(payload) // each, 0)
+        number = int(payload)
     except ValueError:
         return 0
+    return max(number // each, 1 if some and number > 0 else 0)
 
 
 class PermitAttempt:
@@ -100,6 +105,9 @@ class PermitsCore(NumberedCore, ABC):
 
     __slots__ = ("_first",)
 
+    #: Whether a message may be the number of some permits that were made available, not of all.
+    announces_some: ClassVar[bool] = False
+
     names: SemaphoreNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None) -> None:
@@ -124,10 +132,11 @@ class PermitsCore(NumberedCore, ABC):
         keys = self.names.raw, *self.leave_keys()
         return self.client.runtime.prepare("semaphore_stop_waiting", keys, (member, PUBLISH))
 
-    async def try_set_permits(self, permits: int) -> bool:
-        """Set the number of permits, unless the semaphore has some."""
+    async def try_set_permits(self, permits: int, ttl: Seconds | None = None) -> bool:
+        """Set the number of permits, unless the semaphore has some; with a ``ttl``, it ends after that time."""
         value = count_of(permits, "permits")
-        return await self.set_first("a try_set_permits", value, str(value), *self.wait_queue_keys())
+        ttl_ms = None if ttl is None else lease_ms(ttl, "ttl")
+        return await self.set_first("a try_set_permits", value, str(value), *self.wait_queue_keys(), ttl_ms=ttl_ms)
 
     async def first_use(self, wait: float | None = None) -> float | None:
         """Set the permits that the handle was made with, once. Returns the rest of ``wait`` seconds."""
@@ -234,7 +243,7 @@ class PermitsCore(NumberedCore, ABC):
         self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int, label: str
     ) -> bool:
         client, names = self.client, self.names
-        notifies = partial(permits_message, each=each)
+        notifies = partial(permits_message, each=each, some=self.announces_some)
         group = QueuedGroup(client.subscriptions, names, client.id, label, notifies, permits=f":{each}")
         call = WaitingCall(client, names.name, attempt, refused, deadline, leave_queue=self.leave_queue)
         return await wait_in_queue(call, group, seen)

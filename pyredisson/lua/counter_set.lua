@@ -1,7 +1,7 @@
 -- Gives a semaphore its permits, or a latch its count, unless it has some already; notifies the waiters.
 -- KEYS  1 counter (string)  2 last request of the owner  3 channel
 --       4 of a semaphore: wait queue (sorted set); missing if the user may not use it
--- ARGV  1 number of the request  2 value  3 PUBLISH or SPUBLISH  4 message
+-- ARGV  1 number of the request  2 value  3 PUBLISH or SPUBLISH  4 message  5 time to live, ms, or empty
 -- Reply 1: set.  0: there was one.  {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 -- include: repeated
@@ -16,6 +16,9 @@ else
     -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
     redis.call(ARGV[3], KEYS[3], ARGV[4])
     redis.call('set', KEYS[1], ARGV[2])
+    if ARGV[5] ~= '' then
+        redis.call('pexpire', KEYS[1], ARGV[5])
+    end
     reply = 1
 end
 -- include: record

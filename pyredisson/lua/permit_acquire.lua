@@ -1,10 +1,10 @@
--- Takes one permit under an id of its own, for a time or for ever.
+-- Takes permits under an id each, all or none, for a time or for ever.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
 --       4 permits taken: ids by the time at which they expire (sorted set)
--- ARGV  1 number of the request  2 id, sixteen bytes  3 PUBLISH or SPUBLISH  4 lease, ms (-1: for ever)
--- Reply {1, left, wait}: taken; left: the permits available then; wait: ms until the next of those taken expires (-1:
---       none ever does).  {0, left, wait}: there is none; left is nil if the semaphore was never given any. In the
---       reply to a repeated request, left and wait are 0.
+-- ARGV  1 number of the request  2 ids, sixteen bytes each  3 PUBLISH or SPUBLISH  4 lease, ms (-1: for ever)
+-- Reply {count, left, wait}: how many were taken; left: the permits available then; wait: ms until the next of those
+--       taken expires (-1: none ever does).  {0, left, wait}: there are too few; left is nil if the semaphore was never
+--       given any. In the reply to a repeated request, left and wait are 0.
 --       {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 if number == ARGV[1] then
@@ -14,26 +14,32 @@ if number == ARGV[1] then
 end
 -- include: now
 -- include: permit_end
-local expired = redis.call('zrangebyscore', KEYS[4], 0, string.format('%.0f', now), 'limit', 0, 1)
+-- include: permit_ids
+local expired = redis.call('zrangebyscore', KEYS[4], 0, string.format('%.0f', now), 'limit', 0, #ids)
 if #expired > 0 then
-    redis.call('zrem', KEYS[4], expired[1])
-    local total = redis.call('incrby', KEYS[1], 1)
+    redis.call('zrem', KEYS[4], unpack(expired))
+    local total = redis.call('incrby', KEYS[1], #expired)
     if total > 0 then
         redis.call(ARGV[3], KEYS[3], string.format('%.0f', total))
     end
 end
 local stored = redis.call('get', KEYS[1])
 local left = tonumber(stored or 0)
--- An earlier copy may have taken it, so long ago that the record has gone.
-local taken = redis.call('zscore', KEYS[4], ARGV[2]) and 1 or 0
-if taken == 0 and stored and not (left and left < 1) then
-    left = redis.call('decrby', KEYS[1], 1)
-    redis.call('zadd', KEYS[4], string.format('%.0f', ends), ARGV[2])
+local taken = 0
+for _, permit in ipairs(ids) do
+    -- An earlier copy may have taken them, so long ago that the record has gone.
+    taken = redis.call('zscore', KEYS[4], permit) and #ids or taken
+end
+if taken == 0 and stored and not (left and left < #ids) then
+    left = redis.call('decrby', KEYS[1], #ids)
+    for _, permit in ipairs(ids) do
+        redis.call('zadd', KEYS[4], string.format('%.0f', ends), permit)
+    end
     local ttl = redis.call('pttl', KEYS[1])
     if ttl > 0 then
         redis.call('pexpire', KEYS[4], ttl)
     end
-    taken = 1
+    taken = #ids
 else
     -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
     -- include: keep_record

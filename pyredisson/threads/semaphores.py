@@ -26,12 +26,18 @@ class AnySemaphore(Handle):
 
     _core: SemaphoreCore | PermitSemaphoreCore
 
-    def try_set_permits(self, n: int) -> bool:
+    def try_set_permits(self, n: int, ttl: Seconds | None = None) -> bool:
         """Set the number of permits to ``n``, unless the semaphore already has permits.
 
         Example::
 
             semaphore.try_set_permits(3)
+            semaphore.try_set_permits(3, ttl=3600)
+
+        Args:
+            n: How many.
+            ttl: Seconds after which the semaphore no longer exists in Redis; ``add_permits()`` and ``drain_permits()``
+                remove this limit. ``None``: it stays.
 
         Returns:
             Whether the number was set.
@@ -42,7 +48,7 @@ class AnySemaphore(Handle):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        return run(self._core.try_set_permits(n))
+        return run(self._core.try_set_permits(n, ttl))
 
     def add_permits(self, n: int) -> None:
         """Add ``n`` permits; a negative number removes some.
@@ -250,34 +256,60 @@ class PermitExpirableSemaphore(AnySemaphore):
         """
         run(self._core.set_permits(n))
 
-    def acquire(self, lease_time: Seconds | None = None, **unknown: NoReturn) -> str:
-        """Acquire a permit, waiting without a time limit.
+    @overload
+    def acquire(self, lease_time: Seconds | None = None, *, permits: None = None) -> str: ...
+
+    @overload
+    def acquire(self, lease_time: Seconds | None = None, *, permits: int) -> list[str]: ...
+
+    def acquire(
+        self, lease_time: Seconds | None = None, *, permits: int | None = None, **unknown: NoReturn
+    ) -> str | list[str]:
+        """Acquire a permit, or several of them, waiting without a time limit.
 
         Example::
 
             permit = permits.acquire(lease_time=30)
             permits.release(permit)
+            two = permits.acquire(lease_time=30, permits=2)
+            permits.release(two)
 
         Args:
             lease_time: Seconds, by the server's clock, after which the permit expires and is available again.
                 ``None``: it never expires.
+            permits: How many, from 1 to 1,000, all or none. ``None``: one, whose id is returned without a list.
 
         Returns:
-            The permit's id, 32 hexadecimal digits.
+            The permit's id, 32 hexadecimal digits; with ``permits``, the list of the ids.
 
         Raises:
-            OutcomeUnknownError: A request was sent, and its outcome could not be determined in time. A permit that it
-                may have acquired is released in the background.
+            OutcomeUnknownError: A request was sent, and its outcome could not be determined in time. Permits that it
+                may have acquired are released in the background.
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
         refuse(self.acquire, unknown)
-        return run(self._core.acquire(lease_time))
+        return run(self._core.acquire(lease_time, permits))
+
+    @overload
+    def try_acquire(
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, *, permits: None = None
+    ) -> str | None: ...
+
+    @overload
+    def try_acquire(
+        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, *, permits: int
+    ) -> list[str] | None: ...
 
     def try_acquire(
-        self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None, **unknown: NoReturn
-    ) -> str | None:
-        """Try to acquire a permit, waiting at most ``wait_time`` seconds.
+        self,
+        wait_time: Seconds | None = 0,
+        lease_time: Seconds | None = None,
+        *,
+        permits: int | None = None,
+        **unknown: NoReturn,
+    ) -> str | list[str] | None:
+        """Try to acquire a permit, or several of them, waiting at most ``wait_time`` seconds.
 
         Example::
 
@@ -288,9 +320,10 @@ class PermitExpirableSemaphore(AnySemaphore):
         Args:
             wait_time: Seconds to wait at most. 0: make one attempt. ``None``: wait without a time limit.
             lease_time: As for :meth:`acquire`.
+            permits: As for :meth:`acquire`.
 
         Returns:
-            The permit's id, or ``None`` if no permit was acquired in time.
+            The permit's id; with ``permits``, the list of the ids; ``None`` if they were not acquired in time.
 
         Raises:
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
@@ -298,18 +331,25 @@ class PermitExpirableSemaphore(AnySemaphore):
             OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
         """
         refuse(self.try_acquire, unknown)
-        return run(self._core.try_acquire(wait_time, lease_time))
+        return run(self._core.try_acquire(wait_time, lease_time, permits))
 
-    def release(self, permit_id: str) -> None:
+    def release(self, permit_id: str | list[str]) -> None:
         """Release a permit by its id, whichever caller acquired it, and wake one waiter.
 
         Example::
 
             permit = permits.acquire(lease_time=30)
             permits.release(permit)
+            two = permits.acquire(lease_time=30, permits=2)
+            permits.release(two)
+
+        Args:
+            permit_id: The permit's id; or a list of from 1 to 1,000 different ids, whose permits are released all or
+                none.
 
         Raises:
-            LockNotOwnedError: There is no such permit: it was released, has expired, or never existed.
+            LockNotOwnedError: There is no such permit: it was released, has expired, or never existed. Of a list, none
+                was released.
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
                 in the background.
             ClientClosedError: The client was closed.
@@ -317,16 +357,19 @@ class PermitExpirableSemaphore(AnySemaphore):
         """
         run_to_the_end(self._core.release, permit_id)
 
-    def try_release(self, permit_id: str) -> bool:
-        """Release a permit by its id. Raises as :meth:`release`, except for ``LockNotOwnedError``.
+    def try_release(self, permit_id: str | list[str]) -> bool:
+        """Release a permit by its id, or a list of them. Raises as :meth:`release`, except for ``LockNotOwnedError``.
 
         Example::
 
             permit = permits.acquire(lease_time=30)
             assert permits.try_release(permit)
 
+        Args:
+            permit_id: As for :meth:`release`.
+
         Returns:
-            Whether the permit existed and had not expired.
+            Whether the permit existed and had not expired; of a list, whether all did. Else none of them was released.
         """
         return run(self._core.try_release(permit_id))
 
@@ -349,6 +392,21 @@ class PermitExpirableSemaphore(AnySemaphore):
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`release`.
         """
         return run(self._core.update_lease_time(permit_id, lease_time))
+
+    def get_lease_time(self, permit_id: str) -> float:
+        """Return the seconds after which a permit expires; infinite if it never does.
+
+        Example::
+
+            permit = permits.acquire(lease_time=30)
+            print(permits.get_lease_time(permit))
+
+        Raises:
+            LockNotOwnedError: There is no such permit: it was released, has expired, or never existed.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return run(self._core.get_lease_time(permit_id))
 
     def get_permits(self) -> int:
         """Return the total number of permits, available or acquired; 0 if it was never set.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 import redis.exceptions
 
-from pyredisson import OutcomeUnknownError
+from pyredisson import LockNotOwnedError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.worlds.base import Remote
 from tests.worlds.clock import ClockWorld
@@ -71,6 +71,8 @@ CALLS: dict[str, tuple[Callable[[Seats], object], int, object]] = {
     "drain_permits": (lambda seats: seats.semaphore.drain_permits(), 0, 5),
     "acquire a permit": (lambda seats: len(seats.permits.acquire()), 4, 32),
     "try_acquire a permit": (lambda seats: len(seats.permits.try_acquire(1, 60)), 4, 32),
+    "acquire several permits": (lambda seats: len(seats.permits.acquire(permits=3)), 2, 3),
+    "try_acquire several permits": (lambda seats: len(seats.permits.try_acquire(1, 60, permits=3)), 2, 3),
     "set_permits": (lambda seats: seats.permits.set_permits(7), 7, None),
     "add permits": (lambda seats: seats.permits.add_permits(2), 7, None),
     "count_down": (lambda seats: seats.latch.count_down(), 4, None),
@@ -105,6 +107,27 @@ def test_a_permit_is_released_once(proxy: Proxy, seats: Seats) -> None:
     assert lost.hits == 1
     assert seats.count == 5
     assert seats.permits.acquired_permits() == 0
+
+
+def test_a_list_of_permits_is_released_once(proxy: Proxy, seats: Seats) -> None:
+    permits = seats.permits.acquire(permits=3)
+    seats.permits.try_release(["0" * 32])  # The server knows the script now.
+    lost = proxy.drop_reply("EVALSHA")
+    seats.permits.release(permits)
+    assert lost.hits == 1
+    assert seats.count == 5
+    assert seats.permits.acquired_permits() == 0
+
+
+def test_of_a_list_whose_reply_is_lost_the_same_permit_is_missing(proxy: Proxy, seats: Seats) -> None:
+    one, two = seats.permits.acquire(permits=2)
+    seats.permits.release(two)
+    seats.permits.try_release(["0" * 32])
+    lost = proxy.drop_reply("EVALSHA")
+    with pytest.raises(LockNotOwnedError, match=f"permit {two} of 'seats' .*none of the 2 permits was released"):
+        seats.permits.release([one, two])
+    assert lost.hits == 1
+    assert seats.permits.acquired_permits() == 1
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -203,7 +226,9 @@ def test_the_error_of_the_block_goes_first(world: ClockWorld, proxy: Proxy, seat
 
 @interruptible
 @patient
-@pytest.mark.parametrize("call", ["acquire", "drain_permits", "acquire a permit", "release", "count_down"])
+@pytest.mark.parametrize(
+    "call", ["acquire", "drain_permits", "acquire a permit", "acquire several permits", "release", "count_down"]
+)
 def test_an_interrupt_while_the_reply_is_under_way(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
     me = world.interruptible()
     semaphore, permits, latch = (Remote(each.real, me) for each in (seats.semaphore, seats.permits, seats.latch))
@@ -211,6 +236,7 @@ def test_an_interrupt_while_the_reply_is_under_way(world: ClockWorld, proxy: Pro
         "acquire": (partial(semaphore.acquire.method, 2), 5),
         "drain_permits": (semaphore.drain_permits, 5),
         "acquire a permit": (permits.acquire, 5),
+        "acquire several permits": (partial(permits.acquire.method, permits=3), 5),
         "release": (partial(semaphore.release.method, 2), 7),
         "count_down": (latch.count_down, 4),
     }

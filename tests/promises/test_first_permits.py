@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from datetime import timedelta
 
 import pytest
 
@@ -45,6 +47,41 @@ def test_permits_that_are_all_acquired_are_not_set_again(world: World, alice: Ac
     theirs = bob.get(world.client(), kind, "seats", permits=5)
     assert not theirs.try_acquire()
     assert theirs.available_permits() == 0
+
+
+@each_kind
+def test_permits_that_are_set_for_a_time(world: World, alice: Actor, kind: str) -> None:
+    mine = alice.get(world.client(), kind, "seats")
+    assert mine.try_set_permits(2, ttl=60) is True
+    assert 50 < world.redis.ttl("seats") <= 60
+    assert mine.try_set_permits(3, 600) is False
+    assert mine.acquire()
+    assert 50 < world.redis.ttl("seats") <= 60
+    mine.add_permits(1)
+    assert world.redis.ttl("seats") == math.inf
+
+
+@each_kind
+def test_a_semaphore_ends_after_its_time(world: World, alice: Actor, kind: str) -> None:
+    mine = alice.get(world.client(), kind, "seats")
+    assert mine.try_set_permits(2, ttl=timedelta(seconds=0.2)) is True
+    assert mine.try_acquire()
+    world.until(lambda: mine.available_permits() == 0)
+    assert not mine.try_acquire()
+    if kind == "permit_expirable_semaphore":
+        world.until(lambda: mine.acquired_permits() == 0)
+    assert mine.try_set_permits(1) is True
+
+
+@each_kind
+def test_a_time_for_permits_is_checked(world: World, alice: Actor, kind: str) -> None:
+    mine = alice.get(world.client(), kind, "seats")
+    for ttl in (0, -1, math.nan, math.inf, 90_000):
+        with pytest.raises(ValueError, match="ttl"):
+            mine.try_set_permits(2, ttl)
+    with pytest.raises(TypeError, match="ttl"):
+        mine.try_set_permits(2, "60")
+    assert world.redis.everything() == {}
 
 
 @each_kind

@@ -78,7 +78,121 @@ def test_an_id_in_capitals_is_the_same(world: World) -> None:
     assert mine.try_release(mine.acquire().upper()) is True
 
 
+# ---- several at once ---------------------------------------------------------------------------------------------
+
+
+def test_several_permits_are_acquired_all_or_none(world: World) -> None:
+    mine = seats(world.actor(), world.client(), 3)
+    two = mine.acquire(permits=2)
+    assert len(set(two)) == 2
+    for permit in two:
+        assert re.fullmatch("[0-9a-f]{32}", permit)
+    assert mine.try_acquire(permits=2) is None
+    assert (mine.available_permits(), mine.acquired_permits()) == (1, 2)
+    (one,) = mine.try_acquire(permits=1)
+    assert one not in two
+    assert mine.available_permits() == 0
+
+
+def test_the_stored_state_of_several_permits(world: World) -> None:
+    mine = seats(world.actor(), world.client(), 3)
+    leased, endless = mine.acquire(60, permits=2), mine.acquire(permits=1)
+    scores = world.redis.everything()[TAKEN][1]
+    assert set(scores) == {bytes.fromhex(permit) for permit in (*leased, *endless)}
+    assert scores[bytes.fromhex(leased[0])] == scores[bytes.fromhex(leased[1])] != NEVER
+    assert scores[bytes.fromhex(endless[0])] == NEVER
+
+
+def test_a_list_of_permits_is_released_whichever_way_they_were_acquired(world: World, alice: Actor, bob: Actor) -> None:
+    mine, theirs = seats(alice, world.client(), 4), seats(bob, world.client())
+    permits = [mine.acquire(), *mine.acquire(60, permits=2)]
+    theirs.release(permits)
+    assert (mine.available_permits(), mine.acquired_permits()) == (4, 0)
+    assert mine.try_release([mine.acquire()]) is True
+    two = mine.acquire(permits=2)
+    mine.release(two[0])
+    assert mine.try_release(two[1]) is True
+    assert mine.available_permits() == 4
+
+
+@pytest.mark.parametrize("unknown", ["0" * 32, "nothing"])
+def test_of_a_list_with_an_unknown_permit_none_is_released(world: World, unknown: str) -> None:
+    mine = seats(world.actor(), world.client(), 3)
+    one, two = mine.acquire(permits=2)
+    permits = [one, unknown, two]
+    assert mine.try_release(permits) is False
+    with pytest.raises(LockNotOwnedError, match=f"permit {unknown} of 'seats' .*none of the 3 permits was released"):
+        mine.release(permits)
+    assert mine.acquired_permits() == 2
+    assert mine.try_release([one, two]) is True
+
+
+def test_of_a_list_with_an_expired_permit_none_is_released(world: World) -> None:
+    mine = seats(world.actor(), world.client(), 2)
+    short, endless = mine.acquire(0.1), mine.acquire()
+    world.until(lambda: mine.acquired_permits() == 1)
+    with pytest.raises(LockNotOwnedError, match=f"permit {short} of"):
+        mine.release([endless, short])
+    assert mine.acquired_permits() == 1
+    mine.release([endless])
+
+
+def test_a_waiter_gets_several_permits_when_there_are_enough(world: World, alice: Actor, bob: Actor) -> None:
+    mine, theirs = seats(alice, world.client(), 3), seats(bob, world.client())
+    permits = mine.acquire(permits=3)
+    waiting = bob.start(theirs.acquire, permits=2)
+    world.until(lambda: world.waiting(theirs) == 1)
+    mine.release(permits[0])
+    assert mine.available_permits() == 1
+    assert not waiting.done()
+    mine.release(permits[1])
+    assert len(waiting.result(within=5)) == 2
+    assert mine.available_permits() == 0
+
+
+def test_one_release_of_several_permits_wakes_as_many_waiters(world: World) -> None:
+    actors = world.actors(4)
+    mine, *theirs = (seats(actor, world.client()) for actor in actors)
+    mine.try_set_permits(3)
+    permits = mine.acquire(permits=3)
+    waiting = [actor.start(each.acquire) for actor, each in zip(actors[1:], theirs, strict=True)]
+    world.until(lambda: all(world.waiting(each) == 1 for each in theirs))
+    mine.release(permits)
+    for each in waiting:
+        each.result(within=5)
+    assert mine.available_permits() == 0
+
+
+def test_several_permits_expire(world: World, alice: Actor, bob: Actor) -> None:
+    mine, theirs = seats(alice, world.client(), 3), seats(bob, world.client())
+    mine.acquire(0.3, permits=3)
+    assert len(theirs.acquire(permits=3)) == 3
+    assert mine.available_permits() == 0
+
+
+def test_as_many_as_can_be_acquired_at_once(world: World) -> None:
+    mine = seats(world.actor(), world.client(), 1000)
+    permits = mine.try_acquire(permits=1000)
+    assert len(set(permits)) == 1000
+    assert mine.available_permits() == 0
+    mine.release(permits)
+    assert (mine.available_permits(), mine.acquired_permits()) == (1000, 0)
+
+
 # ---- time --------------------------------------------------------------------------------------------------------
+
+
+def test_the_time_until_a_permit_expires(world: World) -> None:
+    mine = seats(world.actor(), world.client(), 3)
+    leased, short, endless = mine.acquire(60), mine.acquire(0.1), mine.acquire()
+    assert 50 < mine.get_lease_time(leased) <= 60
+    assert mine.get_lease_time(endless) == math.inf
+    mine.update_lease_time(endless, 600)
+    assert 590 < mine.get_lease_time(endless) <= 600
+    world.until(lambda: mine.acquired_permits() == 2)
+    for unknown in (short, "0" * 32, "nothing"):
+        with pytest.raises(LockNotOwnedError, match=f"permit {unknown} of 'seats' does not exist"):
+            mine.get_lease_time(unknown)
 
 
 def test_a_permit_expires(world: World, alice: Actor, bob: Actor) -> None:
@@ -163,7 +277,23 @@ def test_bad_arguments(world: World) -> None:
         mine.try_acquire(-1)
     no_ids: list[Any] = [None, 1, b"0" * 32]
     for permit in no_ids:
-        for call in (mine.release, mine.try_release, partial(mine.update_lease_time, lease_time=1)):
+        ids = mine.release, mine.try_release, mine.get_lease_time, partial(mine.update_lease_time, lease_time=1)
+        for call in ids:
             with pytest.raises(TypeError, match="id"):
                 call(permit)
+    for call in (mine.release, mine.try_release):
+        with pytest.raises(TypeError, match="id"):
+            call(["0" * 32, None])
+        for permits in ([], ["0" * 32] * 1001):
+            with pytest.raises(ValueError, match="must have from 1 to 1000 ids, not"):
+                call(permits)
+        with pytest.raises(ValueError, match="is 2 times in the list"):
+            call(["ab" * 16, "0" * 32, "AB" * 16])
+    for call in (mine.acquire, mine.try_acquire):
+        for number in (0, -1, 1001):
+            with pytest.raises(ValueError, match="permits must"):
+                call(permits=number)
+        for number in (True, 1.0, "1"):
+            with pytest.raises(TypeError, match="permits must be an int"):
+                call(permits=number)
     assert world.redis.everything() == {}

@@ -9,6 +9,21 @@ from tests.scripts.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done,
 
 CASES: Final = [
     Case("a counter is set, recorded and announced", FREE, set_counter(3), 1, permits(3) | done(5, 1), sends(3)),
+    Case(
+        "a counter is set with a time to live",
+        FREE,
+        set_counter(3, ttl=90_000),
+        1,
+        permits(3, 90_000) | done(5, 1),
+        sends(3),
+    ),
+    Case(
+        "the time to live of a counter that was set before stays",
+        permits(3, 60_000),
+        set_counter(2, ttl=90_000),
+        0,
+        permits(3, 60_000) | done(5, 0),
+    ),
     Case("a counter can be set to zero", FREE, set_counter(0), 1, permits(0) | done(5, 1), sends(0)),
     Case(
         "a latch is closed and its message published",

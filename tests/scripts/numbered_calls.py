@@ -40,10 +40,12 @@ def sends(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
     return [Message(channel, b"%d" % payload, sharded=False) for payload in payloads]
 
 
-def set_counter(value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS) -> Call:
+def set_counter(
+    value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS, ttl: int | str = ""
+) -> Call:
     said = value if message is None else message
     waiting = (WAIT_QUEUE,) if channel == PERMITS else ()
-    return Call("counter_set", (LOCK, DONE, channel, *waiting), (number, value, "PUBLISH", said))
+    return Call("counter_set", (LOCK, DONE, channel, *waiting), (number, value, "PUBLISH", said, ttl))
 
 
 def take_permits(count: int = 1, *, number: int = 5) -> Call:
@@ -74,6 +76,10 @@ def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
     return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, permit, "PUBLISH"))
 
 
+def give_all(*permits: bytes, number: int = 5) -> Call:
+    return Call("permit_release_all", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, b"".join(permits), "PUBLISH"))
+
+
 def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
     return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, permit, "PUBLISH", lease))
 
@@ -82,8 +88,8 @@ def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
     return Call("permit_renew", tuple(key for key, _ in held), (lease, *(permit for _, permit in held)))
 
 
-def count_permits() -> Call:
-    return Call("permit_count", (LOCK, TAKEN, PERMITS, WAIT_QUEUE), ("PUBLISH",))
+def count_permits(permit: bytes = b"") -> Call:
+    return Call("permit_count", (LOCK, TAKEN, PERMITS, WAIT_QUEUE), ("PUBLISH", permit))
 
 
 def set_permits(count: int, *, number: int = 5) -> Call:
@@ -126,9 +132,15 @@ def wait_for_permits(
 
 
 def wait_for_permit(
-    *, me: str = "a:1:1", waited: int = 10_000, rest: int = -1, chosen: bool = False, lease: int = -1
+    permits: bytes = PERMIT,
+    *,
+    me: str = "a:1:1",
+    waited: int = 10_000,
+    rest: int = -1,
+    chosen: bool = False,
+    lease: int = -1,
 ) -> Call:
-    args = 5, PERMIT, "PUBLISH", lease, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
+    args = 5, permits, "PUBLISH", lease, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
     return Call("permit_acquire_waiting", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), args)
 
 

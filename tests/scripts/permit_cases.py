@@ -24,6 +24,7 @@ from tests.scripts.numbered_calls import (
     add_expirable,
     count_permits,
     done,
+    give_all,
     give_permit,
     lease_permit,
     permits,
@@ -33,6 +34,9 @@ from tests.scripts.numbered_calls import (
     take_permit,
     taken,
 )
+
+#: Other permits than PERMIT and PERMIT_2.
+THIRDS: Final = (b"x" * 16, b"y" * 16, b"z" * 16)
 
 CASES: Final = [
     Case("a permit is taken for ever", permits(3), take_permit(), [1, 2, -1], permits(2) | taken(ENDLESS) | done(5, 1)),
@@ -76,6 +80,58 @@ CASES: Final = [
         [1, 0, Around(30_000)],
         permits(0) | taken((PERMIT, In(30_000)), (PERMIT_2, In(90_000))) | done(5, 1),
     ),
+    # Taking several.
+    Case(
+        "several permits are taken",
+        permits(3),
+        take_permit(PERMIT + PERMIT_2, lease=30_000),
+        [2, 1, Around(30_000)],
+        permits(1) | taken((PERMIT, In(30_000)), (PERMIT_2, In(30_000))) | done(5, 2),
+    ),
+    Case(
+        "the key of several permits taken gets the TTL of the semaphore",
+        permits(2, 90_000),
+        take_permit(PERMIT + PERMIT_2),
+        [2, 0, -1],
+        permits(0, 90_000) | taken(ENDLESS, (PERMIT_2, NEVER_MS), ttl_ms=90_000) | done(5, 2),
+    ),
+    Case(
+        "none of several permits is taken if there are too few",
+        permits(1),
+        take_permit(PERMIT + PERMIT_2),
+        [0, 1, -1],
+        permits(1) | done(5, 0),
+    ),
+    Case(
+        "as many expired permits as are wanted are made available, announced and taken",
+        permits(0) | taken(*((THIRDS[number], 1000.0 + number) for number in range(3))),
+        take_permit(PERMIT + PERMIT_2),
+        [2, 0, 0],
+        permits(0) | taken((THIRDS[2], 1002.0), ENDLESS, (PERMIT_2, NEVER_MS)) | done(5, 2),
+        sends(2),
+    ),
+    Case(
+        "expired permits that are too few stay available",
+        permits(0) | taken(EXPIRED),
+        take_permit(PERMIT + PERMIT_2),
+        [0, 1, -1],
+        permits(1) | done(5, 0),
+        sends(1),
+    ),
+    Case(
+        "a repeat without a record is known by the ids of its permits",
+        permits(2) | taken(ENDLESS, (PERMIT_2, NEVER_MS)),
+        take_permit(PERMIT + PERMIT_2),
+        [2, 2, -1],
+        permits(2) | taken(ENDLESS, (PERMIT_2, NEVER_MS)) | done(5, 2),
+    ),
+    Case(
+        "a repeat without a record is known by the id of one that is left of its permits",
+        permits(3) | taken((PERMIT_2, NEVER_MS)),
+        take_permit(PERMIT_2 + PERMIT),
+        [2, 3, -1],
+        permits(3) | taken((PERMIT_2, NEVER_MS)) | done(5, 2),
+    ),
     # Giving back.
     Case(
         "0 for an expired permit, which is made available",
@@ -95,6 +151,63 @@ CASES: Final = [
         sends(1),
     ),
     Case("an error if the key is a hash", lock(me=1) | taken(ENDLESS), give_permit(), WRONGTYPE),
+    # Giving several back.
+    Case(
+        "several permits are released, and their number is the message",
+        permits(2) | taken(ENDLESS, (PERMIT_2, In(30_000)), (THIRDS[0], NEVER_MS)),
+        give_all(PERMIT, PERMIT_2),
+        1,
+        permits(4) | taken((THIRDS[0], NEVER_MS)) | done(5, 1),
+        sends(2),
+    ),
+    Case(
+        "one permit of a list is released",
+        permits(2) | taken(ENDLESS),
+        give_all(PERMIT),
+        1,
+        permits(3) | done(5, 1),
+        sends(1),
+    ),
+    Case(
+        "the position of the first unknown permit, and nothing is released",
+        permits(2) | taken(ENDLESS),
+        give_all(PERMIT, PERMIT_2, THIRDS[0]),
+        3,
+        permits(2) | taken(ENDLESS) | done(5, 3),
+    ),
+    Case(
+        "the position of an expired permit, and nothing is made available",
+        permits(2) | taken(EXPIRED, (PERMIT_2, NEVER_MS)),
+        give_all(PERMIT, PERMIT_2),
+        2,
+        permits(2) | taken(EXPIRED, (PERMIT_2, NEVER_MS)) | done(5, 2),
+    ),
+    Case(
+        "another permit that has expired is made available before",
+        permits(2) | taken(EXPIRED, (PERMIT_2, NEVER_MS), (THIRDS[0], NEVER_MS)),
+        give_all(PERMIT_2, THIRDS[0]),
+        1,
+        permits(5) | done(5, 1),
+        sends(3, 2),
+    ),
+    Case(
+        "releasing several permits creates a semaphore that is gone",
+        taken(ENDLESS, (PERMIT_2, NEVER_MS)),
+        give_all(PERMIT, PERMIT_2),
+        1,
+        permits(2) | done(5, 1),
+        sends(2),
+    ),
+    Case("an error if the key is a hash", lock(me=1) | taken(ENDLESS), give_all(PERMIT), WRONGTYPE),
+    Case(
+        "out of memory: several permits are released",
+        permits(2) | taken(ENDLESS, (PERMIT_2, NEVER_MS)),
+        give_all(PERMIT, PERMIT_2),
+        1,
+        permits(4) | done(5, 1),
+        sends(2),
+        out_of_memory=True,
+    ),
     Case(
         "out of memory: a permit is released",
         permits(2) | taken(ENDLESS),
@@ -137,13 +250,28 @@ CASES: Final = [
         [0, 1, 0],
     ),
     # Counting.
-    Case("nil for the available permits if there is no semaphore", FREE, count_permits(), [None, 0]),
-    Case("available and taken permits are counted", permits(2) | taken(ENDLESS), count_permits(), [b"2", 1]),
+    Case("nil for the available permits if there is no semaphore", FREE, count_permits(), [None, 0, None]),
+    Case("available and taken permits are counted", permits(2) | taken(ENDLESS), count_permits(), [b"2", 1, None]),
+    Case(
+        "the time until a permit expires",
+        permits(2) | taken((PERMIT, In(30_000))),
+        count_permits(PERMIT),
+        [b"2", 1, Around(30_000)],
+    ),
+    Case("-1 for a permit that never expires", permits(2) | taken(ENDLESS), count_permits(PERMIT), [b"2", 1, -1]),
+    Case(
+        "no time of an expired permit, which is made available",
+        permits(2) | taken(EXPIRED),
+        count_permits(PERMIT),
+        [b"3", 0, None],
+        permits(3),
+        sends(3),
+    ),
     Case(
         "no message if an expired permit only pays a debt",
         permits(-1) | taken(EXPIRED),
         count_permits(),
-        [b"0", 0],
+        [b"0", 0, None],
         permits(0),
     ),
     # Setting and adding.

@@ -33,6 +33,11 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     lease.end()  # type: ignore[attr-defined]
     with client.get_semaphore("seats").hold(skip=True) as skipped:
         skipped.ensure_held()  # type: ignore[union-attr]
+    seats = client.get_permit_expirable_semaphore("seats")
+    several: str = seats.acquire(permits=2)  # type: ignore[assignment]
+    one: list[str] = seats.acquire()  # type: ignore[assignment]
+    seats.release(seats.try_acquire())  # type: ignore[arg-type]
+    seats.get_lease_time([several, *one])  # type: ignore[arg-type]
     held: bool = lock.lock()  # type: ignore[func-returns-value, assignment]
     print(held)
 

@@ -50,7 +50,8 @@ def test_names(name: str, tagged: str) -> None:
     ],
 )
 def test_how_many_waiters_a_message_of_permits_notifies(payload: bytes, each: int, notified: int) -> None:
-    assert permits_message(payload, each) == notified
+    assert permits_message(payload, each, some=False) == notified
+    assert permits_message(payload, each, some=True) == (1 if payload == b"1" else notified)
 
 
 def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all() -> None:
