@@ -13,6 +13,7 @@ names and in seconds on either side::
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -33,12 +34,12 @@ class Handle:
     def __init__(self, owner: Owner, kind: str, name: str) -> None:
         self.owner, self.kind, self.name = owner, kind, name
 
-    def start(self, method: str, *args: Any) -> Future[Any]:
+    def start(self, method: str, *args: Any, **options: Any) -> Future[Any]:
         """Begin a call that may block."""
-        return self.owner.call(self.kind, self.name, method, *args)
+        return self.owner.call(self.kind, self.name, method, *args, **options)
 
     def __getattr__(self, method: str) -> Any:
-        return lambda *args: self.start(method, *args).result(WITHIN)
+        return lambda *args, **options: self.start(method, *args, **options).result(WITHIN)
 
 
 class Owner(ABC):
@@ -51,7 +52,7 @@ class Owner(ABC):
     field: str
 
     @abstractmethod
-    def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
+    def call(self, kind: str, name: str, method: str, *args: Any, **options: Any) -> Future[Any]:
         """Begin a call."""
 
     @abstractmethod
@@ -129,8 +130,8 @@ class _PythonOwner(Owner):
             return getattr(client.get_read_write_lock(name), kind)()
         return getattr(client, f"get_{kind}")(name)
 
-    def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
-        return self._actor.start(getattr(self._object(kind, name), method), *args)
+    def call(self, kind: str, name: str, method: str, *args: Any, **options: Any) -> Future[Any]:
+        return self._actor.start(getattr(self._object(kind, name), method), *args, **options)
 
     def contend(self, kind: str, name: str, counter: str, until: int, hold: float, rest: float) -> Future[Times]:
         loop = contend if self._side.world.runtime == "threads" else contend_as_task
@@ -172,8 +173,8 @@ class _JavaOwner(Owner):
     def waits(self) -> bool:
         return bool(self._jvm.do(self._thread, "waits"))
 
-    def call(self, kind: str, name: str, method: str, *args: Any) -> Future[Any]:
-        java_method, java_args, read = _translated(kind, method, *args)
+    def call(self, kind: str, name: str, method: str, *args: Any, **options: Any) -> Future[Any]:
+        java_method, java_args, read = _translated(kind, method, *args, **options)
         future = self._jvm.start(
             self._thread, "call", self._clients, quoted(kind), quoted(name), java_method, *java_args
         )
@@ -207,7 +208,7 @@ def not_owned(error: BaseException | None) -> bool:
     """Whether it says that the caller does not hold what it wanted to give back."""
     if isinstance(error, JavaError):
         # The oldest wraps what a member of a multi-lock says.
-        return "IllegalMonitorStateException" in str(error) or "has already been released" in str(error)
+        return bool(re.search("IllegalMonitorStateException|ha(s|ve) already been released", str(error)))
     return isinstance(error, LockNotOwnedError)
 
 
@@ -220,12 +221,16 @@ def _time(seconds: float) -> list[str]:
     return [f"m{math.ceil(seconds * 1000)}"]
 
 
-def _translated(kind: str, method: str, *args: Any) -> tuple[str, list[str], Any]:
+def _translated(
+    kind: str, method: str, *args: Any, permits: int | None = None, ttl: float | None = None
+) -> tuple[str, list[str], Any]:
     """The name of the method, its arguments as they are sent, and how to read the result (``None``: as it is)."""
     words = method.split("_")
     camel = words[0] + "".join(word.capitalize() for word in words[1:])
     if kind == "permit_expirable_semaphore":
-        return _of_permits(camel, *args)
+        return _of_permits(camel, *args) if permits is None else _of_several_permits(camel, permits, *args)
+    if ttl is not None:
+        return camel, [f"i{args[0]}", f"d{math.ceil(ttl * 1000)}"], None
     if kind == "semaphore":
         permits = args[0] if args else 1
         wait = args[1] if len(args) > 1 else 0
@@ -264,7 +269,16 @@ def _of_permits(camel: str, *args: Any) -> tuple[str, list[str], Any]:
             return camel, [], None
         return camel, [*_time(wait), *(_time(lease) if lease is not None else ["l-1"]), "u"], None
     if camel in ("release", "tryRelease"):
+        if isinstance(args[0], list):
+            return camel, ["t" + ",".join(args[0])], lambda released: released if released is None else released > 0
         return camel, [f"s{args[0]}"], None
+    if camel == "getLeaseTime":
+        return camel, [f"s{args[0]}"], lambda ms: math.inf if ms == -1 else ms / 1000
     if camel == "updateLeaseTime":
         return camel, [f"s{args[0]}", *(_time(args[1]) if args[1] is not None else ["l-1"]), "u"], None
     return camel, [f"i{each}" for each in args], None
+
+
+def _of_several_permits(camel: str, permits: int, *args: Any) -> tuple[str, list[str], Any]:
+    name, rest, _ = _of_permits(camel, *args)
+    return name, [f"i{permits}", *rest], lambda ids: ids or None

@@ -151,5 +151,7 @@ def _decoded(word: str) -> Any:
             return int(word[1:])
         case "a":
             return [int(each) for each in word[1:].split(",") if each]
+        case "t":
+            return [unquote_plus(each) for each in word[1:].split(",") if each]
         case _:
             return unquote_plus(word[1:])

@@ -176,12 +176,14 @@ class Semaphores:
         for _ in range(steps):
             self.one_step()
 
-    def step(self, method: str, *args: object) -> object:
-        return self.both.step(Step(self.random.randrange(OWNERS), self.kind, method, args))
+    def step(self, method: str, *args: object, **options: object) -> object:
+        return self.both.step(Step(self.random.randrange(OWNERS), self.kind, method, args, options=options))
 
     def one_step(self) -> None:
         random = self.random
         match random.randrange(9):
+            case 0 if random.random() < 0.5 and not self.both.old:
+                self.step("try_set_permits", random.randint(0, 5), ttl=60)
             case 0:
                 self.step("try_set_permits", random.randint(0, 5))
             case 1 | 2 | 3:
@@ -201,7 +203,7 @@ class Permits(Semaphores):
 
     def one_step(self) -> None:
         random, permits = self.random, len(self.both.java.permits)
-        match random.randrange(11):
+        match random.randrange(15):
             case 0:
                 self.step("try_set_permits", random.randint(0, 4))
             case 1:
@@ -217,7 +219,16 @@ class Permits(Semaphores):
                 self.step("update_lease_time", random.randrange(permits), random.choice(LEASES[1:]))
             case 9 if permits:
                 self.overdue(random.randrange(permits))
-            case 10 if random.random() < 0.3:
+            case 10 | 11:
+                lease = random.choice(LEASES)
+                self.step("try_acquire", *(() if lease is None else (0, lease)), permits=random.randint(1, 3))
+            case 12 if permits:
+                newest = range(max(0, permits - 6), permits)
+                several = random.sample(newest, random.randint(1, min(3, len(newest))))
+                self.step(random.choice(("release", "try_release")), several)
+            case 13 if permits:
+                self.step("get_lease_time", random.randrange(permits))
+            case 14 if random.random() < 0.3:
                 self.both.to_the_server(("PEXPIRE", "NAME", 60_000), about="it has an end")
             case _:
                 self.step(random.choice(("available_permits", "get_permits", "acquired_permits")))

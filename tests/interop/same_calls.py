@@ -56,11 +56,15 @@ Outcome: TypeAlias = object
 """What came of a call: its result, or a word for what it raised."""
 
 
+#: The methods whose first argument is the id of a permit, or several.
+WITH_AN_ID: Final = ("release", "try_release", "update_lease_time", "get_lease_time")
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing to do: ``who`` calls a method of its handle, or the test does something to the server itself.
 
-    Permits are named by when they were taken: in the arguments, an ``int`` where Redis has an id.
+    Permits are named by when they were taken: in the arguments, an ``int`` where Redis has an id, or a list of them.
     """
 
     who: int
@@ -69,9 +73,11 @@ class Step:
     args: tuple[Any, ...] = ()
     #: Whether the owner has, or had and lost, what it wants to give back.
     held: bool = True
+    #: Arguments with a keyword.
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"owner {self.who}: {self.kind}.{self.method}{self.args}"
+        return f"owner {self.who}: {self.kind}.{self.method}{self.args}{self.options or ''}"
 
 
 @dataclass(frozen=True)
@@ -103,9 +109,11 @@ class Twin:
 
     def start(self, step: Step) -> Future[Any]:
         args = step.args
-        if step.kind == "permit_expirable_semaphore" and step.method in ("try_release", "update_lease_time"):
-            args = (self.permits[args[0]], *args[1:])
-        return self.owners[step.who].get(step.kind, self.name).start(step.method, *args)
+        if step.kind == "permit_expirable_semaphore" and step.method in WITH_AN_ID:
+            first = args[0]
+            ids = [self.permits[each] for each in first] if isinstance(first, list) else self.permits[first]
+            args = (ids, *args[1:])
+        return self.owners[step.who].get(step.kind, self.name).start(step.method, *args, **step.options)
 
     def outcome(self, step: Step, future: Future[Any]) -> Outcome:
         """What came of a call, in words that both sides share."""
@@ -120,6 +128,9 @@ class Twin:
         if isinstance(result, str):
             self.permits.append(result)
             return "a permit"
+        if isinstance(result, list):
+            self.permits += result
+            return f"{len(result)} permits"
         return result
 
     def common(self, text: str) -> str:
@@ -280,6 +291,8 @@ class Both:
         if step.method == "remain_time_to_live" and java is not None:
             # As the TTLs. EXEMPT: "each side has its time"
             return [] if python is not None or step.kind in FAMILIES["read_write"] else ["only Java knows its time"]
+        if step.method == "get_lease_time" and isinstance(java, float) and isinstance(python, float):
+            return [] if java == python or abs(java - python) * 1000 <= slack else [f"Java: {java}; Python: {python}"]
         if step.kind == "fenced_lock" and step.method == "get_token":
             return []  # As the counter.
         if java == python:

@@ -10,6 +10,7 @@ import java.lang.reflect.Proxy;
 import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -38,9 +39,9 @@ import org.redisson.config.SingleServerConfig;
  * URL-encoded.
  *
  * <p>An argument or value is a letter and what it says: {@code s} a text, {@code i} an int, {@code l} a long, {@code m} a
- * time in milliseconds as a long, {@code u} the {@code TimeUnit} of those before it, {@code b} a boolean, {@code n}
- * null, {@code a} longs with commas between them. Several clients have commas between them. Objects are used by
- * reflection, so that one source serves every version of Redisson.
+ * time in milliseconds as a long, {@code u} the {@code TimeUnit} of those before it, {@code d} a {@code Duration} in
+ * milliseconds, {@code b} a boolean, {@code n} null, {@code a} longs and {@code t} texts with commas between them. Several
+ * clients have commas between them. Objects are used by reflection, so that one source serves every version of Redisson.
  */
 public final class Peer {
     private final PrintStream out;
@@ -230,6 +231,14 @@ public final class Peer {
                         types.add(long.class);
                         values.add(Long.parseLong(text));
                         break;
+                    case 't':
+                        types.add(List.class);
+                        values.add(Arrays.stream(text.split(",")).map(Peer::unquoted).collect(Collectors.toList()));
+                        break;
+                    case 'd':
+                        types.add(Duration.class);
+                        values.add(Duration.ofMillis(Long.parseLong(text)));
+                        break;
                     case 'u':
                         types.add(TimeUnit.class);
                         values.add(TimeUnit.MILLISECONDS);
@@ -343,6 +352,9 @@ public final class Peer {
         if (value instanceof long[]) {
             return "a" + Arrays.stream((long[]) value).mapToObj(Long::toString)
                     .collect(Collectors.joining(","));
+        }
+        if (value instanceof List) {
+            return "t" + ((List<?>) value).stream().map(each -> quoted(each.toString())).collect(Collectors.joining(","));
         }
         return "s" + quoted(value.toString());
     }
