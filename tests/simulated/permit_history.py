@@ -230,14 +230,15 @@ class PermitHistory(History):
         rng = self.world.rng
         permits = client.get_permit_expirable_semaphore("leased")
         lease = rng.choice((None, rng.uniform(0.2, 5.0)))
-        permit = await permits.try_acquire(rng.choice((0, rng.uniform(0.0, 3.0), None)), lease)
-        if permit is not None:
+        wanted = rng.choice((None, None, 1, 2, 3))
+        acquired = await permits.try_acquire(rng.choice((0, rng.uniform(0.0, 3.0), None)), lease, permits=wanted)
+        if acquired is not None:
             if lease is None:
-                held.endless = permit
+                held.endless = acquired
             await self.work(process)
             if lease is not None and rng.random() < 0.7:
                 try:
-                    await permits.release(permit)
+                    await permits.release(acquired)
                 except LockNotOwnedError:
                     pass
 
@@ -281,4 +282,4 @@ class Held:
     """What a user holds."""
 
     permits: int = 0
-    endless: str | None = None
+    endless: str | list[str] | None = None

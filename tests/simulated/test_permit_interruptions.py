@@ -80,6 +80,14 @@ async def _release_permit(client: SimulatedClient) -> None:
     await client.get_permit_expirable_semaphore("seats").release("ab" * 16)
 
 
+async def _acquire_several_permits(client: SimulatedClient) -> None:
+    assert len(await client.get_permit_expirable_semaphore("seats").acquire(permits=2)) == 2
+
+
+async def _release_several_permits(client: SimulatedClient) -> None:
+    await client.get_permit_expirable_semaphore("seats").release(["ab" * 16, "cd" * 16])
+
+
 async def _count_down(client: SimulatedClient) -> None:
     await client.get_count_down_latch("seats").count_down()
 
@@ -134,6 +142,13 @@ CASES = {
     "permit, replies lost": Case(_acquire_permit, -1, reply_lost=True),
     "permit after a wait": Case(_acquire_permit, -1, contended=True),
     "permit after a wait, with a lease": Case(_acquire_permit_for_a_time, -1, contended=True),
+    "several permits": Case(_acquire_several_permits, -2),
+    "several permits, replies lost": Case(_acquire_several_permits, -2, reply_lost=True),
+    "several permits after a wait": Case(_acquire_several_permits, -2, contended=True),
+    "release of several permits": Case(_release_several_permits, 2, finishes=True, taken=("ab" * 16, "cd" * 16)),
+    "release of several permits, replies lost": Case(
+        _release_several_permits, 2, finishes=True, taken=("ab" * 16, "cd" * 16), reply_lost=True
+    ),
     "release of a permit": Case(_release_permit, 1, finishes=True, taken=("ab" * 16,)),
     "release of a permit, replies lost": Case(_release_permit, 1, finishes=True, taken=("ab" * 16,), reply_lost=True),
     "count down": Case(_count_down, -1, finishes=True),

@@ -285,6 +285,13 @@ BUGS = {
     ),
     "an expired permit counts as given back": in_script("permit_release", ("local reply = 0", "local reply = 1")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
+    "one permit of several that are acquired is not counted": in_script(
+        "permit_acquire",
+        ("redis.call('decrby', KEYS[1], #ids)", "redis.call('decrby', KEYS[1], math.max(#ids - 1, 1))"),
+    ),
+    "a list of permits is released without all of them": in_script(
+        "permit_release_all", ("if reply == 1 and not (ends and tonumber(ends) > now) then", "if i < 0 then")
+    ),
     "a permit is certain from its reply on": in_code(BlockOwnership, "acquired", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")

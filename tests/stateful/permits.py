@@ -5,6 +5,7 @@ On the simulator time can pass, so permits expire there; on a real server they l
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import pytest
@@ -172,6 +173,48 @@ class PermitMachine(HandlesMachine):
             assert permit not in self.gone
             self.permits -= 1
             self.taken[permit] = None if lease is None else before + lease
+
+    @rule(owner=owners, wanted=st.integers(1, 3), lease=st.sampled_from((None, 0.3, 2.0, 600.0)))
+    def acquire_several(self, owner: int, wanted: int, lease: float | None) -> None:
+        if not self.simulated and lease is not None:
+            lease = 600.0
+        self._purge(wanted)
+        before = self.world.now()
+        permits = self.handle(owner).try_acquire(0, lease, permits=wanted)
+        assert (permits is not None) is (self.permits is not None and self.permits >= wanted)
+        if permits is not None:
+            assert self.permits is not None
+            assert len({*permits, *self.taken, *self.gone}) == wanted + len(self.taken) + len(self.gone)
+            self.permits -= wanted
+            self.taken |= dict.fromkeys(permits, None if lease is None else before + lease)
+
+    @rule(owner=owners, data=st.data())
+    def release_several(self, owner: int, data: st.DataObject) -> None:
+        self._get_clear()
+        known = sorted({*self.taken, *self.gone})
+        permits = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True), "permits")
+        now = self.world.now()
+        alive = {permit for permit, ends in self.taken.items() if ends is None or ends > now}
+        released = alive.issuperset(permits)
+        if released:
+            self._purge()
+        assert self.handle(owner).try_release(permits) is released
+        if released:
+            for permit in permits:
+                del self.taken[permit]
+            self.gone += permits
+            self.permits = (self.permits or 0) + len(permits)
+
+    @rule(owner=owners, data=st.data())
+    def left_of(self, owner: int, data: st.DataObject) -> None:
+        permit = data.draw(st.sampled_from(sorted({*self.taken, *self.gone})), "permit")
+        self._purge()
+        if permit not in self.taken:
+            with pytest.raises(LockNotOwnedError):
+                self.handle(owner).get_lease_time(permit)
+            return
+        ends, left = self.taken[permit], self.handle(owner).get_lease_time(permit)
+        assert (left == math.inf) if ends is None else abs(ends - self.world.now() - left) < 10 * NEAR
 
     @rule(owner=owners, data=st.data())
     def release(self, owner: int, data: st.DataObject) -> None:
