@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.client_base import ClientBase
+    from pyredisson.core.kind import Waiting
     from pyredisson.core.ownership.owner_protocols import MadeCaller
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import AcquireCall, ReleaseCall
@@ -106,9 +107,9 @@ class TokenKind(LockKind):
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
 
-    def __init__(self, client: ClientBase, names: LockNames, waiting: Polling, token: str | None) -> None:
+    def __init__(self, client: ClientBase, names: LockNames, waiting: Waiting, token: str | None) -> None:
         super().__init__(client, names)
-        self.waiting: Polling = waiting
+        self.waiting: Waiting = waiting
         self._token = token
 
     def with_token(self, token: str) -> TokenKind:

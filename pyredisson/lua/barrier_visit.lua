@@ -27,7 +27,7 @@ for number = 0, parties - 1 do
     end
 end
 local function finish(opened)
-    -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
+    -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
     redis.call(ARGV[2], KEYS[3], mode)
     redis.call('del', KEYS[3])
     ended = not opened and generation or ended
