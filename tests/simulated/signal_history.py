@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from pyredisson.config import Config
 from tests.simulated.engine.checkers import Violation
+from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Process
 from tests.simulated.history import NETWORK, History, Plan
@@ -17,12 +18,14 @@ from tests.simulated.permit_history import TOTAL, Held, PermitHistory
 
 __all__ = ["BarrierHistory", "BarrierPlan", "BoundedHistory"]
 
+FAULTS = replace(NETWORK, straggle=0.05)
+
 
 @dataclass(frozen=True)
 class BarrierPlan(Plan):
     """What a history consists of. No outcome remains unknown: a call has more time than anything is away."""
 
-    faults: Any = replace(NETWORK, straggle=0.05)
+    faults: Faults = FAULTS
     config: Config = Config(timeout=20.0, max_wait_without_check=2.0)  # noqa: RUF009 it is frozen
 
 

@@ -33,6 +33,11 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     lease.end()  # type: ignore[attr-defined]
     with client.get_semaphore("seats").hold(skip=True) as skipped:
         skipped.ensure_held()  # type: ignore[union-attr]
+    client.get_token_lock("orders", 0.2)  # type: ignore[arg-type]
+    client.get_spin_lock("orders", tries="3")  # type: ignore[arg-type]
+    client.get_event("ready").wait("5")  # type: ignore[arg-type]
+    client.get_barrier("start")  # type: ignore[call-arg]
+    lock.extend()  # type: ignore[call-arg]
     held: bool = lock.lock()  # type: ignore[func-returns-value, assignment]
     print(held)
 
