@@ -61,6 +61,8 @@ NOT_OURS = {
         "test_wait": BOUND,
         "test_wait_cancel": BOUND,
         "test_wait_cancel_contested": BOUND,
+        "test_notify": ORDER,
+        "test_notify_all": ORDER,
         "test_ambiguous_loops": PRIVATE,
         "test_timeout_in_block": "wait_for() of Python 3.11 waits in another task, which does not hold the lock",
         "test_notify_unacquired": OUTSIDE,
