@@ -198,7 +198,7 @@ def _check_text(name: str, text: object) -> None:
 
 
 class Backoff(Protocol):
-    """The pauses between the attempts of a waiter for a :class:`pyredisson.SpinLock`."""
+    """The pauses between the attempts of a waiter for a ``SpinLock`` or a ``TokenLock``."""
 
     def delays(self) -> Iterable[float]:
         """Return the seconds to sleep after each failed attempt; the last value is repeated."""
@@ -249,24 +249,33 @@ class ExponentialBackoff:
 @final
 @dataclass(frozen=True)
 class ConstantBackoff:
-    """A back-off with a constant delay.
+    """A back-off with a constant delay, or with a random one around it.
 
     Args:
         delay: The delay, in seconds.
+        jitter: By how many seconds a delay is shorter or longer at most, at random.
 
     Raises:
-        TypeError: The delay is not a number.
-        ValueError: The delay is not positive and finite.
+        TypeError: A value is not a number.
+        ValueError: The delay is not positive and finite, or ``jitter`` is negative or longer than it.
     """
 
     delay: float = 0.064
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
         _check_positive("delay", self.delay)
+        if not 0 <= seconds(self.jitter, "jitter") <= self.delay:
+            raise ValueError(f"jitter must be at least 0 and at most the delay ({self.delay}), not {self.jitter}")
 
-    def delays(self) -> Iterator[float]:
-        """Return the seconds to sleep after each failed attempt, without an end."""
-        return itertools.repeat(float(self.delay))
+    def delays(self, uniform: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
+        """Return the seconds to sleep after each failed attempt, without an end.
+
+        Args:
+            uniform: The source of random numbers between two bounds.
+        """
+        while True:
+            yield uniform(self.delay - self.jitter, self.delay + self.jitter)
 
 
 def _check_positive(name: str, value: object) -> None:

@@ -20,10 +20,10 @@ from pyredisson.asyncio.primitives import (
 )
 from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson.asyncio.signals import Barrier, BoundedSemaphore, Condition, Event
-from pyredisson.config import Backoff
+from pyredisson.config import Backoff, ExponentialBackoff
 from pyredisson.core.client import ClientCore
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of, lock_of_condition
+from pyredisson.shared.arguments import lock_of_condition, pauses
 from pyredisson.shared.made_owners import Owner, caller_of, lock_core, make_core
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class Factory:
             self, make_core(self._core, kinds.NonReentrantFairLockCore, name, owner=owner), owner
         )
 
-    def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
+    def get_spin_lock(
+        self, name: str, backoff: Backoff | None = None, *, tries: int | None = None, owner: Owner | None = None
+    ) -> SpinLock:
         """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -109,9 +111,16 @@ class Factory:
         Args:
             name: The lock's name.
             backoff: The pauses between the attempts of a waiter. ``None``: ``ExponentialBackoff()``.
+            tries: How many attempts a waiter makes at most: the first one counts, and so do those without an answer.
+                After them a call with a time limit ends as if that had passed, and one without raises
+                :class:`LockTimeoutError`. ``None``: without a limit. In a multi-lock, only the time counts.
             owner: As for :meth:`get_lock`.
+
+        Raises:
+            TypeError, ValueError: ``backoff`` has no method ``delays()``, or ``tries`` is not a positive whole number.
         """
-        return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, backoff_of(backoff), owner=owner), owner)
+        how = pauses(backoff, tries, ExponentialBackoff())
+        return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, *how, owner=owner), owner)
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
@@ -236,15 +245,29 @@ class Factory:
         """
         return BoundedSemaphore(self, make_core(self._core, kinds.BoundedSemaphoreCore, name, value))
 
-    def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
+    def get_token_lock(
+        self, name: str, backoff: Backoff | None = None, *, tries: int | None = None, owner: Owner | None = None
+    ) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
 
         Example::
 
-            async with client.get_token_lock("forecast").hold(wait_time=5):
+            lock = client.get_token_lock("forecast", ConstantBackoff(0.2, jitter=0.1), tries=10)
+            async with lock.hold():
                 ...
+
+        Args:
+            name: The lock's name.
+            backoff: The pauses between the attempts of a waiter, which end early with the holder's lease. ``None``:
+                random ones that double, of 1 ms at first and 128 ms at most.
+            tries: As for :meth:`get_spin_lock`.
+            owner: As for :meth:`get_lock`.
+
+        Raises:
+            TypeError, ValueError: As :meth:`get_spin_lock`.
         """
-        return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
+        how = pauses(backoff, tries, None)
+        return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, *how, owner=owner), owner)
 
     def get_leader_election(self, name: str) -> LeaderElection:
         """Return a handle on the election with this name. Raises as :meth:`get_lock`.

@@ -50,6 +50,7 @@ class AnyLock(Handle):
 
         Raises:
             LockLostError: The calling task held the lock and lost it. It must unlock first.
+            LockTimeoutError: Spin and token locks with ``tries`` only: all of them were in vain.
             OutcomeUnknownError: The request was sent, and its outcome could not be determined in time.
             NoSyncedSlavesError: Too few replicas acknowledged the lock in time. It was released again.
             QuorumUnreachableError: Quorums only: too few nodes answered within ``Config.quorum_retry_timeout``.

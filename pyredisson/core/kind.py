@@ -45,6 +45,8 @@ class Waiting(ABC):
 
     #: Whether a release is announced to the waiters.
     announced: bool
+    #: How many attempts a waiter makes at most; ``None``: without a limit.
+    tries: int | None = None
 
     def channel(self, kind: LockKind, ownership: Ownership) -> str:
         """The channel on which this owner is notified that the lock may be free."""
@@ -64,7 +66,7 @@ class Waiting(ABC):
 
     @abstractmethod
     async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
-        """Attempt until the lock is acquired or the deadline has passed, after a first attempt was refused.
+        """Attempt until the lock is acquired, or the deadline or all tries have passed, after a first one was refused.
 
         ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.
         """

@@ -76,7 +76,7 @@ class Visit:
         if state == -2 - parties:
             return WITHOUT_END
         self.broken, self.opened = state == -1, state < -1
-        if self.opened and self._generation == "":
+        if -2 - parties < state < -1:  # Its own attempt opened it; its number may be another one by now.
             self.number = -2 - state
         return GRANTED
 

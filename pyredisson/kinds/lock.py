@@ -219,18 +219,18 @@ class LockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    async def lock(self, lease_time: Seconds | None = None) -> bool:
-        """Acquire the lock, waiting without end."""
-        return await self.acquire_hold(None, self._hold_of(lease_time))
-
     async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
-        """Acquire the lock, waiting at most ``wait_time``."""
-        hold = self._hold_of(lease_time)
-        return await self.acquire_hold(wait_seconds(wait_time), hold)
+        """Acquire the lock, waiting at most ``wait_time``.
 
-    async def acquire(self, wait: float | None) -> bool:
-        """Acquire the lock, waiting at most ``wait`` seconds; ``None``: without end."""
-        return await self.acquire_hold(wait, self._hold_of(None))
+        Raises:
+            LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
+        """
+        hold = self._hold_of(lease_time)
+        wait = wait_seconds(wait_time)
+        acquired = await self.acquire_hold(wait, hold)
+        if not acquired and wait is None:
+            raise await self._timeout_error(None, self.mine())
+        return acquired
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
         """Acquire the lock for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
@@ -244,11 +244,16 @@ class LockCore:
             return lease
         if skip:
             return None
+        raise await self._timeout_error(wait, ownership)
+
+    async def _timeout_error(self, wait: float | None, ownership: Ownership) -> LockTimeoutError:
+        """Return the error for an owner that did not acquire the lock within ``wait`` seconds, or by all its tries."""
         name, without_end = self.names.name, ownership.in_flight.without_end
         why, holder = await other_holder(self.client, self.kind, ownership)
         if without_end and other_local_holder(self.kind, ownership) is None:
             why = never_expires(name, self.kind.others)
-        raise LockTimeoutError(timed_out("lock", name, wait, why), name=name, holder=holder)
+        text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
+        return LockTimeoutError(text, name=name, holder=holder)
 
     def _hold_of(self, lease_time: Seconds | None) -> Hold:
         if lease_time is None and not self.kind.token_per_hold:

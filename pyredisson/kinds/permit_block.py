@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, final
 from pyredisson.core.acquiring.extend import extend
 from pyredisson.core.failures import gives_way
 from pyredisson.core.names import SemaphoreNames, owner_field
+from pyredisson.core.ownership.hold import check_skip
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.errors import LockError
@@ -67,8 +68,7 @@ class Block:
         skip: bool,
         permit: bytes = b"",
     ) -> None:
-        if not isinstance(skip, bool):
-            raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
+        check_skip(skip)
         self.name: str = core.names.name
         self.entered: bool = False
         self.lease: Lease[None] | None = None

@@ -19,7 +19,7 @@ from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import WaitingCall, released_as, wait_in_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
-from pyredisson.errors import LockTimeoutError
+from pyredisson.errors import LockTimeoutError, OutcomeUnknownError
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,13 @@ class PermitsCore(NumberedCore, ABC):
             return wait
         now = self.client.runtime.now
         began = now()
-        if not await self.try_set_permits(first) and self.client.ledger.is_first_of(("total", self.names.name, first)):
+        try:
+            were_set = await self.try_set_permits(first)
+        except (
+            OutcomeUnknownError
+        ) as error:  # Of no matter: what its caller asks for was not sent, and can be repeated.
+            raise error.__cause__ or error from None
+        if not were_set and self.client.ledger.is_first_of(("total", self.names.name, first)):
             await self._compare(first)
         self._first = None
         return None if wait is None else max(0.0, wait - (now() - began))

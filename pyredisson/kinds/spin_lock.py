@@ -37,19 +37,26 @@ class SpinKind(PlainKind):
     publish = ""
     wait_queue = False
 
-    def __init__(self, client: ClientCore, names: LockNames, delays: Delays) -> None:
+    def __init__(self, client: ClientCore, names: LockNames, delays: Delays, tries: int | None) -> None:
         super().__init__(client, names)
-        self.waiting: Waiting = Polling(delays, until_free=False)
+        self.waiting: Waiting = Polling(delays, until_free=False, tries=tries)
 
     def new_state(self) -> None:
         """See :meth:`LockKind.new_state`; the kind keeps nothing."""
 
 
 class SpinLockCore(LockCore):
-    """One handle on a spin lock."""
+    """One handle on a spin lock.
+
+    Args:
+        client: The client.
+        name: The lock's name.
+        delays: The pauses between attempts.
+        tries: How many attempts a waiter makes at most.
+    """
 
     __slots__ = ()
 
-    def __init__(self, client: ClientCore, name: str, delays: Delays) -> None:
+    def __init__(self, client: ClientCore, name: str, delays: Delays, tries: int | None = None) -> None:
         names = LockNames(name, client.config.prefix)
-        super().__init__(client, names, SpinKind(client, names, delays))
+        super().__init__(client, names, SpinKind(client, names, delays, tries))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import AcquireCall, ReleaseCall
     from pyredisson.core.runtime import Reply, Request, Runtime
+    from pyredisson.core.waiting.polling import Delays
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
@@ -95,7 +96,7 @@ class TokenPair:
 class TokenKind(LockKind):
     """The token lock. ``token`` is stored instead of random bytes."""
 
-    __slots__ = ("_backoff", "_token", "waiting")
+    __slots__ = ("_token", "waiting")
 
     word = "token_lock"
     label = "token"
@@ -106,15 +107,14 @@ class TokenKind(LockKind):
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
 
-    def __init__(self, client: ClientBase, names: LockNames, backoff: DoublingBackoff, token: str | None) -> None:
+    def __init__(self, client: ClientBase, names: LockNames, waiting: Waiting, token: str | None) -> None:
         super().__init__(client, names)
-        self.waiting: Waiting = Polling(backoff, until_free=True)
-        self._backoff = backoff
+        self.waiting: Waiting = waiting
         self._token = token
 
     def with_token(self, token: str) -> TokenKind:
         """See :meth:`LockKind.with_token`."""
-        return TokenKind(self.client, self.names, self._backoff, token)
+        return TokenKind(self.client, self.names, self.waiting, token)
 
     def field(self, number: int) -> str:
         """See :meth:`LockKind.field`. It is not stored in the lock: the token of the hold is."""
@@ -157,7 +157,8 @@ class TokenLockCore(LockCore):
     Args:
         client: The client.
         name: The lock's name, which is its key.
-        backoff: The pauses between attempts.
+        delays: The pauses between attempts; ``None``: the usual ones.
+        tries: How many attempts a waiter makes at most.
         owner: The owner, if it is not the calling thread or task.
         token: The token to store instead of random bytes.
     """
@@ -168,13 +169,15 @@ class TokenLockCore(LockCore):
         self,
         client: ClientCore,
         name: str,
-        backoff: DoublingBackoff = POLL,
+        delays: Delays | None = None,
+        tries: int | None = None,
         *,
         owner: MadeCaller | None = None,
         token: str | None = None,
     ) -> None:
         names = LockNames(name, client.config.prefix)
-        super().__init__(client, names, TokenKind(client, names, backoff, token))
+        waiting = Polling(delays or POLL, until_free=True, tries=tries)
+        super().__init__(client, names, TokenKind(client, names, waiting, token))
         self.made_for = owner
 
     # ---- extending -----------------------------------------------------------------------------------------------

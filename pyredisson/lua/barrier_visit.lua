@@ -6,7 +6,7 @@
 --       5 member  6 generation that it has joined; '' if it has joined none  7 for how long it counts, ms
 --       8 'never', 'last' or 'now': whether it opens the barrier if all are there
 -- Reply to 'count' how many wait; else 2 * (parties * generation + number of the waiter): it waits; and 1: it is the last.  -1: it is broken.
---       -2 - number of the waiter: it was opened.  -2 - parties: it is full, until that is opened.
+--       -2 - number of the waiter: it opened it.  -2 - parties: it is full, until that is opened.  -3 - parties: it was opened.
 --       {'stale', number}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 -- include: now
@@ -27,7 +27,7 @@ for number = 0, parties - 1 do
     end
 end
 local function finish(opened)
-    -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
+    -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
     redis.call(ARGV[2], KEYS[3], mode)
     redis.call('del', KEYS[3])
     ended = not opened and generation or ended
@@ -44,7 +44,7 @@ if mode == 'reset' then
 elseif mode == 'count' then
     reply = count
 elseif joined and joined ~= generation then
-    reply = joined < generation and tonumber(ended or -1) < joined and -2 or -1
+    reply = joined < generation and tonumber(ended or -1) < joined and -3 - parties or -1
 elseif mode == 'leave' then
     if mine then
         redis.call('hdel', KEYS[3], mine)

@@ -13,7 +13,7 @@ else
     -- include: observers
     -- include: hand_out
     hand_out(KEYS[4], ARGV[3], tonumber(ARGV[2]), '$NOTIFIED')
-    -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
+    -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
     redis.call(ARGV[3], KEYS[3], ARGV[4])
     redis.call('set', KEYS[1], ARGV[2])
     if ARGV[5] ~= '' then

@@ -10,7 +10,7 @@
 local reply = 0
 if tonumber(redis.call('get', KEYS[1]) or 0) % 2 ~= tonumber(ARGV[2]) then
     reply = 1
-    -- Redis sends the message when the script ends. It comes first: a user who may not publish must change nothing.
+    -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
     if ARGV[2] == '1' then
         redis.call(ARGV[4], KEYS[3], ARGV[3])
         redis.call('incr', KEYS[1])

@@ -11,7 +11,7 @@
 -- attempt: permit_acquire
 -- include: pass_on
 local taken, waiting, publish = KEYS[4], KEYS[5], ARGV[3]
-redis.call('zrem', waiting, '') -- A user who may not use the queue must change nothing.
+redis.call('zrem', waiting, '') -- First, so that a user who may not use the queue changes nothing.
 -- include: purge_expired
 -- include: notified
 -- include: wait

@@ -158,17 +158,9 @@ class MultiLockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def lock(self, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
-        """Acquire it, however long it takes."""
-        return self.acquire_hold(None, self.new_hold(lease_time))
-
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire it if that is possible within ``wait_time``."""
         return self.acquire_hold(wait_seconds(wait_time), self.new_hold(lease_time))
-
-    def acquire(self, wait: float | None) -> Coroutine[Any, Any, bool]:
-        """Acquire it if that is possible within ``wait`` seconds; ``None``: however long it takes."""
-        return self.acquire_hold(wait, self.new_hold(None))
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
         """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""

@@ -9,7 +9,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson.config import Backoff, Config, ExponentialBackoff
+from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.core.deadline import lease_ms, wait_seconds
 
 if TYPE_CHECKING:
@@ -101,19 +101,24 @@ class UserBackoff:
         return self._backoff.delays()
 
 
-def backoff_of(backoff: Backoff | None) -> Delays:
-    """Return the back-off to use; ``None`` is the usual one.
+def pauses(backoff: Backoff | None, tries: int | None, usual: Delays | None) -> tuple[Delays | None, int | None]:
+    """Return the back-off to use, and how many attempts a waiter makes at most.
 
     Raises:
-        TypeError: It is no back-off: it has no ``delays()``.
+        TypeError: It is no back-off: it has no ``delays()``; or ``tries`` is not a whole number.
+        ValueError: ``tries`` is not positive.
     """
+    if tries is not None and (isinstance(tries, bool) or not isinstance(tries, int)):
+        raise TypeError(f"tries must be a whole number or None, not {type(tries).__name__}")
+    if tries is not None and tries < 1:
+        raise ValueError(f"tries must be at least 1, not {tries}")
     if backoff is None:
-        return ExponentialBackoff()
-    if isinstance(backoff, ExponentialBackoff):
-        return backoff
+        return usual, tries
+    if isinstance(backoff, (ConstantBackoff, ExponentialBackoff)):
+        return backoff, tries
     if not callable(getattr(backoff, "delays", None)):
         raise TypeError(f"backoff must have a method delays(), but {type(backoff).__name__} has none")
-    return UserBackoff(backoff)
+    return UserBackoff(backoff), tries
 
 
 def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:

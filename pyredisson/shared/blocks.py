@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic
 
+from pyredisson.core.ownership.hold import check_skip
 from pyredisson.errors import LockError
 from pyredisson.lease import AnyLease, Lease
 from pyredisson.shared.arguments import check_times
@@ -33,6 +34,7 @@ class LockBlock(NotPortable, Generic[LeaseT_co]):
 
     def __init__(self, lock: Handle, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
         check_times(wait_time, lease_time)
+        check_skip(skip)
         self._lock = lock
         self._wait_time = wait_time
         self._lease_time = lease_time

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeVar, final, 
 
 import redis
 
-from pyredisson.config import Backoff, Config
+from pyredisson.config import Backoff, Config, ExponentialBackoff
 from pyredisson.core.driver import run
 from pyredisson.core.names import check_name
 from pyredisson.shared import kinds
-from pyredisson.shared.arguments import backoff_of, lock_of_condition, own_keywords, refuse
+from pyredisson.shared.arguments import lock_of_condition, own_keywords, pauses, refuse
 from pyredisson.shared.base_client import BaseClient
 from pyredisson.shared.made_owners import Owner, caller_of, lock_core, make_core
 from pyredisson.threads.primitives import (
@@ -136,7 +136,9 @@ class Redisson(BaseClient):
             self, make_core(self._core, kinds.NonReentrantFairLockCore, name, owner=owner), owner
         )
 
-    def get_spin_lock(self, name: str, backoff: Backoff | None = None, *, owner: Owner | None = None) -> SpinLock:
+    def get_spin_lock(
+        self, name: str, backoff: Backoff | None = None, *, tries: int | None = None, owner: Owner | None = None
+    ) -> SpinLock:
         """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -148,9 +150,16 @@ class Redisson(BaseClient):
         Args:
             name: The lock's name.
             backoff: The pauses between the attempts of a waiter. ``None``: ``ExponentialBackoff()``.
+            tries: How many attempts a waiter makes at most: the first one counts, and so do those without an answer.
+                After them a call with a time limit ends as if that had passed, and one without raises
+                :class:`LockTimeoutError`. ``None``: without a limit. In a multi-lock, only the time counts.
             owner: As for :meth:`get_lock`.
+
+        Raises:
+            TypeError, ValueError: ``backoff`` has no method ``delays()``, or ``tries`` is not a positive whole number.
         """
-        return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, backoff_of(backoff), owner=owner), owner)
+        how = pauses(backoff, tries, ExponentialBackoff())
+        return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, *how, owner=owner), owner)
 
     def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
@@ -275,15 +284,29 @@ class Redisson(BaseClient):
         """
         return BoundedSemaphore(self, make_core(self._core, kinds.BoundedSemaphoreCore, name, value))
 
-    def get_token_lock(self, name: str, *, owner: Owner | None = None) -> TokenLock:
+    def get_token_lock(
+        self, name: str, backoff: Backoff | None = None, *, tries: int | None = None, owner: Owner | None = None
+    ) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
 
         Example::
 
-            with client.get_token_lock("forecast").hold(wait_time=5):
+            lock = client.get_token_lock("forecast", ConstantBackoff(0.2, jitter=0.1), tries=10)
+            with lock.hold():
                 ...
+
+        Args:
+            name: The lock's name.
+            backoff: The pauses between the attempts of a waiter, which end early with the holder's lease. ``None``:
+                random ones that double, of 1 ms at first and 128 ms at most.
+            tries: As for :meth:`get_spin_lock`.
+            owner: As for :meth:`get_lock`.
+
+        Raises:
+            TypeError, ValueError: As :meth:`get_spin_lock`.
         """
-        return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, owner=owner), owner)
+        how = pauses(backoff, tries, None)
+        return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, *how, owner=owner), owner)
 
     def get_leader_election(self, name: str) -> LeaderElection:
         """Return a handle on the election with this name. Raises as :meth:`get_lock`.

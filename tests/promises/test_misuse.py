@@ -158,9 +158,8 @@ def test_an_invalid_time_of_a_hold_is_refused_when_it_is_made(world: ClockWorld,
                 handle.hold(wait_time=wait)
         with pytest.raises(TypeError, match="wait_time"):
             handle.hold(wait_time="5")
-        if "semaphore" in kind:
-            with pytest.raises(TypeError, match="skip"):
-                handle.hold(skip=0)
+        with pytest.raises(TypeError, match="skip"):
+            handle.hold(skip=0)
         if kind != "semaphore":
             with pytest.raises(ValueError, match="lease_time"):
                 handle.hold(lease_time=0)

@@ -128,6 +128,10 @@ class PermitHistory(History):
 
     # ---- users ---------------------------------------------------------------------------------------------------
 
+    def semaphore(self, client: SimulatedClient) -> Any:
+        """Return the semaphore whose permits do not expire."""
+        return client.get_semaphore("seats")
+
     async def user(self, process: Process, clients: list[Any]) -> None:
         (client,) = clients
         rng = self.world.rng
@@ -247,7 +251,7 @@ class PermitHistory(History):
         while held.permits:
             permits = held.permits
             self._give(held, permits)
-            if not await self._done(client.get_semaphore("seats").release(permits)):
+            if not await self._done(self.semaphore(client).release(permits)):
                 held.permits += permits
                 self.held += permits
                 await self.world.pause_of(process, 0.2)

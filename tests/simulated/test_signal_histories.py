@@ -1,4 +1,4 @@
-"""Histories of conditions and events in virtual time: no wake-up is lost, and planted bugs are found."""
+"""Histories of conditions, events, barriers and bounded semaphores in virtual time, and planted bugs that they find."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from pyredisson.config import Config
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import World
-from tests.simulated.test_planted_bugs import Bug, in_script
+from tests.simulated.history import quiet
+from tests.simulated.permit_history import PermitPlan
+from tests.simulated.planted import Bug, finding, in_script
+from tests.simulated.seeds import runs
+from tests.simulated.signal_history import BarrierHistory, BarrierPlan, BoundedHistory
+from tests.volumes import Volume
 
 CONFIG = Config(timeout=0.9, max_wait_without_check=200.0)
 ITEMS = 6
@@ -82,5 +87,78 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
         try:
             play(seed, Faults())
         except AssertionError:
+            return
+    pytest.fail(f"no seed finds that {bug}")
+
+
+# ---- barriers and bounded semaphores ---------------------------------------------------------------------------------
+
+QUIET = {
+    BarrierHistory: quiet(BarrierPlan(config=Config(max_wait_without_check=30.0))),
+    BoundedHistory: quiet(PermitPlan(config=Config(max_wait_without_check=30.0))),
+}
+
+each_history = pytest.mark.parametrize("history", QUIET)
+
+
+@pytest.mark.volume
+@each_history
+def test_no_seed_breaks_a_rule(history: type[BarrierHistory | BoundedHistory], volume: Volume) -> None:
+    assert sum(result.grants for result in runs(history, range(volume(40, full=2_000)))) > 0
+
+
+def play_quietly(history: type[BarrierHistory | BoundedHistory], seed: int) -> None:
+    """Play a history without faults, in which a message wakes each waiter."""
+    played = history(seed, QUIET[history])  # type: ignore[arg-type]
+    result = played.run()
+    assert (result.unknown, result.errors) == (0, 0)
+    assert not any(client.core.subscriptions.last_resorts for client in played.clients)
+
+
+@each_history
+def test_without_faults_a_message_wakes_each_waiter(history: type[BarrierHistory | BoundedHistory]) -> None:
+    for seed in range(20):
+        play_quietly(history, seed)
+
+
+#: Bugs, and the histories that find them.
+HISTORY_BUGS = {
+    "a check at a barrier joins again": (
+        BarrierHistory,
+        in_script("barrier_visit", ("mine = who == ARGV[5] and number or mine", "mine = nil")),
+    ),
+    "a late copy of a wait joins the next generation": (
+        BarrierHistory,
+        in_script("barrier_visit", ("if number and tonumber(number) > tonumber(ARGV[1]) then", "if false then")),
+    ),
+    "all at a barrier have the number of the first": (
+        BarrierHistory,
+        in_script("barrier_visit", ("and -3 - parties or -1", "and -2 or -1")),
+    ),
+    "the opening of a barrier is not published": (
+        BarrierHistory,
+        in_script("barrier_visit", ("redis.call(ARGV[2], KEYS[3], mode)", "")),
+    ),
+    "a bounded semaphore counts a repeated release twice": (
+        BoundedHistory,
+        in_script("bounded_release", ("if number == ARGV[1] then", "if false then")),
+    ),
+    "a bounded semaphore has no bound": (
+        BoundedHistory,
+        in_script("bounded_release", ("+ tonumber(given) <= tonumber(ARGV[4]) then", "then")),
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", HISTORY_BUGS)
+def test_a_planted_bug_is_found_by_a_history(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, planted = HISTORY_BUGS[bug]
+    planted.plant(monkeypatch)
+    for seed in range(60):
+        try:
+            play_quietly(history, seed % 5)
+            history(seed).run()
+        except Exception as error:
+            print(f"{bug}: seed {seed}, {finding(error)}")
             return
     pytest.fail(f"no seed finds that {bug}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from redis.exceptions import RedisError
 
 from pyredisson.asyncio.primitives import TokenLock
-from pyredisson.config import Config
+from pyredisson.config import Config, ConstantBackoff
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.core.runtime import Request
-from pyredisson.errors import LockError, LockNotOwnedError
+from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError
 from pyredisson.kinds.token_lock import TokenKind
 from tests.simulated.engine.checkers import LockRules, TokenRules, Violation, leftovers
 from tests.simulated.engine.faults import Faults
@@ -21,6 +23,7 @@ from tests.simulated.history import quiet
 from tests.simulated.interruptions import INTERRUPTIONS, Scene, walk
 from tests.simulated.lock_history import LockHistory, LockPlan
 from tests.simulated.seeds import runs
+from tests.simulated.stage import Stage
 from tests.simulated.test_interruptions import CONFIG
 from tests.volumes import Volume
 
@@ -114,6 +117,27 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupted_call_leaves_nothing_in_redis(case: tuple[str, bool, bool], how: str) -> None:
     assert walk(partial(TokenScene, case), INTERRUPTIONS[how]) >= 3
+
+
+# ---- tries -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_without_an_answer_is_one_of_the_tries() -> None:
+    with Stage(CONFIG) as stage:
+        stage.redis("SET", "orders", "foreign", "PX", 100_000)
+        waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(1), tries=3).lock())
+        stage.world.at(0.5, stage.client.runtime.cut)
+        with pytest.raises((RedisError, OutcomeUnknownError)):
+            waiting()
+        assert 2 < stage.world.now < 2 + 3 * CONFIG.timeout
+
+
+def test_a_first_attempt_that_reaches_no_server_is_none_of_the_tries() -> None:
+    with Stage(replace(CONFIG, wait_while_unreachable=True)) as stage:
+        stage.client.runtime.cut()
+        waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(5), tries=2).lock())
+        stage.world.at(4, stage.client.runtime.heal)
+        assert waiting() is None
 
 
 # ---- histories -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson import Config, LockLostError, Redisson
+from pyredisson.core.names import ReadWriteNames
 from pyredisson.inspection import Inspector, LockView
 from tests.clusters import RunningCluster
 from tests.sentinels import SentinelSet
@@ -185,6 +186,33 @@ def test_an_unlock_wakes_the_waiters(own: Server, open_stage: Callable[[str], St
     assert inspector.lock("x").holders[0].client_id == other.id  # type: ignore[union-attr]
     with pytest.raises(LockLostError):
         get(one, kind).unlock()
+
+
+@pytest.mark.parametrize(("side", "message"), [("read", b"0"), ("write", b"1")])
+def test_an_unlock_of_one_side_sends_its_message(
+    own: Server, open_stage: Callable[[str], Stage], side: str, message: bytes
+) -> None:
+    stage = open_stage(own.url)
+    getattr(stage.client().get_read_write_lock("x"), f"{side}_lock")().lock()
+    with own.client() as direct, direct.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(ReadWriteNames("x").channel)
+        assert stage.inspector().unlock("x").freed
+        assert until(heard.get_message)["data"] == message
+
+
+def test_an_unlock_on_a_cluster_wakes_the_waiter(
+    cluster: RunningCluster, open_stage: Callable[[str], Stage], unique_name: str
+) -> None:
+    stage = open_stage(cluster.url)
+    calm = Config(lock_watchdog_timeout=60, max_wait_without_check=60)  # No waiter asks again by itself in time.
+    held, wanted = (stage.client(calm).get_lock(unique_name) for _ in range(2))
+    held.lock()
+    acquired = threading.Event()
+    stage.wait_for(lambda: (wanted.lock(), acquired.set(), wanted.unlock()))
+    inspector = stage.inspector()
+    until(lambda: (inspector.lock(unique_name) or LockView("", "", "")).waiting_clients == 1)
+    assert inspector.unlock(unique_name).notified == 1
+    assert acquired.wait(10)
 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])

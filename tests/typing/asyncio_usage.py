@@ -125,3 +125,57 @@ async def synchronized_functions_keep_their_types(client: Redisson) -> None:
 
     assert_type(await ship(7), str)
     assert_type(await ship(order_id=7, note="now"), str)
+
+
+async def tries_and_back_offs(client: Redisson, lock: Lock) -> None:
+    token = client.get_token_lock("orders", pyredisson.ConstantBackoff(0.2, jitter=0.1), tries=10)
+    assert_type(token, pyredisson.TokenLock)
+    assert_type(token.token, "str | None")
+    assert_type(client.get_spin_lock("orders", tries=3), pyredisson.SpinLock)
+    assert_type(await lock.extend(60), bool)
+    async with lock.hold() as lease:
+        assert_type(await lease.extend(60), bool)
+
+
+async def jobs_that_run_once(client: Redisson) -> None:
+    async with client.run_once("report", at_most=600, at_least=60) as run:
+        assert_type(run, "Lease[None] | None")
+
+    @client.run_once("report:{day}")
+    async def report(day: str) -> int:
+        return len(day)
+
+    assert_type(await report("monday"), "pyredisson.Ran[int] | pyredisson.Skipped")
+
+
+async def leaders(client: Redisson) -> None:
+    election = client.get_leader_election("scheduler")
+    async with election.term() as lease:
+        assert_type(lease, Lease[int])
+
+    async def lead(term: pyredisson.Term) -> None:
+        assert_type(term.token, int)
+
+    campaign = election.run(lead)
+    assert_type(campaign, pyredisson.Campaign)
+    assert_type(await campaign.stop(timeout=5), bool)
+    assert_type(await election.leader(), "pyredisson.Holder | None")
+
+
+async def signals(client: Redisson, lock: Lock) -> None:
+    event = client.get_event("ready")
+    assert_type(await event.is_set(), bool)
+    assert_type(await event.wait(1), bool)
+    condition = client.get_condition(lock)
+    async with condition as entered:
+        assert_type(entered, bool)
+        assert_type(await condition.wait(), bool)
+        assert_type(await condition.wait_for(lambda: "ready"), str)
+        assert_type(await condition.notify_all(), None)
+    barrier = client.get_barrier("start", 3)
+    assert_type(await barrier.wait() + barrier.parties + await barrier.n_waiting, int)
+    assert_type(await barrier.broken, bool)
+    bounded = client.get_bounded_semaphore("printers", value=2)
+    assert_type(await bounded.acquire(timeout=1), bool)
+    async with bounded as entered:
+        assert_type(entered, bool)

@@ -248,3 +248,80 @@ def skips(lock: Lock, fenced: FencedLock) -> None:
         assert_type(token_lease, Lease[int] | None)
     with fenced.hold(1) as certain:
         assert_type(certain.token, int)
+
+
+def tries_and_back_offs(client: Redisson, lock: Lock) -> None:
+    token = client.get_token_lock("orders", pyredisson.ConstantBackoff(0.2, jitter=0.1), tries=10)
+    assert_type(token, pyredisson.TokenLock)
+    assert_type(token.token, "str | None")
+    assert_type(client.get_token_lock("orders", tries=None, owner=client.new_owner()), pyredisson.TokenLock)
+    assert_type(client.get_spin_lock("orders", pyredisson.ExponentialBackoff(), tries=3), pyredisson.SpinLock)
+    client.get_spin_lock("orders", Pauses())
+    assert_type(lock.extend(timedelta(seconds=60)), bool)
+    with lock.hold() as lease:
+        assert_type(lease.extend(60), bool)
+
+
+class Pauses:
+    def delays(self) -> list[float]:
+        return [0.1, 0.2]
+
+
+def jobs_that_run_once(client: Redisson) -> None:
+    with client.run_once("report", at_most=600, at_least=timedelta(seconds=60)) as run:
+        assert_type(run, "Lease[None] | None")
+
+    @client.run_once("report:{day}")
+    def report(day: str) -> int:
+        return len(day)
+
+    ran = report("monday")
+    assert_type(ran, "pyredisson.Ran[int] | pyredisson.Skipped")
+    if isinstance(ran, pyredisson.Ran):
+        assert_type(ran.value, int)
+
+
+def leaders(client: Redisson) -> None:
+    election = client.get_leader_election("scheduler")
+    assert_type(election, pyredisson.LeaderElection)
+    with election.term(wait_time=5) as lease:
+        assert_type(lease, Lease[int])
+        with_token(lease.token)
+
+    def lead(term: pyredisson.Term) -> None:
+        assert_type(term.token, int)
+        assert_type(term.wait(1), bool)
+
+    campaign = election.run(lead)
+    assert_type(campaign, pyredisson.Campaign)
+    assert_type(campaign.leading, bool)
+    assert_type(campaign.stop(timeout=5), bool)
+    assert_type(election.leader(), "pyredisson.Holder | None")
+    assert_type(election.observe(print), pyredisson.Observation)
+
+
+def signals(client: Redisson, lock: Lock) -> None:
+    event = client.get_event("ready")
+    assert_type(event, pyredisson.Event)
+    assert_type(event.is_set(), bool)
+    assert_type(event.set(), None)
+    assert_type(event.wait(timedelta(seconds=1)), bool)
+    condition = client.get_condition(lock)
+    assert_type(condition, pyredisson.Condition)
+    with condition as entered:
+        assert_type(entered, bool)
+        assert_type(condition.wait(1.5), bool)
+        assert_type(condition.wait_for(lambda: "ready", timeout=None), str)
+        assert_type(condition.notify(2), None)
+        assert_type(condition.notify_all(), None)
+    barrier = client.get_barrier("start", 3, action=print, timeout=60)
+    assert_type(barrier, pyredisson.Barrier)
+    assert_type(barrier.wait() + barrier.parties + barrier.n_waiting, int)
+    assert_type(barrier.broken, bool)
+    assert_type(barrier.abort(), None)
+    bounded = client.get_bounded_semaphore("printers", value=2)
+    assert_type(bounded, pyredisson.BoundedSemaphore)
+    assert_type(bounded.acquire(timeout=1), bool)
+    assert_type(bounded.release(), None)
+    with bounded as entered:
+        assert_type(entered, bool)

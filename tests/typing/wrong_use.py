@@ -38,6 +38,11 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     one: list[str] = seats.acquire()  # type: ignore[assignment]
     seats.release(seats.try_acquire())  # type: ignore[arg-type]
     seats.get_lease_time([several, *one])  # type: ignore[arg-type]
+    client.get_token_lock("orders", 0.2)  # type: ignore[arg-type]
+    client.get_spin_lock("orders", tries="3")  # type: ignore[arg-type]
+    client.get_event("ready").wait("5")  # type: ignore[arg-type]
+    client.get_barrier("start")  # type: ignore[call-arg]
+    lock.extend()  # type: ignore[call-arg]
     held: bool = lock.lock()  # type: ignore[func-returns-value, assignment]
     print(held)
 

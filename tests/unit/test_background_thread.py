@@ -159,3 +159,41 @@ def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins: str) -> No
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+FORK_DURING_A_START = """
+import os
+from pyredisson.threads import inherited
+
+class Begun:
+    done = False
+
+    def is_set(self):
+        return self.done
+
+    def wait(self, seconds):
+        print("waited", flush=True)
+        self.done = True
+
+    def set(self):
+        pass
+
+inherited._starts.add(Begun())
+child = os.fork()
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_waits_for_a_start_that_is_under_way() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK_DURING_A_START],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "waited\n", "")

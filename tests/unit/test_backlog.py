@@ -130,6 +130,23 @@ def test_a_server_that_is_away_is_asked_once_a_round() -> None:
     assert client.runtime.now() - began < 100 * (1.0 + RETRY.maximum)
 
 
+def test_rounds_without_an_answer_pause_longer_and_longer() -> None:
+    client = FakeClient()
+    client.takes = 1.0
+    for number in range(10):
+        client.trouble[f"lock {number}"] = lambda: Unanswered(AWAY)
+        client.open(f"lock {number}")
+    for _ in range(10):
+        client.round()
+    assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY.maximum), "all back-offs have passed"
+    client.trouble.clear()
+    assert len(client.round()) == 10
+    client.trouble["late"] = lambda: Unanswered(AWAY)
+    client.open("late")
+    client.round()
+    assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY.first)
+
+
 def test_on_a_cluster_those_of_other_nodes_come_first() -> None:
     client = FakeClient(cluster=True)
     client.takes = 1.0

@@ -152,6 +152,16 @@ def test_nothing_is_called_where_no_fork_was(monkeypatch: pytest.MonkeyPatch) ->
     assert process.pid == os.getpid()
 
 
+def test_after_a_fork_by_python_nothing_has_to_check() -> None:
+    said = output_of(
+        """
+        process.on_fork(lambda: print("first"))
+        in_child(os.fork, lambda: print("child"))
+        """
+    )
+    assert said.split() == ["first", "child"]
+
+
 def test_there_is_a_fork_without_pythons_hooks() -> None:
     """Or else the tests above show nothing."""
     assert ctypes.PyDLL(None).fork

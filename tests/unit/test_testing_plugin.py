@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+import pyredisson
+import pyredisson.asyncio
+import pyredisson.testing.plugin
 from tests.examples import ROOT, blocks_of
 
 pytest_plugins = ["pytester"]
@@ -45,6 +48,14 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cacheprovider -W error")
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loaded() -> None:
+    """Load the library: what a run in this process loads is forgotten, and would be loaded again by the next one."""
+    for package in (pyredisson, pyredisson.asyncio):
+        for name in package.__all__:
+            getattr(package, name)
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:

@@ -28,10 +28,12 @@ def never_expires(name: str, others: str) -> str:
     )
 
 
-def timed_out(what: str, name: str, wait: float | None, why: str | None) -> str:
-    """The message for who did not get a lock in time. ``why``: what is known of that, or ``None``."""
+def timed_out(what: str, name: str, wait: float | None, why: str | None, tries: int | None = None) -> str:
+    """The message for an owner that did not acquire a lock in time. ``why``: what is known of that, or ``None``."""
     if wait != 0:
-        return f"timed out after {wait} s waiting for {what} {name!r}{f'; {why}' if why else ''}"
+        attempts = "" if tries is None else f"{tries} attempt{'s' * (tries > 1)}"
+        after = " or ".join(filter(None, ("" if wait is None else f"{wait} s", attempts)))
+        return f"timed out after {after} waiting for {what} {name!r}{f'; {why}' if why else ''}"
     if why is not None and why.startswith("held by "):
         return f"{what} {name!r} is {why}"
     return f"{what} {name!r} is held by another owner{f'; {why}' if why else ''}"

@@ -52,3 +52,9 @@ class Hold:
     def number(self, token: int) -> None:
         """The server has given it this token."""
         self.token = token
+
+
+def check_skip(skip: object) -> None:
+    """Raise ``TypeError`` unless it says whether a block runs without what it does not acquire in time."""
+    if not isinstance(skip, bool):
+        raise TypeError(f"skip must be True or False, not {type(skip).__name__}")

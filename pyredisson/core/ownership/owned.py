@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,7 +30,7 @@ class CallNote:
 NO_CALL: Final = CallNote(0)
 
 
-class Owned:
+class Owned(ABC):
     """What one owner holds. Plain state, to which a :class:`pyredisson.Lease` can be.
 
     Attributes:
@@ -73,9 +74,9 @@ class Owned:
         """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""
         return hold in self.holds
 
+    @abstractmethod
     def remaining(self, now: float) -> float:
         """Seconds for which the hold is certain."""
-        raise NotImplementedError
 
     def bound(self) -> bool:
         """Whether any of it can only be released by its owner."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.kind import Waiting
-from pyredisson.core.outcomes import LockAcquired
+from pyredisson.core.outcomes import AT_ONCE, WITHOUT_END, LockAcquired
 
 if TYPE_CHECKING:
     from pyredisson.core.backoff import Uniform
@@ -36,11 +37,13 @@ class Polling(Waiting):
     Args:
         delays: The pauses.
         until_free: Whether a pause ends early when the lock's lease has ended.
+        tries: How many attempts a waiter makes at most, the first one included; ``None``: without a limit.
     """
 
     announced = False
 
-    def __init__(self, delays: Delays, *, until_free: bool) -> None:
+    def __init__(self, delays: Delays, *, until_free: bool, tries: int | None = None) -> None:
+        self.tries: int | None = tries
         self._delays = delays
         self._until_free = until_free
 
@@ -50,15 +53,17 @@ class Polling(Waiting):
         runtime = client.runtime
         delays = iter(self._delays.delays(runtime.jitter))
         delay: float | None = None
+        left = self._tries_left(attempt, refused)
         # Nothing rings this ticket; it only warns when it blocks the thread of an event loop.
         ticket = runtime.ticket(attempt.ownership.name)
-        while not deadline.passed(now := runtime.now()):
+        while left > 0 and not deadline.passed(now := runtime.now()):
+            left -= 1
             delay = next(delays, delay)
             if delay is None:
                 raise ValueError(f"{self._delays!r} returns no delays")
             until = min(now + self._pause(delay, refused), deadline.at)
-            while (left := until - runtime.now()) > 0:
-                await ticket.wait(min(left, LOOK_UP))
+            while (pause := until - runtime.now()) > 0:
+                await ticket.wait(min(pause, LOOK_UP))
                 client.check_open()
             try:
                 answer = await attempt()
@@ -68,9 +73,16 @@ class Polling(Waiting):
             except Rejected:
                 raise
             except Failure:
-                if deadline.passed(runtime.now()):
+                if left <= 0 or deadline.passed(runtime.now()):
                     raise
+                refused = WITHOUT_END  # When the lease ends is no longer known.
         return False
+
+    def _tries_left(self, attempt: LockAttempt, refused: Refused) -> float:
+        """Return how many attempts remain. Those of a part of a multi-lock have no limit: its own wait has."""
+        if self.tries is None or attempt.hold.part:
+            return math.inf
+        return self.tries - (refused is not AT_ONCE)  # That is no answer: the server could not be reached.
 
     def _pause(self, delay: float, refused: Refused) -> float:
         if not self._until_free or refused.retry_in_ms is None:

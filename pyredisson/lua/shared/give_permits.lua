@@ -1,5 +1,5 @@
--- Makes permits available and notifies the waiters. Redis sends the message when the script ends. It comes first: a
--- user who may not publish must change nothing.
+-- Makes permits available and notifies the waiters. Redis sends the message when the script ends. It comes first, so that
+-- a user who may not publish changes nothing.
 -- Expects  KEYS[1] semaphore; KEYS[3] channel; ARGV[3] PUBLISH or SPUBLISH; waiting: key; given: how many permits;
 --          hand_out(waiting, publish, available, message)
 -- Defines  total: the permits available then
