@@ -7,7 +7,7 @@ import redis.exceptions as rx
 
 from pyredisson import Config, RedissonError
 from pyredisson.inspection import LockView, describe
-from pyredisson.inspection.kinds import stored_kinds
+from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
 from pyredisson.tools.looking import inspecting, print_json, quoted
 
@@ -16,8 +16,8 @@ NO_SEMAPHORE = 3
 
 def show_permits(name: str, *, total: int | None, kind: str | None, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson permits``. Returns the exit code."""
-    if kind is not None and total is None:
-        raise BadUsage("--kind goes with --set N")
+    if kind is not None and (total is None or kind not in _kinds()):
+        raise BadUsage(f"--kind goes with --set N, and is {' or '.join(_kinds())}")
     with inspecting(url, prefix) as inspector:
         seen = inspector.lock(name)
         if seen is None and kind is None:
@@ -41,15 +41,15 @@ def show_permits(name: str, *, total: int | None, kind: str | None, url: str, pr
 
 def _set(name: str, total: int, seen: LockView | None, kind: str | None, url: str, prefix: str) -> str | None:
     """Set the number of permits. Returns why that is not possible, if so."""
-    known = None if seen is None or seen.total is None else _kind(seen)
-    if known is None and kind is None:
-        return "nothing in Redis tells whether its permits expire: say --kind semaphore, or --kind permits if they do"
-    if known is not None and kind not in (None, known):
+    known = None if seen is None or seen.total is None else stored_kinds()[seen.kind].label
+    wanted = kind or known
+    if wanted is None:
+        return f"nothing in Redis tells its kind: say --kind {' or '.join(_kinds())}"
+    if known not in (None, wanted):
         return f"it is of the kind {known}, not {kind}"
     try:
         with connect(url, Config(prefix=prefix, presence=False)) as client:
-            expires = (known or kind) == "permits"
-            (client.get_permit_expirable_semaphore(name) if expires else client.get_semaphore(name)).resize(total)
+            getattr(client, f"get_{_kinds()[wanted]}")(name).resize(total)
     except (RedissonError, rx.ResponseError) as error:
         return str(error) if isinstance(error, RedissonError) else f"the server refused: {describe(error)}"
     except ValueError as error:
@@ -57,8 +57,13 @@ def _set(name: str, total: int, seen: LockView | None, kind: str | None, url: st
     return None
 
 
-def _kind(seen: LockView) -> str:
-    return "permits" if stored_kinds()[seen.kind].form == "permits" else "semaphore"
+def _kinds() -> dict[str, str]:
+    """Return the words of ``get_*`` for semaphores by what lists call them: for each label, the first."""
+    found: dict[str, str] = {}
+    for each in numbered_kinds().values():
+        if each.number == "permits":
+            found.setdefault(each.label, each.kind)
+    return found
 
 
 def _report(seen: LockView, in_json: bool) -> None:

@@ -74,7 +74,7 @@ def test_what_redisson_has_set_is_not_guessed(own: Server, client: Redisson, run
     assert report(run("seats", "--json"))["total"] is None
     refused = run("seats", "--set", "5")
     assert refused.exit_code == 1
-    assert "say --kind semaphore, or --kind permits" in refused.stderr
+    assert "say --kind semaphore or permits" in refused.stderr
     unknown = run("seats", "--set", "5", "--kind", "semaphore")
     assert unknown.exit_code == 1
     assert "get_semaphore('seats', permits=n).resize(5)" in unknown.stderr
@@ -110,6 +110,7 @@ def test_something_else(client: Redisson, own: Server, run: Callable[..., Result
 def test_bad_usage_and_no_server(run: Callable[..., Result]) -> None:
     assert run("seats", "--set", "-1").exit_code == 2
     assert run("seats", "--kind", "semaphore").exit_code == 2
+    assert run("seats", "--set", "5", "--kind", "lock").exit_code == 2
     assert run("seats", url=f"redis://{HOST}:{NOBODYS_PORT}").exit_code == 69
 
 

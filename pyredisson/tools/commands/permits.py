@@ -15,8 +15,8 @@ from pyredisson.tools.options import json_option, server_options
 @click.option("--set", "total", type=click.IntRange(0, 2**53), metavar="N", help="Set the total, whatever is acquired.")
 @click.option(
     "--kind",
-    type=click.Choice(["semaphore", "permits"]),
-    help="What to set: needed where nothing in Redis tells whether permits expire, such as before the first use.",
+    metavar="KIND",
+    help="What to set: semaphore, or permits if they expire. Needed where nothing in Redis tells that.",
 )
 @json_option
 @server_options
