@@ -185,14 +185,14 @@ class GivenBack(LockEvent):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PermitsDiffer(LockEvent):
-    """A semaphore has another number of permits than its handle was made with. Emitted once per client and number.
+    """A semaphore has another number of permits than its handle was made with. Emitted once per client and semaphore.
 
-    A ``PermitExpirableSemaphore`` knows its number of permits. Of a ``Semaphore`` only the available ones are known, so
-    it is reported if these are more.
+    Of a ``Semaphore`` whose permits Redisson or an earlier version set, only the available ones are known, so it is
+    reported if these are more.
 
     Attributes:
         wanted: The number with which the handle was made: ``get_semaphore(name, permits=wanted)``.
-        permits: The number that it has; of a ``Semaphore``, at least.
+        permits: The number that it has; of such a ``Semaphore``, at least.
     """
 
     wanted: int

@@ -243,6 +243,11 @@ class SemaphoreNames(QueueNames, NumberedNames):
         """The permits taken of one whose permits expire: ids by the time at which they do."""
         return suffixed(self.raw, "timeout")
 
+    @property
+    def total(self) -> str:
+        """Ours alone: the number of permits in all of one whose permits do not expire."""
+        return prefixed("pyredisson_permits", self.raw)
+
 
 class LatchNames(NumberedNames):
     """The keys and the channel of a latch; its own key holds the count."""

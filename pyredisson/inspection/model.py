@@ -133,6 +133,7 @@ class LockView:
         notes: Remarks.
         keys: Its keys in Redis, its own first.
         taken: How many permits of a semaphore are taken, if that is stored.
+        total: How many permits a semaphore has in all, if that is known.
     """
 
     name: str
@@ -150,6 +151,7 @@ class LockView:
     notes: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     taken: int | None = None
+    total: int | None = None
 
     @property
     def held(self) -> bool:

@@ -45,6 +45,8 @@ class Stored:
         token: The fencing token.
         value: The string of a token lock, the permits or the count.
         taken: How many permits are taken.
+        ended: How many of those that were taken have expired, and are not available yet.
+        recorded: How many permits there are in all, if that is recorded.
         now_ms: The server's clock, in ms since 1970.
     """
 
@@ -60,6 +62,8 @@ class Stored:
     token: int | None = None
     value: bytes | None = None
     taken: int | None = None
+    ended: int = 0
+    recorded: int | None = None
     now_ms: float = 0.0
 
     @property
@@ -117,6 +121,10 @@ def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], o
         yield ("GETRANGE", encode_name(names.token), "0", str(MAX_NUMBER)), "token", read_count
     if form == "permits" and isinstance(names, SemaphoreNames):
         yield ("ZCOUNT", encode_name(names.taken), str(stored.now_ms), "+inf"), "taken", read_count
+        ended = ("ZCOUNT", encode_name(names.taken), "-inf", f"({stored.now_ms}")
+        yield ended, "ended", lambda count: read_count(count) or 0
+    elif form == "number" and isinstance(names, SemaphoreNames):
+        yield ("GETRANGE", encode_name(names.total), "0", str(MAX_NUMBER)), "recorded", read_count
     if form != "token" and isinstance(names, QueueNames):
         listed = ("ZCOUNT", encode_name(names.waiting), "-inf", f"({OBSERVERS}")
         yield listed, "listed", lambda count: read_count(count) or 0

@@ -53,7 +53,17 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
         notes=(*_notes(stored, people, holders, waiters, never), *_doubts(stored, people, holders, key, now)),
         keys=_keys(stored),
         taken=stored.taken,
+        total=_total(stored, number),
     )
+
+
+def _total(stored: Stored, available: int | None) -> int | None:
+    """Return how many permits there are in all, if that is known: never fewer than are available."""
+    if available is None or stored.kind.number != "permits":
+        return None
+    if stored.taken is not None:
+        return available + stored.taken + stored.ended
+    return None if stored.recorded is None else max(available, stored.recorded)
 
 
 def _kind(stored: Stored, people: People, key: str) -> str:
@@ -117,6 +127,8 @@ def _keys(stored: Stored) -> tuple[str, ...]:
     found = [names.raw]
     if isinstance(names, SemaphoreNames) and stored.taken is not None:
         found.append(names.taken)
+    if isinstance(names, SemaphoreNames) and stored.recorded is not None:
+        found.append(names.total)
     if stored.kind.form == "owners" and isinstance(names, LockNames):
         found += [names.queue, names.timeouts] if stored.queued else []
         found += [names.token] if stored.token is not None else []
@@ -160,5 +172,7 @@ def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, 
             yield "only its value looks like a token: it may be no lock"
         elif holders[0].runtime == "unknown":
             yield "a string that may be a lock of another library"
+    elif stored.recorded is not None:
+        return
     elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
         yield "a number that no client uses now: a semaphore, a latch or any counter"

@@ -32,6 +32,7 @@ class LatchCore(NumberWaitCore):
 
     word = "count_down_latch"
     kind = "latch"
+    deleted_message = OPENED
     names: LatchNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str) -> None:

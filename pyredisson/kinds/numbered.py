@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from pyredisson.core.deadline import Deadline
+from pyredisson.core.deadline import Deadline, lease_ms
 from pyredisson.core.diagnosis.wrong_type import explain_type, no_number
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import owner_field
@@ -18,6 +18,7 @@ from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
     from pyredisson.core.diagnosis.presence import Wait
     from pyredisson.core.driver import Progress
     from pyredisson.core.names import NumberedNames
@@ -98,13 +99,53 @@ class NumberedCore:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""
         return await self.begin(Operation(what, script, read_int)).once(progress)
 
-    async def set_first(self, what: str, value: int, message: str, *waiting: str, ttl_ms: int | None = None) -> bool:
+    async def set_first(
+        self, what: str, value: int, message: str, *waiting: str, ttl_ms: int | None = None, total: str | None = None
+    ) -> bool:
         """Set the first value, and return whether there was none.
 
-        ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one.
+        ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one; ``total``
+        is the key where the value is recorded, too.
         """
-        args = value, PUBLISH, message, "" if ttl_ms is None else ttl_ms
-        script = ScriptCall("counter_set", args, (self.names.channel, *waiting))
+        recorded = () if total is None else (total,)
+        args = value, PUBLISH, message, "" if ttl_ms is None else ttl_ms, len(recorded)
+        script = ScriptCall("counter_set", args, (self.names.channel, *recorded, *waiting))
+        return await self.change(what, script) == 1
+
+    # ---- how long it exists --------------------------------------------------------------------------------------
+
+    #: The message that notifies the waiters when it is deleted, if they do not wait for what does not exist.
+    deleted_message: ClassVar[str] = ""
+
+    def other_keys(self) -> tuple[str, ...]:
+        """Return the keys that exist as long as its own."""
+        return ()
+
+    async def first_use(self, wait: float | None = None) -> float | None:
+        """Set what the handle was made with, once, if that is anything. Returns the rest of ``wait`` seconds."""
+        return wait
+
+    async def expire(self, time: Seconds) -> bool:
+        """Let it expire after a time, and return whether it exists."""
+        time_ms = lease_ms(time, "seconds")
+        await self.first_use()
+        return await self._expire("an expire", time_ms)
+
+    async def clear_expire(self) -> bool:
+        """Let it not expire any more, and return whether it would have."""
+        await self.first_use()
+        return await self._expire("a clear_expire", -1)
+
+    async def delete(self) -> bool:
+        """Delete it, and return whether it existed."""
+        return await self._expire("a delete", 0, self.deleted_message)
+
+    async def exists(self) -> bool:
+        """Return whether it exists."""
+        return await self.client.query("EXISTS", self.names.raw) == 1
+
+    async def _expire(self, what: str, time_ms: int, message: str = "") -> bool:
+        script = ScriptCall("counter_expire", (time_ms, PUBLISH, message), (self.names.channel, *self.other_keys()))
         return await self.change(what, script) == 1
 
 

@@ -175,7 +175,15 @@ class PermitSemaphoreCore(PermitsCore):
     async def set_permits(self, permits: int) -> None:
         """Set the number of permits in all, those acquired included."""
         value = count_of(permits, "permits")
-        await self.change("a set_permits", self._changing("permit_set", value, PUBLISH))
+        await self.change("a set_permits", self.resizing(value))
+
+    def resizing(self, permits: int) -> ScriptCall:
+        """See :meth:`PermitsCore.resizing`."""
+        return self._changing("permit_set", permits, PUBLISH)
+
+    def other_keys(self) -> tuple[str, ...]:
+        """See :meth:`NumberedCore.other_keys`."""
+        return (self.names.taken,)
 
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""

@@ -19,7 +19,7 @@ from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import WaitingCall, released_as, wait_in_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
-from pyredisson.errors import LockTimeoutError, OutcomeUnknownError
+from pyredisson.errors import LockError, LockTimeoutError, OutcomeUnknownError
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
@@ -101,18 +101,24 @@ class PermitsCore(NumberedCore, ABC):
         client: The client.
         name: The semaphore's name.
         permits: The permits to set when this handle is first used, unless the semaphore has some; ``None``: none.
+        resize: Whether to set their number if the semaphore has another one.
     """
 
-    __slots__ = ("_first",)
+    __slots__ = ("_first", "_permits", "_resizes")
 
     #: Whether a message may be the number of some permits that were made available, not of all.
     announces_some: ClassVar[bool] = False
 
     names: SemaphoreNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, client: ClientCore, name: str, permits: int | None = None) -> None:
+    def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
-        self._first = None if permits is None else count_of(permits, "permits")
+        self._permits = self._first = None if permits is None else count_of(permits, "permits")
+        self._resizes = resize
+        if not isinstance(resize, bool):
+            raise TypeError(f"resize must be True or False, not {type(resize).__name__}")
+        if resize and permits is None:
+            raise ValueError("resize=True needs a number of permits: pass permits as well")
 
     def queued(self, acquire: ScriptCall, update: QueueUpdate) -> ScriptCall:
         """Return the script of an acquire, as a client in the wait queue calls it."""
@@ -136,7 +142,8 @@ class PermitsCore(NumberedCore, ABC):
         """Set the number of permits, unless the semaphore has some; with a ``ttl``, it ends after that time."""
         value = count_of(permits, "permits")
         ttl_ms = None if ttl is None else lease_ms(ttl, "ttl")
-        return await self.set_first("a try_set_permits", value, str(value), *self.wait_queue_keys(), ttl_ms=ttl_ms)
+        what, waiting = "a try_set_permits", self.wait_queue_keys()
+        return await self.set_first(what, value, str(value), *waiting, ttl_ms=ttl_ms, total=self.total_key())
 
     async def first_use(self, wait: float | None = None) -> float | None:
         """Set the permits that the handle was made with, once. Returns the rest of ``wait`` seconds."""
@@ -146,15 +153,33 @@ class PermitsCore(NumberedCore, ABC):
         now = self.client.runtime.now
         began = now()
         try:
-            were_set = await self.try_set_permits(first)
-        except (
-            OutcomeUnknownError
-        ) as error:  # Of no matter: what its caller asks for was not sent, and can be repeated.
+            fits = await (self.resize(first) if self._resizes else self.try_set_permits(first))
+        except OutcomeUnknownError as error:
+            # Of no matter: what its caller asks for was not sent, and can be repeated.
             raise error.__cause__ or error from None
-        if not were_set and self.client.ledger.is_first_of(("total", self.names.name, first)):
+        if fits is False and self._reports_first("total", first):
             await self._compare(first)
         self._first = None
         return None if wait is None else max(0.0, wait - (now() - began))
+
+    def total_key(self) -> str | None:
+        """Return the key in which the number of permits in all is recorded; ``None`` if they can be counted."""
+
+    @abstractmethod
+    def resizing(self, permits: int) -> ScriptCall:
+        """Return the script that sets the number of permits in all; its reply is 0 if that is not possible."""
+
+    async def resize(self, permits: int, progress: Progress | None = None) -> None:
+        """Set the number of permits in all, those acquired included. ``progress``: see ``run_to_the_end``."""
+        value, name = count_of(permits, "permits"), self.names.name
+        if not await self.change("a resize", self.resizing(value), progress):
+            raise LockError(
+                f"semaphore {name!r} cannot be resized: its number of permits is not recorded, since Redisson or an "
+                "earlier version of pyredisson set it. If there are n permits, acquired ones included, call "
+                f"get_semaphore({name!r}, permits=n).resize({value})",
+                name=name,
+            )
+        self._first = None
 
     @abstractmethod
     async def known_total(self) -> tuple[int, bool]:
@@ -167,7 +192,8 @@ class PermitsCore(NumberedCore, ABC):
             total, exact = await self.known_total()
         except tuple(OUR_ERRORS):
             return  # It was only to be compared.
-        if total > wanted or (exact and total < wanted):
+        differs = total > wanted or (exact and total < wanted)
+        if differs and self._reports_first("permits differ"):
             client.emit(
                 events.PermitsDiffer(name, owner_field(client.id, client.runtime.owner().number), wanted, total)
             )
@@ -257,9 +283,12 @@ class PermitsCore(NumberedCore, ABC):
     def report_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""
         client = self.client
-        if client.ledger.is_first_of(("never set", self.names.name)):
+        if self._reports_first("never set"):
             owner = owner_field(client.id, client.runtime.owner().number)
             client.emit(events.PermitsNeverSet(self.names.name, owner))
+
+    def _reports_first(self, *what: object) -> bool:
+        return self.client.ledger.is_first_of((self.names.name, *what))
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

@@ -111,17 +111,38 @@ class SemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use()
-        await self.change("an add_permits", self._giving("semaphore_add", more), progress)
+        await self.change("an add_permits", self._changing("semaphore_add", more, PUBLISH), progress)
 
     async def drain_permits(self) -> int:
         """Acquire all permits that are available, and return how many."""
         await self.first_use()
-        drain = Operation("a drain_permits", ScriptCall("semaphore_drain"), read_int, self.undoing)
+        drain = Operation(
+            "a drain_permits", ScriptCall("semaphore_drain", (), (self.names.total,)), read_int, self.undoing
+        )
         return await self.begin(drain).once()
 
+    def total_key(self) -> str:
+        """See :meth:`PermitsCore.total_key`. Which permits are acquired is not stored."""
+        return self.names.total
+
+    def other_keys(self) -> tuple[str, ...]:
+        """See :meth:`NumberedCore.other_keys`."""
+        return (self.names.total,)
+
+    def resizing(self, permits: int) -> ScriptCall:
+        """See :meth:`PermitsCore.resizing`. What the handle was made with counts if the number is not recorded."""
+        before = "" if self._permits is None or self._resizes else self._permits
+        return self._changing("semaphore_resize", permits, PUBLISH, before)
+
+    def _changing(self, script: str, *args: int | str) -> ScriptCall:
+        """Return the call of a script that changes the number of permits in all."""
+        return ScriptCall(script, args, (self.names.channel, self.names.total, *self.wait_queue_keys()))
+
     async def known_total(self) -> tuple[int, bool]:
-        """See :meth:`PermitsCore.known_total`. Who holds permits is not stored."""
-        return number_in(await self.client.query("GET", self.names.raw), self.names), False
+        """See :meth:`PermitsCore.known_total`. There are never fewer permits than are available."""
+        available = number_in(await self.client.query("GET", self.names.raw), self.names)
+        recorded = await self.client.query("GET", self.names.total)
+        return max(available, number_in(recorded, self.names)), recorded is not None
 
     async def available_permits(self) -> int:
         """Return how many permits are available."""

@@ -7,6 +7,7 @@ For structured logs, ``extra`` contains the lock and its owner as ``lock`` and `
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from functools import partial
 
@@ -86,9 +87,9 @@ def _log_permits(event: events.PermitsNeverSet | events.PermitsDiffer) -> None:
         case events.PermitsDiffer(wanted=wanted, permits=permits):
             text = (
                 "semaphore %r: %s asked for permits=%d, but it has %d: permits= sets them only where there are none. "
-                "Change the number with add_permits(n), or make all handles with the same"
+                "Pass resize=True as well, or run: pyredisson permits %s --set %d"
             )
-            _of(event, logging.WARNING, text, wanted, permits)
+            _of(event, logging.WARNING, text, wanted, permits, shlex.quote(event.name), wanted)
 
 
 def _log_client_event(event: events.Event) -> None:

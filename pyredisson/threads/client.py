@@ -182,7 +182,7 @@ class Redisson(BaseClient):
         """
         return ReadWriteLock(self, make_core(self._core, kinds.ReadWriteLockCore, name, owner=owner), owner)
 
-    def get_semaphore(self, name: str, permits: int | None = None) -> Semaphore:
+    def get_semaphore(self, name: str, permits: int | None = None, *, resize: bool = False) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -193,11 +193,15 @@ class Redisson(BaseClient):
         Args:
             name: The semaphore's name.
             permits: The number of permits to set when the handle is first used, unless the semaphore has permits by
-                then; every process may pass it. ``None``: they are set elsewhere.
+                then; every process may pass it. If it has another number, that is logged once at WARNING. ``None``:
+                they are set elsewhere.
+            resize: Set this number in any case, when the handle is first used: see :meth:`Semaphore.resize`.
         """
-        return Semaphore(self, make_core(self._core, kinds.SemaphoreCore, name, permits))
+        return Semaphore(self, make_core(self._core, kinds.SemaphoreCore, name, permits, resize))
 
-    def get_permit_expirable_semaphore(self, name: str, permits: int | None = None) -> PermitExpirableSemaphore:
+    def get_permit_expirable_semaphore(
+        self, name: str, permits: int | None = None, *, resize: bool = False
+    ) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
 
         Do not use it and :meth:`get_semaphore` with the same name.
@@ -210,8 +214,9 @@ class Redisson(BaseClient):
         Args:
             name: The semaphore's name.
             permits: As for :meth:`get_semaphore`.
+            resize: As for :meth:`get_semaphore`.
         """
-        return PermitExpirableSemaphore(self, make_core(self._core, kinds.PermitSemaphoreCore, name, permits))
+        return PermitExpirableSemaphore(self, make_core(self._core, kinds.PermitSemaphoreCore, name, permits, resize))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
         """Return a handle on the count-down latch with this name. Raises as :meth:`get_lock`.

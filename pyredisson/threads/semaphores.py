@@ -19,12 +19,93 @@ if TYPE_CHECKING:
     from pyredisson.kinds.semaphore import SemaphoreCore
 
 
-class AnySemaphore(Handle):
+class Expirable(Handle):
+    """The methods of what exists in Redis until it is deleted or expires. Source: Redisson's ``RExpirable``."""
+
+    __slots__ = ()
+
+    _core: SemaphoreCore | PermitSemaphoreCore | LatchCore
+
+    def expire(self, seconds: Seconds) -> bool:
+        """Delete it after a time, with all its keys, unless :meth:`clear_expire` is called before.
+
+        Waiters are not notified then: those for a latch notice within ``Config.max_wait_without_check``. As in
+        Redisson, ``add_permits()`` and ``drain_permits()`` make the number of available permits stay.
+
+        Example::
+
+            semaphore.expire(3600)
+
+        Args:
+            seconds: Seconds from now, by the server's clock.
+
+        Returns:
+            Whether it exists.
+
+        Raises:
+            ValueError: ``seconds`` is not positive, or a plain number for more than a day: pass a ``timedelta`` then.
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return run(self._core.expire(seconds))
+
+    def clear_expire(self) -> bool:
+        """Keep what :meth:`expire` would delete later. Raises as :meth:`delete`.
+
+        Example::
+
+            semaphore.expire(3600)
+            semaphore.clear_expire()
+
+        Returns:
+            Whether it would have expired.
+        """
+        return run(self._core.clear_expire())
+
+    def delete(self) -> bool:
+        """Delete it, with all its keys.
+
+        A deleted latch is open, so its waiters return. A deleted semaphore has no permits: its waiters wait until some
+        are set or released. A plain permit that was acquired before and is released later is added anew, so delete a
+        :class:`Semaphore` while none is acquired.
+
+        Example::
+
+            semaphore.delete()
+
+        Returns:
+            Whether it existed.
+
+        Raises:
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background; do not call again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return run(self._core.delete())
+
+    def exists(self) -> bool:
+        """Return whether it exists: permits or a count were set, and it has neither been deleted nor expired.
+
+        Example::
+
+            print(semaphore.exists())
+
+        Raises:
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return run(self._core.exists())
+
+
+class AnySemaphore(Expirable):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
 
     __slots__ = ()
 
-    _core: SemaphoreCore | PermitSemaphoreCore
+    _core: SemaphoreCore | PermitSemaphoreCore  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def try_set_permits(self, n: int, ttl: Seconds | None = None) -> bool:
         """Set the number of permits to ``n``, unless the semaphore already has permits.
@@ -74,6 +155,32 @@ class AnySemaphore(Handle):
             print(semaphore.available_permits())
         """
         return run(self._core.available_permits())
+
+    def resize(self, permits: int) -> None:
+        """Set the total number of permits to ``permits``, whatever is acquired.
+
+        Acquired permits are not touched: if there are more of them than ``permits``, the number of available permits
+        is negative until enough are released. If the number grows, waiters are woken.
+
+        A :class:`PermitExpirableSemaphore` counts its permits. Of a :class:`Semaphore` Redisson stores the available
+        ones alone, so pyredisson records the total in ``pyredisson_permits:{name}`` when it sets or changes it. What
+        Redisson's ``addPermits`` adds is not recorded: it stays in addition to ``permits``, until more permits are
+        available than were recorded when ``resize`` is called. Where no total is recorded, because Redisson or an
+        earlier version set the permits, it is assumed to be what this handle was made with
+        (``get_semaphore(name, permits=n)``, without ``resize=True``).
+
+        Example::
+
+            semaphore.resize(5)
+
+        Raises:
+            LockError: The total of a :class:`Semaphore` is not recorded, and the handle was made without one.
+            OutcomeUnknownError: The request was sent, and its outcome could not be determined in time. It is completed
+                in the background; do not call again.
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        run_to_the_end(self._core.resize, permits)
 
 
 @final
@@ -475,7 +582,7 @@ class PermitExpirableSemaphore(AnySemaphore):
 
 @final
 @own_keywords
-class CountDownLatch(Handle):
+class CountDownLatch(Expirable):
     """A latch that lets all waiters, in any number of processes, proceed once it has been counted down to zero.
 
     Made by :meth:`Redisson.get_count_down_latch`. A latch without a count is open: :meth:`wait` returns immediately,
@@ -491,7 +598,7 @@ class CountDownLatch(Handle):
 
     __slots__ = ()
 
-    _core: LatchCore
+    _core: LatchCore  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def try_set_count(self, n: int) -> bool:
         """Set the count to ``n``, unless the latch has a count above zero.

@@ -16,7 +16,7 @@ from pyredisson import __version__
 #: The commands, in the order of the help. What a command needs is imported when it runs.
 GROUPS = {
     "Look": ("ls", "show", "why", "watch", "top", "web", "clients", "leaks", "doctor"),
-    "Act": ("run", "lock", "unlock"),
+    "Act": ("run", "lock", "unlock", "permits"),
     "Export": ("metrics",),
     "Try": ("demo", "completion"),
 }

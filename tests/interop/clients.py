@@ -227,6 +227,8 @@ def _translated(
     """The name of the method, its arguments as they are sent, and how to read the result (``None``: as it is)."""
     words = method.split("_")
     camel = words[0] + "".join(word.capitalize() for word in words[1:])
+    if method in ("expire", "clear_expire", "delete", "exists"):
+        return "isExists" if method == "exists" else camel, [*_time(args[0]), "u"] if args else [], None
     if kind == "permit_expirable_semaphore":
         return _of_permits(camel, *args) if permits is None else _of_several_permits(camel, permits, *args)
     if ttl is not None:

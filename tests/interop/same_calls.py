@@ -39,8 +39,8 @@ EXEMPT: Final = {
     "fair scores": "ours are the server's time, and are raised while the waiter lives",
     "a downgrade tells": "when a writer goes on reading, ours publishes 1, and Java's publishes nothing",
     "a fair lock that is gone": "Java's unlock of one succeeds, ours raises; both ring the head of the queue",
-    "keys of one side": "the unlock latch of Java; epochs and numbers of ours, and until when our fair waiters can be "
-    "alive, while any wait",
+    "keys of one side": "the unlock latch of Java; epochs, numbers and the permits in all of ours, and until when our "
+    "fair waiters can be alive, while any wait",
     "each side has its time": "what is left is None in ours if the lock is held, but this side of it is not",
     "an old unlock of nothing": "before Redisson 3.44, to unlock a read-write lock that is gone succeeded",
     "an old reader who writes": "long ago, a read lock was not called locked if its owner held the write lock, too",
@@ -49,7 +49,7 @@ EXEMPT: Final = {
     "an upgrade raises": "a reader that asks for the write lock is refused by Java, and told of its mistake by ours",
 }
 
-OF_ONE_SIDE = re.compile(r"^(pyredisson_epoch|pyredisson_done|pyredisson_lock_alive|redisson_unlock_latch):")
+OF_ONE_SIDE = re.compile(r"^(pyredisson_(epoch|done|permits|lock_alive)|redisson_unlock_latch):")
 _MARK = "the step is over"
 
 Outcome: TypeAlias = object

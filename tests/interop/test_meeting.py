@@ -235,6 +235,38 @@ def test_several_permits_of_the_other(
     assert (mine.available_permits(), theirs.available_permits(), theirs.get_permits()) == (3, 3, 3)
 
 
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_a_semaphore_that_the_other_lets_expire_or_deletes(
+    sides: Sides, first: str, kind: str, unique_name: str, direct: redis.Redis
+) -> None:
+    """Both mean the same keys, and the permits in all, which only Python knows, go with them."""
+    mine, theirs = (side.owner().get(kind, unique_name) for side in sides.both(first))
+    assert mine.try_set_permits(3)
+    assert mine.try_acquire()
+    for one, other in ((mine, theirs), (theirs, mine)):
+        assert one.expire(60) is True
+        assert 50_000 < direct.pttl(unique_name) <= 60_000
+        assert other.clear_expire() is True
+        assert other.clear_expire() is False
+        assert direct.pttl(unique_name) == -1
+        assert one.exists() is True
+    assert mine.delete() is True
+    assert (mine.delete(), theirs.delete(), theirs.exists(), mine.exists()) == (False, False, False, False)
+    assert theirs.try_set_permits(2)
+    assert mine.available_permits() == 2
+
+
+def test_java_returns_from_a_latch_that_python_deletes(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+    mine, theirs = (side.owner().get("count_down_latch", unique_name) for side in (sides.python(), sides.java()))
+    assert theirs.try_set_count(3)
+    pending = theirs.start("wait", 20)
+    channel = f"redisson_countdownlatch__channel__{{{unique_name}}}"
+    until(lambda: direct.pubsub_numsub(channel)[0][1] == 1, what="Java waits")
+    assert mine.delete() is True
+    assert pending.result(5) is True
+    assert theirs.exists() is False
+
+
 @pytest.mark.parametrize("name", ["{shop}orders", "orders{1}", "größe", "a b\tc", "日本"])
 def test_names(sides: Sides, first: str, name: str, unique_name: str, direct: redis.Redis) -> None:
     """Both derive the same keys and channels from any name."""

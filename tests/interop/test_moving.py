@@ -129,7 +129,7 @@ def test_the_permissions_that_we_need_besides_those_of_java(
     fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], unique_name: str
 ) -> None:
     server = fresh_server()
-    own = ["pyredisson_epoch:*", "pyredisson_done:*", "pyredisson_lock_alive:*"]
+    own = ["pyredisson_epoch:*", "pyredisson_done:*", "pyredisson_permits:*", "pyredisson_lock_alive:*"]
     keys = [f"{unique_name}*", f"{{{unique_name}*", "redisson_*", *own]
     with server.client(decode_responses=True) as direct:
         allow(direct, [*OF_JAVA, *OURS_TOO], keys)

@@ -37,13 +37,15 @@ class Seats:
         self.semaphore.acquire()
         self.semaphore.release()
         self.semaphore.add_permits(0)
-        self.semaphore.add_permits(self.semaphore.drain_permits())
+        self.semaphore.release(self.semaphore.drain_permits())
+        self.semaphore.resize(5)
+        self.semaphore.clear_expire()
         self.permits.release(self.permits.acquire())
         self.permits.set_permits(5)
         self.permits.add_permits(0)
         self.permits.update_lease_time("0" * 32, 1)
         self.latch.count_down()
-        self.semaphore.add_permits(1)
+        self.semaphore.release()
         assert self.count == 5
 
     @property
@@ -75,6 +77,11 @@ CALLS: dict[str, tuple[Callable[[Seats], object], int, object]] = {
     "try_acquire several permits": (lambda seats: len(seats.permits.try_acquire(1, 60, permits=3)), 2, 3),
     "set_permits": (lambda seats: seats.permits.set_permits(7), 7, None),
     "add permits": (lambda seats: seats.permits.add_permits(2), 7, None),
+    "resize": (lambda seats: seats.semaphore.resize(7), 7, None),
+    "resize of a permit semaphore": (lambda seats: seats.permits.resize(7), 7, None),
+    "delete": (lambda seats: seats.semaphore.delete(), 0, True),
+    "delete of a latch": (lambda seats: seats.latch.delete(), 0, True),
+    "expire": (lambda seats: seats.semaphore.expire(60), 5, True),
     "count_down": (lambda seats: seats.latch.count_down(), 4, None),
 }
 
@@ -177,7 +184,7 @@ def test_an_acquire_with_unknown_outcome_is_undone(proxy: Proxy, seats: Seats, c
     assert seats.count == count
 
 
-FINISHED = ["release", "add_permits", "set_permits", "add permits", "count_down"]
+FINISHED = ["release", "add_permits", "set_permits", "add permits", "resize", "delete", "count_down"]
 
 
 @hasty

@@ -108,8 +108,8 @@ def test_wrong_numbers_of_permits_are_refused_at_once(world: World, client: Remo
         ("permit_expirable_semaphore", 2, 5, 2),
         ("permit_expirable_semaphore", 5, 2, 5),
         ("permit_expirable_semaphore", 3, 3, None),
-        ("semaphore", 5, 2, 4),  # One of them is held, which is stored nowhere.
-        ("semaphore", 2, 5, None),
+        ("semaphore", 5, 2, 5),
+        ("semaphore", 2, 5, 2),
         ("semaphore", 3, 3, None),
     ],
 )
@@ -122,8 +122,8 @@ def test_another_number_of_permits_is_logged_once_where_it_is_known(
     before = alice.get(client, kind, "seats", permits=there)
     assert before.acquire()
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
-        for _ in range(3):
-            mine = alice.get(client, kind, "seats", permits=wanted)
+        for more in range(3):  # Once for all numbers.
+            mine = alice.get(client, kind, "seats", permits=wanted + (more if told is not None else 0))
             assert mine.available_permits() == there - 1
             with mine.hold():
                 pass
@@ -131,9 +131,23 @@ def test_another_number_of_permits_is_logged_once_where_it_is_known(
     assert [(event.name, event.wanted, event.permits) for event in differ] == [("seats", wanted, told)][
         : told is not None
     ]
-    assert [f"permits={wanted}, but it has {told}" in record.getMessage() for record in caplog.records] == [True] * len(
-        differ
-    )
+    texts = [record.getMessage() for record in caplog.records]
+    assert [f"permits={wanted}, but it has {told}" in text for text in texts] == [True] * len(differ)
+    assert [f"resize=True as well, or run: pyredisson permits seats --set {wanted}" in text for text in texts] == [
+        True
+    ] * len(differ)
+
+
+@pytest.mark.parametrize(("there", "wanted", "told"), [(5, 2, 4), (5, 4, None), (2, 5, None)])
+def test_of_permits_that_redisson_set_only_the_available_ones_are_known(
+    world: World, there: int, wanted: int, told: int | None
+) -> None:
+    happened: list[events.Event] = []
+    client = world.client(listeners=(happened.append,))
+    world.redis.command("SET", "seats", there - 1)  # One of them is acquired, which is stored nowhere.
+    assert world.actor().get(client, "semaphore", "seats", permits=wanted).available_permits() == there - 1
+    differ = [event for event in happened if isinstance(event, events.PermitsDiffer)]
+    assert [event.permits for event in differ] == [told][: told is not None]
 
 
 @each_kind

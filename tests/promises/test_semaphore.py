@@ -60,7 +60,7 @@ def test_return_values_and_stored_state(world: World) -> None:
     mine.add_permits(0)
     assert said.received() == [b"3", b"2", b"7", b"8", b"-7", b"0"]
     record = f"pyredisson_done:{{seats}}:{client.id}:{actor.number}"
-    assert set(world.redis.everything()) == {"seats", record}
+    assert set(world.redis.everything()) == {"seats", "pyredisson_permits:{seats}", record}
     assert 50 < world.redis.ttl(record) <= 60
     assert world.redis.ttl("seats") == math.inf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.harness import FREE, OOM, WRONGTYPE, Case, lock
-from tests.scripts.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done, permits, sends, set_counter
+from tests.scripts.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done, expire, permits, sends, set_counter
 
 CASES: Final = [
     Case("a counter is set, recorded and announced", FREE, set_counter(3), 1, permits(3) | done(5, 1), sends(3)),
@@ -66,5 +66,16 @@ CASES: Final = [
         1,
         permits(1) | done(5, 1),
         out_of_memory=True,
+    ),
+    Case(
+        "the waiters of a latch that is deleted are notified",
+        permits(2),
+        expire(0, message="0", channel=GATE),
+        1,
+        done(5, 1),
+        sends(0, channel=GATE),
+    ),
+    Case(
+        "no one is notified if there is no latch to delete", FREE, expire(0, message="0", channel=GATE), 0, done(5, 0)
     ),
 ]

@@ -12,6 +12,7 @@ from tests.simulated.engine.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME
 TAKEN: Final = b"{orders}:timeout"
+TOTAL: Final = b"pyredisson_permits:{orders}"
 GATE: Final = b"redisson_countdownlatch__channel__{orders}"
 PERMIT: Final = bytes(range(16))
 PERMIT_2: Final = b"\xff" * 16
@@ -24,6 +25,11 @@ NOT_AN_INTEGER: Final = ServerError("ERR", "value is not an integer or out of ra
 def permits(count: int | str, ttl_ms: int | None = None) -> State:
     """A semaphore (or a latch, with its count)."""
     return {LOCK: Entry("string", str(count).encode(), ttl_ms)}
+
+
+def total(count: int, ttl_ms: int | None = None) -> State:
+    """The record of how many permits there are in all."""
+    return {TOTAL: Entry("string", str(count).encode(), ttl_ms)}
 
 
 def taken(*members: tuple[bytes, float | In], ttl_ms: int | None = None) -> State:
@@ -41,11 +47,17 @@ def sends(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
 
 
 def set_counter(
-    value: int, *, number: int = 5, message: int | None = None, channel: bytes = PERMITS, ttl: int | str = ""
+    value: int,
+    *,
+    number: int = 5,
+    message: int | None = None,
+    channel: bytes = PERMITS,
+    ttl: int | str = "",
+    recorded: bool = False,
 ) -> Call:
     said = value if message is None else message
-    waiting = (WAIT_QUEUE,) if channel == PERMITS else ()
-    return Call("counter_set", (LOCK, DONE, channel, *waiting), (number, value, "PUBLISH", said, ttl))
+    keys = ((TOTAL,) if recorded else ()) + ((WAIT_QUEUE,) if channel == PERMITS else ())
+    return Call("counter_set", (LOCK, DONE, channel, *keys), (number, value, "PUBLISH", said, ttl, int(recorded)))
 
 
 def take_permits(count: int = 1, *, number: int = 5) -> Call:
@@ -57,11 +69,19 @@ def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -
 
 
 def add_permits(count: int, *, number: int = 5) -> Call:
-    return Call("semaphore_add", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, count, "PUBLISH"))
+    return Call("semaphore_add", (LOCK, DONE, PERMITS, TOTAL, WAIT_QUEUE), (number, count, "PUBLISH"))
+
+
+def resize(count: int, *, before: int | str = "", number: int = 5) -> Call:
+    return Call("semaphore_resize", (LOCK, DONE, PERMITS, TOTAL, WAIT_QUEUE), (number, count, "PUBLISH", before))
+
+
+def expire(ttl_ms: int, *others: bytes, message: str = "", channel: bytes = PERMITS, number: int = 5) -> Call:
+    return Call("counter_expire", (LOCK, DONE, channel, *others), (number, ttl_ms, "PUBLISH", message))
 
 
 def drain(*, number: int = 5) -> Call:
-    return Call("semaphore_drain", (LOCK, DONE), (number,))
+    return Call("semaphore_drain", (LOCK, DONE, TOTAL), (number,))
 
 
 def undo(undone: int = 5, *, number: int = 6) -> Call:

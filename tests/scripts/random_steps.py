@@ -201,6 +201,7 @@ KEYS: Final[dict[str, Callable[[Words], bytes]]] = {
     "done": lambda words: words.key(b"pyredisson_done", words.owner),
     "permits_channel": lambda words: words.key(b"redisson_sc"),
     "latch_channel": lambda words: b"redisson_countdownlatch__channel__{%b}" % words.name,
+    "total": lambda words: words.key(b"pyredisson_permits"),
     "taken": lambda words: braced(words.name) + b":timeout",
     "elected": lambda words: words.key(b"pyredisson_elected"),
     "condition": lambda words: words.key(b"pyredisson_condition"),
@@ -230,6 +231,9 @@ ARGS: Final[dict[str, Callable[[Words], bytes | list[bytes]]]] = {
     "undone": lambda words: b"%d" % (int(words.number) - words.random.choice((1, 1, 1, 2))),
     "few": lambda words: words.few,
     "signed": one_of(b"-5", b"-1", b"0", b"1", b"2", b"5"),
+    "known": one_of(b"", b"", b"2", b"5"),
+    "expiry": one_of(b"0", b"-1", *LEASES),
+    "none": one_of(b""),
     "permit": one_of(*PERMITS),
     "permits": lambda words: b"".join(words.random.sample(PERMITS, words.random.choice((1, 1, 2, 3)))),
     "any_permit": one_of(b"", *PERMITS),
@@ -307,8 +311,12 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("read_write_lock_stop_waiting", "read", "name waiting", "waiter publish"),
     ("read_write_lock_stop_waiting", "write", "name waiting", "waiter publish"),
     ("read_write_lock_force_unlock", "read", "name epoch_key rw_channel waiting?", "owner epoch repeat publish 0 side"),
-    ("counter_set", "counter", "name done latch_channel", "number few publish 1 ttl"),
-    ("counter_set", "counter", "name done permits_channel waiting?", "number few publish few ttl"),
+    ("counter_set", "counter", "name done latch_channel", "number few publish 1 ttl 0"),
+    ("counter_set", "counter", "name done permits_channel waiting?", "number few publish few ttl 0"),
+    ("counter_set", "counter", "name done permits_channel total waiting?", "number few publish few ttl 1"),
+    ("counter_expire", "counter", "name done permits_channel total", "number expiry publish none"),
+    ("counter_expire", "counter", "name done permits_channel taken", "number expiry publish none"),
+    ("counter_expire", "counter", "name done latch_channel", "number expiry publish 0"),
     ("event_change", "counter", "name done latch_channel", "number flag 0 publish"),
     ("bounded_release", "counter", "name done permits_channel waiting?", "number few publish bound"),
     ("barrier_visit", "counter", "name done barrier", "number publish visit 2 visitor generation long opens"),
@@ -318,8 +326,9 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("semaphore_stop_waiting", "counter", "name waiting", "waiter publish"),
     ("semaphore_stop_waiting", "counter", "name waiting taken", "waiter publish"),
     ("semaphore_release", "counter", "name done permits_channel waiting?", "number few publish"),
-    ("semaphore_add", "counter", "name done permits_channel waiting?", "number signed publish"),
-    ("semaphore_drain", "counter", "name done", "number"),
+    ("semaphore_add", "counter", "name done permits_channel total waiting?", "number signed publish"),
+    ("semaphore_resize", "counter", "name done permits_channel total waiting?", "number few publish known"),
+    ("semaphore_drain", "counter", "name done total", "number"),
     ("semaphore_undo", "counter", "name done permits_channel waiting?", "number undone publish"),
     ("permit_acquire", "counter", "name done permits_channel taken", "number permits publish permit_lease"),
     (
@@ -361,7 +370,8 @@ MEDDLING: Final = {
         DEL any_hold; DEL name; PERSIST any_hold; PERSIST name; PEXPIRE any_hold 300000; PEXPIRE name 300000;
         HSET name owner count; HSET name mode any_mode; HDEL name mode; HSET name writer count; SET name 1""",
     "counter": """
-        DEL name; DEL taken; DEL done; PEXPIRE name 300000; PERSIST name; SET name count; SET done record;
+        DEL name; DEL taken; DEL total; DEL done; SET total count;
+        PEXPIRE name 300000; PERSIST name; SET name count; SET done record;
         ZADD taken time permit; ZADD taken 1 permit 2 permit 3 permit; HSET name f v; HSET taken f v""",
     "token": "DEL name; PEXPIRE name 300000; PERSIST name; SET name token; SET name token NX PX 30000; HSET name f 1",
     "fence": "DEL name; SET name value; PEXPIRE name 300000; HSET name f 1",

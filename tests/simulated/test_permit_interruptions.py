@@ -214,7 +214,7 @@ class PermitScene(Scene):
         assert self.client.core.ledger.count() == 0
         assert self.client.core.watchdog.watching() == 0
         assert self.client.core.ledger.seen_numbers == {}
-        self.redis("DEL", "seats", "{seats}:timeout")
+        self.redis("DEL", "seats", "{seats}:timeout", "pyredisson_permits:{seats}")
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])
 

@@ -116,6 +116,12 @@ async def semaphores(client: Redisson) -> None:
     latch = client.get_count_down_latch("ready")
     assert_type(await latch.try_set_count(3), bool)
     assert_type(await latch.wait(timeout=5), bool)
+    await client.get_semaphore("seats", permits=3, resize=True).resize(5)
+    await client.get_permit_expirable_semaphore("seats", 3, resize=True).resize(5)
+    assert_type(await semaphore.expire(60), bool)
+    assert_type(await seats.clear_expire(), bool)
+    assert_type(await latch.delete(), bool)
+    assert_type(await latch.exists(), bool)
 
 
 async def synchronized_functions_keep_their_types(client: Redisson) -> None:

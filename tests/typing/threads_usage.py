@@ -230,6 +230,12 @@ def latches(client: Redisson) -> None:
     assert_type(latch.count_down(), None)
     assert_type(latch.get_count(), int)
     assert_type(latch.wait(timeout=5), bool)
+    client.get_semaphore("seats", permits=3, resize=True).resize(5)
+    client.get_permit_expirable_semaphore("seats", 3, resize=True).resize(5)
+    assert_type(client.get_semaphore("seats").expire(60), bool)
+    assert_type(client.get_permit_expirable_semaphore("seats").clear_expire(), bool)
+    assert_type(latch.delete(), bool)
+    assert_type(latch.exists(), bool)
 
 
 def synchronized_functions_keep_their_types(client: Redisson) -> None:

@@ -1,0 +1,79 @@
+"""``pyredisson permits``: shows how many permits a semaphore has, and sets their number."""
+
+from __future__ import annotations
+
+import click
+import redis.exceptions as rx
+
+from pyredisson import Config, RedissonError
+from pyredisson.inspection import LockView, describe
+from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
+from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
+from pyredisson.tools.looking import inspecting, print_json, quoted
+
+NO_SEMAPHORE = 3
+
+
+def show_permits(name: str, *, total: int | None, kind: str | None, url: str, prefix: str, as_json: bool) -> int:
+    """Run ``pyredisson permits``. Returns the exit code."""
+    if kind is not None and (total is None or kind not in _kinds()):
+        raise BadUsage(f"--kind goes with --set N, and is {' or '.join(_kinds())}")
+    with inspecting(url, prefix) as inspector:
+        seen = inspector.lock(name)
+        if seen is None and kind is None:
+            foreign = inspector.foreign(name)
+            say(f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}")
+            return ExitCode.FAILED if foreign else NO_SEMAPHORE
+        if seen is not None and stored_kinds()[seen.kind].number != "permits":
+            say(f"{quoted(name)} is a {stored_kinds()[seen.kind].words}, not a semaphore")
+            return ExitCode.FAILED
+        if total is not None:
+            if refusal := _set(name, total, seen, kind, url, prefix):
+                say(f"{quoted(name)}: {refusal}")
+                return ExitCode.FAILED
+            seen = inspector.lock(name)
+        if seen is None or seen.permits is None:
+            say(f"{quoted(name)} has no permits: they were never set, or have expired")
+            return NO_SEMAPHORE
+        _report(seen, as_json)
+    return 0
+
+
+def _set(name: str, total: int, seen: LockView | None, kind: str | None, url: str, prefix: str) -> str | None:
+    """Set the number of permits. Returns why that is not possible, if so."""
+    known = None if seen is None or seen.total is None else stored_kinds()[seen.kind].label
+    wanted = kind or known
+    if wanted is None:
+        return f"nothing in Redis tells its kind: say --kind {' or '.join(_kinds())}"
+    if known not in (None, wanted):
+        return f"it is of the kind {known}, not {kind}"
+    try:
+        with connect(url, Config(prefix=prefix, presence=False)) as client:
+            getattr(client, f"get_{_kinds()[wanted]}")(name).resize(total)
+    except (RedissonError, rx.ResponseError) as error:
+        return str(error) if isinstance(error, RedissonError) else f"the server refused: {describe(error)}"
+    except ValueError as error:
+        raise BadUsage(str(error)) from None
+    return None
+
+
+def _kinds() -> dict[str, str]:
+    """Return the words of ``get_*`` for semaphores by what lists call them: for each label, the first."""
+    found: dict[str, str] = {}
+    for each in numbered_kinds().values():
+        if each.number == "permits":
+            found.setdefault(each.label, each.kind)
+    return found
+
+
+def _report(seen: LockView, in_json: bool) -> None:
+    free, taken = seen.permits or 0, seen.taken
+    if seen.total is not None:
+        taken = seen.total - free if taken is None else taken
+        free = seen.total - taken  # Those that have expired and are not available yet are free.
+    if in_json:
+        print_json({"name": seen.name, "kind": seen.kind, "total": seen.total, "free": free, "taken": taken})
+    elif seen.total is None:
+        click.echo(plain(f"{quoted(seen.name)}: {free} free; how many there are in all is not recorded"))
+    else:
+        click.echo(plain(f"{quoted(seen.name)}: {seen.total} permits, {free} free, {taken} taken"))

@@ -1,0 +1,135 @@
+"""Semaphores and latches exist until they are deleted or expire, with all their keys."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pyredisson import LockError, LockLostError
+from tests.worlds.base import Remote, World
+from tests.worlds.environments import each_runtime
+
+KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+#: The keys of each kind once one permit was acquired.
+KEYS = {
+    "semaphore": {"seats", "pyredisson_permits:{seats}"},
+    "permit_expirable_semaphore": {"seats", "{seats}:timeout"},
+    "count_down_latch": {"seats"},
+}
+
+
+def begin(mine: Remote, kind: str) -> None:
+    """Let it have all its keys."""
+    if kind == "count_down_latch":
+        assert mine.try_set_count(3)
+    else:
+        assert mine.try_set_permits(3)
+        assert mine.acquire()
+
+
+def keys(world: World) -> set[str]:
+    return {key for key in world.redis.everything() if not key.startswith("pyredisson_done:")}
+
+
+@each_kind
+def test_it_exists_until_it_is_deleted(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats")
+    assert mine.exists() is False
+    assert mine.delete() is False
+    begin(mine, kind)
+    assert mine.exists() is True
+    assert keys(world) == KEYS[kind]
+    assert mine.delete() is True
+    assert keys(world) == set()
+    assert mine.exists() is False
+
+
+@each_kind
+def test_all_keys_expire_together(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats")
+    assert mine.expire(60) is False
+    assert mine.clear_expire() is False
+    begin(mine, kind)
+    assert mine.clear_expire() is False
+    assert mine.expire(timedelta(days=2)) is True
+    assert mine.expire(60) is True
+    assert [50 < world.redis.ttl(key) <= 60 for key in KEYS[kind]] == [True] * len(KEYS[kind])
+    assert mine.clear_expire() is True
+    assert [world.redis.ttl(key) for key in KEYS[kind]] == [math.inf] * len(KEYS[kind])
+
+
+@each_kind
+def test_it_expires(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats")
+    begin(mine, kind)
+    assert mine.expire(0.2) is True
+    world.until(lambda: not mine.exists())
+    assert keys(world) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_a_handle_that_is_made_with_its_permits_sets_them_first(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats", permits=3)
+    assert mine.expire(60) is True
+    assert 50 < world.redis.ttl("seats") <= 60
+
+
+def test_the_waiters_of_a_deleted_latch_return(world: World) -> None:
+    alice, bob = world.actors(2)
+    client = world.client(max_wait_without_check=60)
+    mine, theirs = alice.get(client, "count_down_latch", "seats"), bob.get(client, "count_down_latch", "seats")
+    mine.try_set_count(3)
+    pending = bob.start(theirs.wait)
+    world.until(lambda: world.waiting(mine) == 1)
+    assert mine.delete() is True
+    assert pending.result(within=5) is True
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world: World, kind: str) -> None:
+    alice, bob = world.actors(2)
+    client = world.client(max_wait_without_check=60)
+    mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
+    mine.try_set_permits(0)
+    pending = bob.start(theirs.acquire)
+    world.until(lambda: world.waiting(mine) == 1)
+    assert mine.delete() is True
+    assert mine.try_set_permits(1) is True
+    assert pending.result(within=5)
+
+
+def test_a_permit_of_a_deleted_semaphore_is_lost(world: World) -> None:
+    mine = world.actor().get(world.client(), "permit_expirable_semaphore", "seats", permits=1)
+    with pytest.raises(LockLostError), mine.hold():
+        assert mine.delete() is True
+    assert mine.exists() is False
+
+
+@each_kind
+def test_what_belongs_to_others_stays(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats")
+    world.redis.command("HSET", "seats", "field", "value")
+    for call in (mine.delete, mine.clear_expire, lambda: mine.expire(60)):
+        with pytest.raises(LockError, match="holds a hash"):
+            call()
+    assert keys(world) == {"seats"}
+    assert world.redis.ttl("seats") == math.inf
+
+
+@each_runtime
+@each_kind
+def test_bad_arguments(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats")
+    for seconds in (0, -1, math.nan, math.inf, 86_401):
+        with pytest.raises(ValueError, match="seconds"):
+            mine.expire(seconds)
+    no_times: list[Any] = ["5", None, True]
+    for seconds in no_times:
+        with pytest.raises(TypeError, match="seconds"):
+            mine.expire(seconds)
+    assert world.redis.everything() == {}
