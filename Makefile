@@ -19,14 +19,20 @@ DEMO := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-demo)
 ifneq (,$(filter test-python,$(MAKECMDGOALS)))
 OTHER_VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2] + getattr(sys, "abiflags", ""))')
 endif
-OTHER_NEEDS := 'pytest>=8.2' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'lupa>=2.2' 'fakeredis[lua]>=2.26'
+OTHER_NEEDS := 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'lupa>=2.2'
 OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py connecting.py deadline.py errors.py events.py \
 	fair_group.py interrupted_waiters.py names.py numbered.py owners.py process.py subscriptions.py \
 	wait_groups.py wait_loop.py wait_queue.py wire.py) \
 	$(addprefix tests/promises/test_,blocks_across_threads.py closed_generators.py election.py extend.py exactly_once.py hold.py \
 	leases.py owners.py reentrancy.py run_once.py synchronized.py waiting.py wire.py)
 
-.PHONY: help setup demo test test-all test-full test-python check dist docs bench bench-quick clean
+# What `make test-versions` runs: with the lowest versions that pyproject.toml allows, and with the alpha of APScheduler 4,
+# which cannot be installed together with 3.
+INTEGRATIONS := tests/frameworks/test_integration_
+LOWEST_TESTS := $(wildcard $(INTEGRATIONS)*.py) tests/tools/test_lock_commands.py tests/unit/test_testing_plugin.py \
+	$(addprefix tests/observe/test_,exporter.py opentelemetry_listener.py prometheus_listener.py)
+
+.PHONY: help setup demo test test-all test-full test-python test-versions check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +41,7 @@ help:
 	@echo "make test-all   the other tests: faults, clusters, sentinels, frameworks, Redisson, more servers"
 	@echo "make test-full  all tests at the full volumes (much longer)"
 	@echo "make test-python PYTHON=python3.13   the tests that depend on the version of Python, with another one"
+	@echo "make test-versions  the integrations with the lowest versions that are allowed, and with APScheduler 4"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make dist       build the wheel and the sdist into dist/, and check both"
 	@echo "make docs       build the documentation into docs/_build/html"
@@ -69,6 +76,21 @@ $(OTHER_VENV)/.ready: pyproject.toml
 	@touch $@
 endif
 
+# The constraints are the bounds of pyproject.toml, each `name[extra]>=1.2` as `name==1.2`.
+.venv-lowest/.ready: pyproject.toml
+	$(call new_venv,.venv-lowest)
+	@sed -n '/^dependencies = /,/^\[project.urls\]/p' pyproject.toml | grep -oE '[a-z0-9-]+(\[[a-z]+\])?>=[0-9.]+' \
+		| sed -E 's/\[[a-z]+\]//; s/>=/==/' | sort -u >.venv-lowest/constraints.txt
+	@.venv-lowest/bin/python $(PIP) --quiet --constraint .venv-lowest/constraints.txt --editable '.[$(EXTRAS)]' $(OTHER_NEEDS) \
+		httpx opentelemetry-sdk pytest-asyncio
+	@touch $@
+
+.venv-apscheduler4/.ready: pyproject.toml
+	$(call new_venv,.venv-apscheduler4)
+	@.venv-apscheduler4/bin/python $(PIP) --quiet --pre 'apscheduler>=4.0.0a5'
+	@.venv-apscheduler4/bin/python $(PIP) --quiet --editable '.[testing]' $(OTHER_NEEDS)
+	@touch $@
+
 setup: $(VENV)/.ready
 
 demo: $(DEMO)/.ready
@@ -87,6 +109,10 @@ test-full: setup
 
 test-python: $(OTHER_VENV)/.ready
 	$(OTHER_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS) $(OTHER_TESTS)
+
+test-versions: .venv-lowest/.ready .venv-apscheduler4/.ready
+	.venv-lowest/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) $(LOWEST_TESTS)
+	.venv-apscheduler4/bin/python -m pytest -q $(PYTEST_ARGS) $(INTEGRATIONS)apscheduler.py
 
 check: setup
 	$(BIN)/ruff check .

@@ -43,12 +43,12 @@ def refuse(method: Callable[..., Any], unknown: Mapping[str, object]) -> None:
     """
     if unknown:
         wrong, accepted = next(iter(unknown)), inspect.signature(method).parameters
-        kind, name = type(method.__self__).__name__, method.__name__  # type: ignore[attr-defined]
-        called = kind if name == "__init__" else f"{kind}.{name}"
-        raise TypeError(f"{called}() has no keyword argument {wrong!r}: {_instead(name, wrong, accepted)}")
+        kind, name = type(method.__self__), method.__name__  # type: ignore[attr-defined]
+        called = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+        raise TypeError(f"{called}() has no keyword argument {wrong!r}: {_instead(kind, name, wrong, accepted)}")
 
 
-def _instead(method: str, wrong: str, accepted: Collection[str]) -> str:
+def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> str:
     """Return what to write instead of a wrong keyword."""
     if method == "__init__":
         in_config = any(field.name == wrong for field in fields(Config))
@@ -57,7 +57,10 @@ def _instead(method: str, wrong: str, accepted: Collection[str]) -> str:
     meant = next((name for name in names if name in accepted), None)
     if meant is not None:
         return f"use {meant}"
-    elsewhere = f"; try_lock() and hold() take {names[0]}" if names and method in ("acquire", "lock") else ""
+    attempt = "try_lock" if hasattr(kind, "try_lock") else "try_acquire"
+    usual = next(iter(names), "")
+    offered = usual in inspect.signature(getattr(kind, attempt, refuse)).parameters
+    elsewhere = f"; {attempt}() and hold() take {usual}" if offered and method in ("acquire", "lock") else ""
     return f"it takes {' and '.join(accepted)}{elsewhere}"
 
 

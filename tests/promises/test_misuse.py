@@ -130,6 +130,12 @@ def test_synchronized_without_parentheses_is_refused_at_once(world: ClockWorld) 
         ("semaphore", "Semaphore.hold", "timeout", "use wait_time"),
         ("permit_expirable_semaphore", "PermitExpirableSemaphore.try_acquire", "timeout", "use wait_time"),
         ("permit_expirable_semaphore", "PermitExpirableSemaphore.hold", "ttl", "use lease_time"),
+        (
+            "permit_expirable_semaphore",
+            "PermitExpirableSemaphore.acquire",
+            "timeout",
+            "it takes lease_time; try_acquire() and hold() take wait_time",
+        ),
         ("count_down_latch", "CountDownLatch.wait", "wait_time", "use timeout"),
     ],
 )

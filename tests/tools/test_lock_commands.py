@@ -154,7 +154,7 @@ def test_a_key_that_is_no_lock_is_called_so(
 def test_a_kind_that_there_is_not(run: Callable[..., Result]) -> None:
     result = run("ls", "--kind", "fiar")
     assert result.exit_code == 2
-    assert "fair" in result.stderr
+    assert "fair" in result.output
     for kind in ("lock", "fair", "fenced", "spin", "rw", "token", "semaphore", "permits", "latch", "fair_lock"):
         assert run("ls", "--kind", kind).exit_code == 0
 

@@ -17,7 +17,7 @@ from pyredisson.tools.options import json_option, server_options
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Only this kind: lock, fair, fenced, spin, rw, token, semaphore, permits or latch; can be repeated.",
+    help="Only this kind, as in the column KIND: lock, fair, rw, semaphore, ...; can be repeated.",
 )
 @click.option("--held-by", "holder", metavar="WHO", help="Only those held by this application, host, pid or client id.")
 @click.option(
