@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import re
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -222,101 +221,3 @@ def test_the_alias_for_tasks_is_the_same_method() -> None:
             if hasattr(theirs, original):
                 ours = dataclasses.replace(Method.of(theirs, alias), doc="")
                 assert ours == dataclasses.replace(Method.of(theirs, original), doc=""), name
-
-
-# ---- the test itself -------------------------------------------------------------------------------------------------
-
-
-class Sample:
-    """A sample for threads."""
-
-    def __init__(self, a: int) -> None: ...
-
-    def lock(self, lease_time: float | None = None) -> None:
-        """Acquire it: ``with lock``, in a thread."""
-
-    def hold(self) -> None:
-        """Hold it."""
-
-    def __enter__(self) -> bool: ...  # type: ignore[empty-body]
-
-
-def twin(**changed: Any) -> type:
-    """A faithful asyncio twin of ``Sample``, but for what is changed (``None``: left out)."""
-
-    def __init__(self: Any, a: int) -> None: ...
-
-    async def lock(self: Any, lease_time: float | None = None) -> None:
-        """Acquire it: ``async with lock``,
-        in a task."""
-
-    def hold(self: Any) -> None:
-        """Hold it."""
-
-    async def __aenter__(self: Any) -> bool: ...  # type: ignore[empty-body]
-
-    body: dict[str, Any] = {
-        "__doc__": "A sample for tasks.",
-        "__init__": __init__,
-        "lock": lock,
-        "hold": hold,
-        "__aenter__": __aenter__,
-        **changed,
-    }
-    made = type("Sample", (), {name: value for name, value in body.items() if value is not None})
-    for value in vars(made).values():
-        if inspect.isfunction(value):
-            value.__annotations__.pop("self", None)
-    return made
-
-
-def test_a_faithful_twin_has_no_differences() -> None:
-    assert differences("Sample", Sample, twin()) == []
-
-
-def planted() -> dict[str, dict[str, Any]]:
-    doc = Sample.lock.__doc__
-
-    def plain(self, lease_time: float | None = None) -> None: ...  # type: ignore[no-untyped-def]
-
-    async def renamed(self, lease: float | None = None) -> None: ...  # type: ignore[no-untyped-def]
-
-    async def default(self, lease_time: float | None = 1) -> None: ...  # type: ignore[no-untyped-def]
-
-    async def annotated(self, lease_time: int | None = None) -> None: ...  # type: ignore[no-untyped-def]
-
-    async def returning(self, lease_time: float | None = None) -> bool: ...  # type: ignore[no-untyped-def,empty-body]
-
-    async def undocumented(self, lease_time: float | None = None) -> None: ...  # type: ignore[no-untyped-def]
-
-    async def reworded(self, lease_time: float | None = None) -> None:  # type: ignore[no-untyped-def]
-        """Take it: ``async with lock``, in a task."""
-
-    for function in (plain, renamed, default, annotated, returning):
-        function.__doc__ = doc
-
-    async def more(self) -> None: ...  # type: ignore[no-untyped-def]
-
-    def entered(self) -> bool: ...  # type: ignore[no-untyped-def,empty-body]
-
-    return {
-        "missing": {"lock": None},
-        "not awaited": {"lock": plain},
-        "a parameter renamed": {"lock": renamed},
-        "another default": {"lock": default},
-        "another annotation": {"lock": annotated},
-        "another return": {"lock": returning},
-        "no docstring": {"lock": undocumented},
-        "another docstring": {"lock": reworded},
-        "a method more": {"more": more},
-        "awaited without need": {"hold": more},
-        "no context manager": {"__aenter__": None},
-        "a plain context manager": {"__aenter__": entered},
-        "both context managers": {"__enter__": entered},
-        "no class docstring": {"__doc__": "?"},
-    }
-
-
-@pytest.mark.parametrize("changed", planted().values(), ids=planted())
-def test_an_unfaithful_twin_is_reported(changed: dict[str, Any]) -> None:
-    assert differences("Sample", Sample, twin(**changed)) != []

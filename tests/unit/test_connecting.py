@@ -78,12 +78,6 @@ def test_the_error_of_a_wrong_url_says_what_is_accepted(api: ModuleType, url: st
 
 
 @both
-def test_a_url_is_a_str(api: ModuleType) -> None:
-    with pytest.raises(TypeError, match="url must be a str"):
-        api.Redisson.from_url(b"redis://h")
-
-
-@both
 @pytest.mark.parametrize(
     ("environment", "leads_to"),
     [
@@ -142,6 +136,7 @@ def test_a_database_is_one_decimal_number(
         ("valkey://h", "redis://h:6379/0"),
         ("valkey://user:secret@h:7/2", "redis://user:***@h:7/2"),
         ("redis://h/", "redis://h:6379/0"),
+        ("redis://user@h", "redis://user@h:6379/0"),
         ("redis://h?socket_keepalive=yes&db=3", "redis://h:6379/3"),
         ("valkeys://h/15?socket_timeout=1", "rediss://h:6379/15"),
         ("redis+sentinel://h/service/7", "redis+sentinel://h:26379/service/7"),

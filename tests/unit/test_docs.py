@@ -252,10 +252,3 @@ def broken_links(page: Path) -> list[str]:
 )
 def test_every_link_and_anchor_resolves(page: Path) -> None:
     assert broken_links(page) == []
-
-
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    page = page_with(
-        tmp_path, "# One `word`\n\n[a](page.md#one-word) [b](page.md#two) [](none.md) [c](#one-word) `[](x)`\n"
-    )
-    assert broken_links(page) == ["page.md#two", "none.md"]

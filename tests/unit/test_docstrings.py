@@ -155,20 +155,6 @@ def test_every_class_has_an_example(form: str) -> None:
     assert [owner for owner, method, doc in methods(form) if not method and not examples_in(doc)] == []
 
 
-def test_an_example_is_found_between_the_text_and_the_arguments() -> None:
-    docstring = """Do it.
-
-        Example::
-
-            with lock:
-                ...
-
-        Args:
-            name: Not code.
-        """
-    assert examples_in(docstring) == ["with lock:\n    ..."]
-
-
 # ---- the reference ---------------------------------------------------------------------------------------------------
 
 

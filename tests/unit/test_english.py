@@ -106,17 +106,6 @@ def test_texts_use_the_words_of_the_field(path: Path) -> None:
     assert not found, "\n".join(found)
 
 
-def test_refused_words_are_found_in_what_is_read_and_not_in_code(tmp_path: Path) -> None:
-    page, module = tmp_path / "page.md", tmp_path / "module.py"
-    page.write_text("`nobody` [x](beside.md)\nforgotten, besides\n```text\nnobody\n```\n", encoding="utf-8")
-    module.write_text(
-        'def nobody():\n    """Nobody calls it."""\n    raise ValueError(f"{1}: held by nobody")  # Nobody.\n',
-        encoding="utf-8",
-    )
-    assert [line for line, _ in refused_in(prose_of(page))] == [3]
-    assert sorted(line for line, text in texts_of(module) for _ in refused_in(text)) == [2, 3, 3]
-
-
 def logged_in(tree: ast.Module) -> Iterator[str]:
     """The texts that a module passes to a logger directly."""
     for node in ast.walk(tree):

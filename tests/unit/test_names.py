@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from pyredisson.core.names import (
-    MAX_NAME_BYTES,
     LatchNames,
     LockNames,
     ReadWriteNames,
@@ -69,29 +68,6 @@ def test_the_keys_of_locks(name: str, tagged: str) -> None:
 def test_the_field_of_an_owner() -> None:
     assert owner_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == OWNER
     assert writer_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == f"{OWNER}:write"
-
-
-@pytest.mark.parametrize(
-    "name", ["a", " ", "\n", "\x00", "{", "名前", "🔒", "a" * MAX_NAME_BYTES, "é" * (MAX_NAME_BYTES // 2)]
-)
-def test_a_name_may_be_anything_that_can_be_encoded(name: str) -> None:
-    assert check_name(name) is name
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "a" * (MAX_NAME_BYTES + 1), "é" * (MAX_NAME_BYTES // 2 + 1), "🔒" * 16_385, "\ud800", "a\udfff"],
-    ids=["empty", "long", "long in bytes", "long in bytes of four", "surrogate", "surrogate behind"],
-)
-def test_names_that_cannot_be(name: str) -> None:
-    with pytest.raises(ValueError, match="name"):
-        check_name(name)
-
-
-@pytest.mark.parametrize("name", [None, 1, b"orders", ["orders"], True, ...], ids=repr)
-def test_a_name_is_a_str(name: Any) -> None:
-    with pytest.raises(TypeError, match="name"):
-        check_name(name)
 
 
 def test_the_message_names_no_surrogate() -> None:

@@ -1,4 +1,4 @@
-"""What semaphores and latches are called in Redis, whom a message notifies, and which numbers there may be."""
+"""Whom a message of a semaphore or latch notifies, and which numbers there may be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
-from pyredisson.core.names import LatchNames, SemaphoreNames
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL, Waiter
@@ -20,17 +19,6 @@ from pyredisson.kinds.permits import PermitsCore, permits_message
 from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join, woken
-
-OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
-
-
-@pytest.mark.parametrize(("name", "tagged"), [("orders", "{orders}"), ("{shop}orders", "{shop}orders")])
-def test_names(name: str, tagged: str) -> None:
-    """The examples of the protocol, section 1.5."""
-    semaphore, latch = SemaphoreNames(name), LatchNames(name)
-    assert (semaphore.raw, semaphore.channel, semaphore.taken) == (name, f"redisson_sc:{tagged}", f"{tagged}:timeout")
-    assert (latch.raw, latch.channel) == (name, f"redisson_countdownlatch__channel__{{{name}}}")
-    assert semaphore.done(OWNER) == latch.done(OWNER) == f"pyredisson_done:{tagged}:{OWNER}"
 
 
 @pytest.mark.parametrize(
