@@ -12,32 +12,8 @@ from pyredisson.core.waiting.subscriptions import (
     SubscriberConnection,
     Subscriptions,
 )
-from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, has_to_attempt, join, leave, settle
-
-# ---- what is subscribed to -------------------------------------------------------------------------------------------
-
-
-def test_messages_are_counted_from_the_confirmation_on(subscriptions: Subscriptions) -> None:
-    assert subscriptions.messages_of(CHANNEL) is None
-    join(subscriptions)
-    assert subscriptions.messages_of(CHANNEL) is None, "subscribed to, not yet confirmed"
-    subscriptions.confirmed(CHANNEL)
-    assert subscriptions.messages_of(CHANNEL) == 1
-    subscriptions.received(CHANNEL, b"?")
-    assert subscriptions.messages_of(CHANNEL) == 2
-
-
-def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
-    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeRuntime, "inside", lambda self, mutex: True)
-    with pytest.raises(LockError):
-        join(subscriptions)
-    assert subscriptions.waiting(CHANNEL) == 0
-    assert world.subscriptions == []
-
 
 # ---- idle channels ---------------------------------------------------------------------------------------------------
 
@@ -121,22 +97,6 @@ def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscrip
     assert subscriptions.lingers(CHANNEL, "lock")
     subscriptions.take_idle(2000.0)
     assert not subscriptions.lingers(CHANNEL, "lock")
-
-
-# ---- the end ---------------------------------------------------------------------------------------------------------
-
-
-# ---- how many wait ---------------------------------------------------------------------------------------------------
-
-
-def test_whether_a_label_has_waiters(subscriptions: Subscriptions) -> None:
-    assert not subscriptions.has_waiters(CHANNEL, "lock")
-    waiter = join(subscriptions)
-    assert subscriptions.has_waiters(CHANNEL, "lock")
-    assert not subscriptions.has_waiters(CHANNEL, "read")
-    assert not subscriptions.has_waiters("another channel", "lock")
-    leave(waiter)
-    assert not subscriptions.has_waiters(CHANNEL, "lock")
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
