@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import uuid
@@ -215,24 +214,6 @@ def test_an_unlock_only_of_the_holder_that_is_meant(own: Server, open_stage: Cal
         direct.hset("x", f"{HOLDER}:1", 1)
     assert inspector.unlock("x", seen=seen).outcome == "other_holder", "the owner that was shown holds it no more"
     assert inspector.unlock("x", holder=HOLDER[:4]).freed
-
-
-def test_an_unlock_of_a_token_lock(own: Server, open_stage: Callable[[str], Stage]) -> None:
-    stage = open_stage(own.url)
-    inspector = stage.inspector()
-    with own.client() as direct:
-        lock = direct.lock("x", timeout=60)
-        lock.acquire()
-        token = direct.get("x")
-        [holder] = inspector.lock("x").holders  # type: ignore[union-attr]
-        assert holder.owner == hashlib.sha256(token).hexdigest()[:8]
-        assert token.decode() not in repr(inspector.lock("x"))
-        assert inspector.unlock("x", holder="00000000").outcome == "other_holder"
-        assert inspector.unlock("x", holder=holder.owner).freed
-        assert not direct.exists("x")
-        direct.set("count", 3)
-    with pytest.raises(ValueError, match="no owner"):
-        inspector.unlock("count")
 
 
 #: What other libraries write with SET NX PX: their values.

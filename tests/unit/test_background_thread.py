@@ -104,15 +104,6 @@ def test_a_caller_learns_that_there_can_be_no_more_threads(refused: str, monkeyp
         BackgroundThread(lambda: None, "pyredisson-test").start()
 
 
-def test_a_start_leaves_no_other_thread() -> None:
-    thread = BackgroundThread(lambda: None, "pyredisson-test")
-    before = set(threading.enumerate())
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert set(threading.enumerate()) <= before
-
-
 FORKS = """
 import os, signal, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Of a fork while there are threads, which is the subject.

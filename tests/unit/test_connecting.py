@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import fields
 from types import ModuleType
 from typing import Any
@@ -15,7 +14,6 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson.net.urls import SCHEMES
-from tests.servers import HOST, VALKEY, SharedServers
 
 both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
 
@@ -160,36 +158,6 @@ def test_the_error_of_a_wrong_database_shows_no_password(api: ModuleType, url: s
 
 
 # ---- clients of valkey's ---------------------------------------------------------------------------------------------
-
-
-def test_a_client_of_valkeys_leads_to_its_server(shared_servers: SharedServers) -> None:
-    valkey = pytest.importorskip("valkey")
-    port = shared_servers.get(VALKEY).port
-    users = valkey.Valkey(HOST, port, db=3, decode_responses=True, socket_timeout=2)
-    client = pyredisson.Redisson(users)
-    try:
-        assert client.url == f"redis://{HOST}:{port}/3"
-        with client.get_lock("by-valkey").hold(wait_time=5):
-            assert users.exists("by-valkey") == 1
-        assert users.exists("by-valkey") == 0
-    finally:
-        client.close()
-    assert users.ping()  # It is not closed.
-    users.close()
-
-
-async def _hold_by_valkey(port: int) -> None:
-    valkey = pytest.importorskip("valkey.asyncio")
-    users = valkey.Valkey(host=HOST, port=port, db=3)
-    async with pyredisson.asyncio.Redisson(users) as client:
-        assert client.url == f"redis://{HOST}:{port}/3"
-        async with client.get_lock("by-valkey").hold(wait_time=5):
-            assert await users.exists("by-valkey") == 1
-    await users.aclose()
-
-
-def test_one_for_asyncio_too(shared_servers: SharedServers) -> None:
-    asyncio.run(_hold_by_valkey(shared_servers.get(VALKEY).port))
 
 
 @pytest.mark.parametrize(

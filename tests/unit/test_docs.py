@@ -190,13 +190,6 @@ def test_a_list_does_not_begin_inside_a_paragraph(page: Path) -> None:
     assert re.findall(r"^(?![ -])\S.*\n- .*$", text, re.MULTILINE) == []
 
 
-def test_the_table_of_kinds_is_a_list_on_a_phone() -> None:
-    page = (ROOT / "docs" / "howto" / "choose.md").read_text(encoding="utf-8")
-    rules = (ROOT / "docs" / "_static" / "pyredisson.css").read_text(encoding="utf-8")
-    assert ":::{table}\n:class: choices\n\n| requirement |" in page
-    assert re.search(r"^@media \(max-width: 46em\) \{\n  table\.choices, .*\{ display: block;", rules, re.MULTILINE)
-
-
 def bare_numbers(text: str) -> list[str]:
     """The calls whose first number is a wait time, a lease or a number of permits, depending on the method."""
     return re.findall(r"\b(?:hold|lock|acquire|try_lock|try_acquire|(?:try_)?lock_and_get_token)\(\d[^)]*\)", text)

@@ -58,16 +58,6 @@ def test_a_server_that_says_not_now_is_asked_until_the_time_is_over_but_never_in
     assert len(runtime.given) > 3
 
 
-@each_way
-def test_what_is_in_doubt_is_asked_about_until_the_time_is_over(take: Take) -> None:
-    runtime = Slow(says=Unanswered(rx.ConnectionError("reset")))
-    client = ClientCore(runtime, Config(timeout=TIMEOUT))
-    began = runtime.time
-    with pytest.raises(OutcomeUnknownError):
-        run(take(client))
-    assert 0.8 * TIMEOUT < runtime.time - began <= TIMEOUT + 0.001
-
-
 @dataclass
 class Unreachable(FakeRuntime):
     """A server that loses its first reply, and to which no connection can be made any more."""

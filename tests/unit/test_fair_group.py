@@ -165,23 +165,6 @@ def test_confirmations_in_a_burst_cause_heartbeats_immediately_and_once_more(
     assert not has_to_attempt(first, world.now())
 
 
-# ---- attempts of its own ---------------------------------------------------------------------------------------------
-
-
-def test_an_attempt_without_an_answer_is_repeated_by_the_waiter_that_made_it(
-    queue: InQueue, world: FakeRuntime
-) -> None:
-    first, second = joined(queue, "a", "b")
-    queue._client.subscriptions.received(channel("b"), b"0")
-    assert has_to_attempt(second, world.now())
-    second.group.failed(second, ConnectionError("down"), 0.5)
-    assert second.group.sleep_until(second, math.inf, world.now()) == world.now() + 0.5
-    world.pass_time(0.5)
-    assert has_to_attempt(second, world.now())
-    assert second.was_notified
-    assert not has_to_attempt(first, world.now())
-
-
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 

@@ -17,9 +17,7 @@ from pyredisson.core.names import (
     SemaphoreNames,
     check_name,
     check_one_slot,
-    owner_field,
     prefixed,
-    writer_field,
 )
 
 OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
@@ -46,28 +44,6 @@ OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 )
 def test_the_prefix_rule(name: str, expected: str) -> None:
     assert prefixed("x", name) == expected
-
-
-@pytest.mark.parametrize(("name", "tagged"), [("orders", "{orders}"), ("{shop}:orders", "{shop}:orders")])
-def test_the_keys_of_locks(name: str, tagged: str) -> None:
-    names = LockNames(name)
-    assert names.raw == name
-    assert names.channel == f"redisson_lock__channel:{tagged}"
-    assert names.epoch(OWNER) == f"pyredisson_epoch:{tagged}:{OWNER}"
-    assert names.queue == f"redisson_lock_queue:{tagged}"
-    assert names.timeouts == f"redisson_lock_timeout:{tagged}"
-    assert names.alive == f"pyredisson_lock_alive:{tagged}"
-    assert names.channel_of(OWNER) == f"redisson_lock__channel:{tagged}:{OWNER}"
-    names = ReadWriteNames(name)
-    assert names.raw == name
-    assert names.channel == f"redisson_rwlock:{tagged}"
-    assert names.read_hold(OWNER, 12) == f"{tagged}:{OWNER}:rwlock_timeout:12"
-    assert names.epoch(OWNER) == f"pyredisson_epoch:{tagged}:{OWNER}"
-
-
-def test_the_field_of_an_owner() -> None:
-    assert owner_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == OWNER
-    assert writer_field("8743c9c0-0795-4907-87fd-6c719a6b4586", 7) == f"{OWNER}:write"
 
 
 def test_the_message_names_no_surrogate() -> None:

@@ -13,7 +13,7 @@ from pyredisson.core.driver import run
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL, Waiter
-from pyredisson.kinds.numbered import MAX_COUNT, count_of, opened_message
+from pyredisson.kinds.numbered import opened_message
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson.kinds.permits import PermitsCore, permits_message
 from pyredisson.kinds.semaphore import SemaphoreCore
@@ -45,26 +45,6 @@ def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all() -> None
     assert opened_message(b"0") == 1
     for payload in (b"1", b"7", b"", b"00"):
         assert opened_message(payload) == 0
-
-
-@pytest.mark.parametrize("value", [0, 1, 2**31, MAX_COUNT])
-def test_numbers_that_may_be(value: int) -> None:
-    assert count_of(value, "n") == value
-    assert count_of(-value, "n", signed=True) == -value
-
-
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [
-        *((value, ValueError) for value in (-MAX_COUNT - 1, MAX_COUNT + 1)),
-        *((value, TypeError) for value in (True, 1.0, "1", None, b"1", math.nan)),
-    ],
-)
-def test_what_is_no_number(value: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="permits"):
-        count_of(value, "permits", signed=True)
-    with pytest.raises(ValueError, match="permits"):
-        count_of(-1, "permits")
 
 
 # ---- hints -------------------------------------------------------------------------------------------------------
@@ -99,14 +79,6 @@ def test_a_hint_for_later_sets_the_alarm_of_the_first(world: FakeRuntime, subscr
     subscriptions.hint("channel", "ours", 5.0)  # It attempts before that in any case.
     assert [*map(woken, waiters)] == [1, 0]
     assert alarm(waiters[0], now) == now + 3
-
-
-def test_a_hint_without_a_waiter_is_forgotten(subscriptions: Subscriptions) -> None:
-    subscriptions.hint("channel", "ours", 0)
-    waiters = joined(subscriptions, "ours", 1)
-    subscriptions.hint("channel", "theirs", 0)
-    subscriptions.hint("another", "ours", 0)
-    assert [*map(woken, waiters)] == [0]
 
 
 # ---- the wait queue --------------------------------------------------------------------------------------------------

@@ -76,28 +76,6 @@ def test_a_patch_without_threads_is_refused(kind: str, early: bool) -> None:
     assert "gunicorn.conf.py" in said
 
 
-@each_kind
-def test_who_only_imports_it_passes(kind: str) -> None:
-    require(kind)
-    assert output_of("\n".join([IMPORT, f"import {kind}", CHECK])) == "all is well"
-
-
 def test_other_libraries_may_replace_the_socket_class() -> None:
     replace = "import socket\nclass Proxied(socket.socket): pass\nsocket.socket = Proxied"
     assert output_of("\n".join([IMPORT, replace, CHECK])) == "all is well"
-
-
-@each_kind
-def test_a_client_is_not_made_after_a_late_patch(kind: str) -> None:
-    require(kind)
-    said = output_of(
-        "\n".join(
-            [
-                "import pyredisson",
-                PATCH[kind].format(""),
-                "check_patched = lambda: pyredisson.Redisson.from_url('redis://127.0.0.1:1')",
-                CHECK,
-            ]
-        )
-    )
-    assert "gunicorn.conf.py" in said

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import pyredisson.asyncio
-from pyredisson import Config, MultiLock, Redisson
+from pyredisson import Config, Redisson
 from pyredisson.events import ServerUnsafe
 from pyredisson.lua import script_text
 from tests.examples import ROOT, blocks_of
@@ -369,31 +369,3 @@ def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_queue(server: t
             theirs.get_lock("orders:hkeys").force_unlock()
         assert theirs._core.subscriptions.may_queue
     assert not [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
-
-
-def test_a_user_who_may_not_use_wait_queues_waits_for_a_quorum(server: tuple[Redisson, redis.Redis]) -> None:
-    client, administrator = server
-    rules = rules_of("plain lock")
-    without_keys = [rule for rule in rules if not rule.startswith("~pyredisson_waiting")]
-    without_channels = [rule for rule in rules if not rule.startswith("&pyredisson_waiting")]
-    for user, allowed_rules in (("no-keys", without_keys), ("no-channels", without_channels)):
-        administrator.execute_command("ACL SETUSER", user, *allowed_rules)
-        url = str(client.url).replace("unix://", f"unix://{user}:secret@")
-        told: list[object] = []
-        config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
-        with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url)) as later:
-            mine, theirs = (MultiLock(each.get_lock(f"orders:{user}")) for each in (later, earlier))
-            part = earlier.get_lock(f"orders:{user}")._core
-            for _ in range(2):
-                mine.lock()
-                with ThreadPoolExecutor() as pool:
-                    waiting = pool.submit(theirs.hold(wait_time=5).__enter__)
-                    until(lambda part=part: part.waiting() == 1)  # type: ignore[misc]
-                    began = monotonic()
-                    mine.unlock()
-                    waiting.result(5)
-                assert monotonic() - began < 2
-                theirs.force_unlock()
-        # A quorum does not use the wait queue; a release looks whether clients that wait for one lock are in it.
-        told_of = [event.setting for event in told if isinstance(event, ServerUnsafe)]
-        assert told_of.count("acl") == (1 if user == "no-keys" else 0)

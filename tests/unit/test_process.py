@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -14,11 +13,6 @@ import pytest
 from pyredisson.shared import process
 
 ROOT = Path(__file__).parents[2]
-
-#: How a program may fork: as Python knows it, and as those do that embed Python.
-FORKS = {"os.fork": "os.fork", "fork(2)": "ctypes.PyDLL(None).fork"}
-
-each_fork = pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
 
 HEAD = """
     import ctypes, os, sys, threading, traceback
@@ -46,33 +40,6 @@ def output_of(script: str, *arguments: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
-
-
-@each_fork
-def test_the_callbacks_run_once_in_each_child(fork: str) -> None:
-    said = output_of(
-        f"""
-        process.on_fork(lambda: print("first"))
-        process.on_fork(lambda: print("second"))
-        process.check()
-
-        def child():
-            for _ in range(3):
-                process.check()
-            print("child")
-            in_child({fork}, grandchild)
-
-        def grandchild():
-            process.check()
-            process.check()
-            print("grandchild")
-
-        in_child({fork}, child)
-        process.check()
-        print("parent")
-        """
-    )
-    assert said.split() == ["first", "second", "child", "first", "second", "grandchild", "parent"]
 
 
 def test_other_threads_wait_until_the_callbacks_have_run() -> None:
@@ -150,16 +117,3 @@ def test_nothing_is_called_where_no_fork_was(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(process, "_callbacks", [lambda: pytest.fail("called")])
     process.check()
     assert process.pid == os.getpid()
-
-
-def test_there_is_a_fork_without_pythons_hooks() -> None:
-    """Or else the tests above show nothing."""
-    assert ctypes.PyDLL(None).fork
-    said = output_of(
-        """
-        os.register_at_fork(after_in_child=lambda: print("told"))
-        in_child(ctypes.PyDLL(None).fork, lambda: print("child"))
-        in_child(os.fork, lambda: print("child"))
-        """
-    )
-    assert said.split() == ["child", "told", "child"]

@@ -79,10 +79,6 @@ def test_how_to_install_before_the_first_release_stands_under_the_first_example(
     assert 'pip install ".[embedded]"' in below.split("```python")[0]
 
 
-def test_pictures_are_described() -> None:
-    assert all(link["text"] for link in LINK.finditer(TEXT) if link["picture"])
-
-
 @pytest.fixture
 def absolute(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], str]:
     if importlib.util.find_spec("hatchling") is None:  # The function needs nothing of it.

@@ -433,13 +433,6 @@ def test_whatever_is_exported_has_a_docstring(path: Path) -> None:
     assert bare == []
 
 
-@every(PRIMITIVES + CLIENTS)
-def test_each_method_of_a_facade_has_its_own_docstring(path: Path) -> None:
-    for node in classes_in(path):
-        for method in methods_of(node):
-            assert method.name.startswith("_") or ast.get_docstring(method), f"{node.name}.{method.name}"
-
-
 # ---- what an owner holds ---------------------------------------------------------------------------------------------
 
 

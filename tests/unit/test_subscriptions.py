@@ -55,18 +55,6 @@ def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leave
     assert subscriptions.idle_due() == math.inf
 
 
-def test_a_waiter_that_leaves_long_after_a_message_wakes_the_subscriber(
-    subscriptions: Subscriptions, world: FakeRuntime
-) -> None:
-    waiter = join(subscriptions)
-    settle(subscriptions, waiter)
-    subscriptions.received(CHANNEL, b"0")
-    subscriptions.idle_due()
-    world.time += 2 * CHECK_AFTER_MESSAGE
-    leave(waiter)
-    assert world.unsubscriptions == [CHANNEL]
-
-
 def test_a_waiter_that_returns_in_time_saves_a_round_trip(subscriptions: Subscriptions, world: FakeRuntime) -> None:
     idle_and_confirmed(subscriptions)
     waiter = join(subscriptions)
