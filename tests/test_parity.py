@@ -213,11 +213,3 @@ def test_current_thread_id_is_called_alike() -> None:
     assert inspect.signature(ours) == inspect.signature(theirs)
     assert not inspect.iscoroutinefunction(theirs)
     assert ours is not theirs
-
-
-def test_the_alias_for_tasks_is_the_same_method() -> None:
-    for alias, original in ASYNCIO_ONLY_METHODS.items():
-        for name, _, theirs in twins():
-            if hasattr(theirs, original):
-                ours = dataclasses.replace(Method.of(theirs, alias), doc="")
-                assert ours == dataclasses.replace(Method.of(theirs, original), doc=""), name

@@ -142,15 +142,6 @@ def errors(lock: Lock, work: Callable[[], None]) -> None:
         print(as_timeout)
 
 
-def who_holds_it(client: Redisson) -> None:
-    holder = client.holder_of("orders")
-    assert_type(holder, "pyredisson.Holder | None")
-    if holder is not None:
-        assert_type(holder.app, "str | None")
-        assert_type(holder.pid, "int | None")
-        assert_type(holder.since, "float | None")
-
-
 def synchronized_functions_keep_their_types(client: Redisson) -> None:
     @client.synchronized("orders:{order_id}", wait_time=5, lease_time=timedelta(seconds=3))
     def ship(order_id: int, note: str = "") -> str:

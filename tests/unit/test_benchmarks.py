@@ -95,13 +95,6 @@ def test_each_figure_is_drawn() -> None:
     assert list(plots.FIGURES) == list(command_line.FIGURES)
 
 
-def test_the_figures_that_need_other_servers_run_only_if_they_are_named() -> None:
-    named = command_line.parse(["coordinators"]).figure
-    assert named == [[name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]]
-    for quick in (True, False):
-        assert not {*command_line._by_default(quick=quick)} & {*named[0]}
-
-
 def test_each_figure_has_its_section() -> None:
     sections = [name for _, names in plots.SECTIONS for name in names]
     coordinators = [name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]

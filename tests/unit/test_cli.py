@@ -79,24 +79,6 @@ def test_wrong_usage(command_line: Programs, nobody: str, arguments: list[str]) 
     assert "Traceback" not in program.stderr
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"http://:{PASSWORD}@localhost",
-        f"redis://:{PASSWORD}/x@localhost",
-        f"{PASSWORD}",
-        f"redis://localhost:{PASSWORD}",
-    ],
-)
-def test_a_wrong_url_is_not_repeated(command_line: Programs, url: str) -> None:
-    for command in (["run", "name", "--url", url, "--", "true"], ["demo", "--url", url]):
-        program = command_line.pyredisson(*command)
-        assert program.exit_code() == 2
-        assert "--url" in program.stderr
-        assert PASSWORD not in program.stderr
-        assert "Traceback" not in program.stderr
-
-
 def test_find_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)

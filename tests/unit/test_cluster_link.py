@@ -153,14 +153,6 @@ def test_requests_to_a_node_that_is_forgotten_meanwhile_are_not_those_of_a_close
     assert str(answer.cause) == "a:1 has left the cluster"
 
 
-def test_a_closed_client_says_so(world: World) -> None:
-    world.eval()
-    world.answers = [NotSent(ClientClosedError("closed"))]
-    with pytest.raises(NotSent) as raised:
-        world.eval()
-    assert isinstance(raised.value.cause, ClientClosedError)
-
-
 def test_ask_is_followed_this_once(world: World) -> None:
     world.eval()
     world.answers = [f"ASK {slot_of(NAME)} b:2", 7]

@@ -33,11 +33,6 @@ def test_the_settings_to_decide_on_come_first_and_the_others_in_groups() -> None
     assert len(groups) > 1
 
 
-def test_a_setting_is_given_by_its_name() -> None:
-    with pytest.raises(TypeError, match="positional"):
-        Config(30.0)  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize(("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (3600, 3600.0)])
 def test_times_are_kept_in_seconds(name: str, value: Any, kept: float) -> None:
@@ -57,13 +52,6 @@ def test_a_watchdog_timeout_in_milliseconds_is_refused(value: float, seconds: st
 def test_a_watchdog_timeout_that_cannot_be_renewed_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"in seconds, and at least 0\.1"):
         Config(lock_watchdog_timeout=value)
-
-
-@pytest.mark.parametrize("value", [0.1, 3600, timedelta(hours=2)], ids=repr)
-def test_a_watchdog_timeout_that_is_intended_is_kept(value: Any) -> None:
-    config = Config(lock_watchdog_timeout=value)
-    assert config.lock_watchdog_timeout == (7200 if isinstance(value, timedelta) else value)
-    assert dataclasses.replace(config, timeout=1) == Config(lock_watchdog_timeout=value, timeout=1)
 
 
 @pytest.mark.parametrize("name", [*(name for name in TIMES if name != "lock_watchdog_timeout"), "restart_guard"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 
@@ -31,15 +30,6 @@ def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
 
 
 # ---- acquiring -------------------------------------------------------------------------------------------------------
-
-
-def test_a_new_ownership_holds_nothing(ownership: Ownership) -> None:
-    assert ownership.idle()
-    assert not ownership.renewable()
-    assert not ownership.watched()
-    assert ownership.remaining(0.0) == 0.0
-    assert not ownership.expire(math.inf)
-    assert not ownership.lose("gone")
 
 
 def test_no_request_brings_the_deadline_forward_unless_nothing_is_held(ownership: Ownership) -> None:

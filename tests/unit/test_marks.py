@@ -107,12 +107,3 @@ def test_a_context_that_held_thousands_of_locks_has_few_marks_when_it_holds_few(
     alive = sum(held.mark is not None and held.mark() is not None for held in (*many, *later))
     assert alive <= 2 * LEAF
     assert all(context.run(has_mark, held) for held in (*few, later[-1]))
-
-
-def test_one_mark_stands_for_all_the_locks_of_a_multi_lock() -> None:
-    context, held = contextvars.Context(), Held()
-    context.run(leave_mark, held, ("orders", "stock"), 1)
-    held.held = True
-    marks = [context.run(live_marks, (name, 1)) for name in ("orders", "stock")]
-    assert marks[0] == marks[1]
-    assert marks[0][0].held() is held

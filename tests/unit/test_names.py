@@ -34,12 +34,7 @@ OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
         ("{}", "x:{}"),
         ("}", "x:{}}"),
         ("a}b", "x:{a}b}"),
-        ("a:b", "x:{a:b}"),
-        (" ", "x:{ }"),
-        ("é", "x:{é}"),
         ("日本", "x:{日本}"),
-        ("\x00", "x:{\x00}"),
-        ("full\uff5bwidth", "x:{full\uff5bwidth}"),
     ],
 )
 def test_the_prefix_rule(name: str, expected: str) -> None:

@@ -10,13 +10,11 @@ import pytest
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
-from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL, Waiter
 from pyredisson.kinds.numbered import opened_message
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.permits import PermitsCore, permits_message
-from pyredisson.kinds.semaphore import SemaphoreCore
+from pyredisson.kinds.permits import permits_message
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join, woken
 
@@ -79,24 +77,6 @@ def test_a_hint_for_later_sets_the_alarm_of_the_first(world: FakeRuntime, subscr
     subscriptions.hint("channel", "ours", 5.0)  # It attempts before that in any case.
     assert [*map(woken, waiters)] == [1, 0]
     assert alarm(waiters[0], now) == now + 3
-
-
-# ---- the wait queue --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("core_type", "keys"),
-    [
-        (SemaphoreCore, ("orders", "pyredisson_waiting:{orders}")),
-        (PermitSemaphoreCore, ("orders", "pyredisson_waiting:{orders}", "{orders}:timeout")),
-    ],
-)
-def test_a_client_that_leaves_the_queue_has_the_next_one_notified_of_when_a_permit_expires(
-    core_type: type[PermitsCore], keys: tuple[str, ...]
-) -> None:
-    core = core_type(ClientCore(FakeRuntime(), Config()), "orders")
-    request = core.leave_queue("me:1:1")
-    assert request == ("semaphore_stop_waiting", keys, ("me:1:1", PUBLISH))
 
 
 # ---- interruptions ---------------------------------------------------------------------------------------------------

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-
-import pytest
-
-from pyredisson.shared import process
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,9 +106,3 @@ def test_a_callback_that_was_interrupted_runs_again() -> None:
         """
     )
     assert said.split() == ["interrupted", "2"]
-
-
-def test_nothing_is_called_where_no_fork_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_callbacks", [lambda: pytest.fail("called")])
-    process.check()
-    assert process.pid == os.getpid()

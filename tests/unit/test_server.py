@@ -12,7 +12,6 @@ from pyredisson.core.requests.server import (
     ServerFacts,
     ServerState,
     complaints,
-    lack_of_persistence,
     read_info,
 )
 from tests.unit.fake import FakeMutex
@@ -90,14 +89,6 @@ def test_every_policy_that_evicts_is_complained_of(policy: str) -> None:
     assert complaint.setting == "maxmemory-policy"
     assert policy in complaint.text
     assert "maxmemory-policy noeviction" in complaint.text
-
-
-def test_persistence_is_missed_where_it_is_surely_missing() -> None:
-    assert lack_of_persistence(facts()) is None
-    without = lack_of_persistence(facts(REDIS.replace(b"aof_enabled:1", b"aof_enabled:0")))
-    assert without is not None
-    assert "appendonly yes" in without.text
-    assert lack_of_persistence(facts(b"")) is None
 
 
 def test_each_connection_is_reported_with_the_one_before() -> None:

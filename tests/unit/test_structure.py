@@ -16,7 +16,6 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.inspection.kinds import labels, stored_kinds
 from pyredisson.lua import script_text
 
@@ -460,11 +459,6 @@ OWN_STATE = ("ownership.py", "pending_request.py")
 @every([path for path in SOURCES if path.name not in (*OWN_STATE, "fast_path.py")])  # Spells out what these do.
 def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
     assert assignments_to_ownerships(tree_of(path)) == []
-
-
-def test_an_ownership_holds_what_all_kinds_need_and_no_more() -> None:
-    slots = {slot for each in Ownership.__mro__ for slot in getattr(each, "__slots__", ())}
-    assert len(slots - {"__weakref__"}) <= 19
 
 
 # ---- circles ---------------------------------------------------------------------------------------------------------

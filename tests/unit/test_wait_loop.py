@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
-from pyredisson.core.waiting.wait_loop import RETRY, _Wait, wait_loop
+from pyredisson.core.waiting.wait_loop import RETRY, wait_loop
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, new_waiter, woken
 
@@ -166,13 +163,6 @@ def test_a_waiter_that_acquires_notifies_no_other() -> None:
     assert follower.group.next_check == pytest.approx(call.world.now() + MAX_WAIT)
 
 
-def test_a_waiter_that_is_out_of_time_passes_on_the_duty_to_attempt() -> None:
-    call = Call(Refused(3000), wait=1)
-    acquired, follower = run_before(follower_of(call), call)
-    assert not acquired
-    assert follower.group.sleep_until(follower, math.inf, call.world.now()) == pytest.approx(1000.001 + 3.001)
-
-
 def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
     call = Call(WITHOUT_END, wait=1)
     call.notify(1.0)
@@ -180,38 +170,6 @@ def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
     assert not acquired
     assert woken(follower) == 1
     assert has_to_attempt(follower, call.world.now())
-
-
-@pytest.mark.parametrize("leaving", [KeyboardInterrupt, GeneratorExit, SystemExit])
-def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had(leaving: Callable[[], BaseException]) -> None:
-    call = Call(WITHOUT_END, leaving())
-    followers = follower_of(call)
-    call.notify(2.0)
-    with pytest.raises(leaving):  # type: ignore[call-overload]
-        run_before(followers, call)
-    assert woken(followers[0]) == 1
-
-
-@pytest.mark.parametrize("outcome", [ACQUIRED, Rejected(PermissionError("NOPERM"))], ids=["acquired", "refused"])
-@pytest.mark.parametrize("where", [_Wait.leave, WaitGroup.leave], ids=["call", "group"])
-def test_an_interruption_as_it_begins_to_leave_keeps_it_from_nothing(
-    where: Callable[..., None], outcome: Answer | BaseException
-) -> None:
-    call = Call(outcome)
-    call.notify(1.0)
-
-    def interrupt(frame: FrameType, event: str, arg: object) -> None:
-        if frame.f_code is where.__code__:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-
-    before = sys.gettrace()
-    sys.settrace(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            call.run()
-    finally:
-        sys.settrace(before)
 
 
 # ---- attempts without a message --------------------------------------------------------------------------------------

@@ -148,13 +148,6 @@ def test_the_error_of_a_command_in_a_script(text: str, kind: type[Exception], sa
     assert type(failure_of(rx.ResponseError(text)).cause) is kind, "as redis-py's own reader has it"
 
 
-def test_errors_that_redis_py_made_itself() -> None:
-    """It strips the code of those that it knows."""
-    for error in (rx.BusyLoadingError("Redis is loading the dataset in memory"), rx.ReadOnlyError("You can't write")):
-        assert type(failure_of(error)) is NotSent
-    assert type(failure_of(rx.ResponseError("wrong number of arguments"))) is Rejected
-
-
 def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
     reader = new_reader()
     reader.feed(b"-NOSCRIPT no\r\n$2\r\n\xff\xfe\r\n:1\r\n_\r\n*2\r\n+OK\r\n-ERR in an array\r\n")
@@ -163,13 +156,6 @@ def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
     status, error = reader.gets()
     assert (status, type(error)) == (b"OK", rx.ResponseError)
     assert reader.gets() is False
-
-
-def test_a_protocol_error_is_redis_pys_too() -> None:
-    reader = new_reader()
-    reader.feed(b"?what\r\n")
-    with pytest.raises(rx.InvalidResponse):
-        reader.gets()
 
 
 def test_a_push_is_distinguished_from_a_reply() -> None:
