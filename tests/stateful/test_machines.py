@@ -1,4 +1,4 @@
-"""Random calls of several owners against a model of each kind, in the simulator and on a real server."""
+"""Random calls of several owners against models of what they use, in the simulator and on a real server."""
 
 from __future__ import annotations
 
