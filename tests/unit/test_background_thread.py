@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyredisson.threads.inherited import BackgroundThread
+from tests.command_line import output_of
 
 STARTS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 
@@ -145,8 +143,4 @@ assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
 @pytest.mark.parametrize("begins", ["before", "after"])
 def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins: str) -> None:
     """The child would wait for a thread that it does not have; ``begins`` tells when it does in the parent."""
-    command = [sys.executable, "-c", FORKS, STARTS, begins]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    output_of(FORKS, STARTS, begins)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.examples import ROOT
+
 PACKAGE = ROOT / "pyredisson"
 
 #: What is refused, as whole words, and what to say instead. The words are regular expressions.

@@ -118,6 +118,26 @@ def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
 # ---- settling --------------------------------------------------------------------------------------------------------
 
 
+def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    ownership.begin_acquire(PLAIN)
+    request_id, _, pending, count, lease, repeat = ownership.take_over()
+    assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
+    assert ownership.epoch == 1
+    assert ownership.given_back(request_id)
+    assert ownership.holds == [FIXED]
+    assert ownership.pending is None
+
+
+def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
+    since = ownership.begin_acquire(FIXED).request_id
+    ownership.begin_acquire(FIXED)
+    request_id = ownership.request_id
+    assert ownership.take_over(since).pending is None
+    assert ownership.request_id == request_id
+    assert ownership.take_over(request_id).pending is Pending.ACQUIRE
+
+
 def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
     """Its last copy may be under way still, and nobody will say that it came too late."""
     take(ownership, FIXED)
@@ -157,6 +177,14 @@ def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> Non
     assert ownership.pending is None
     assert ownership.begin_release().todo is Unlock.LOST, "a late unlock is told so"
     assert ownership.begin_release().todo is Unlock.NOT_OWNED
+
+
+def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    ownership.begin_acquire(FIXED)
+    ownership.abandon(ownership.request_id)
+    assert ownership.holds == [FIXED]
+    assert ownership.pending is None
 
 
 # ---- ending ----------------------------------------------------------------------------------------------------------

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
-ROOT = Path(__file__).parents[2]
+from tests.command_line import output_of
 
 HEAD = """
-    import ctypes, os, sys, threading, traceback
-    from pyredisson.shared import process
+        import ctypes, os, sys, threading, traceback
+        from pyredisson.shared import process
 
-    def in_child(fork, work):
-        sys.stdout.flush()
-        child = fork()
-        if child == 0:
-            try:
-                work()
-                sys.stdout.flush()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        def in_child(fork, work):
+            sys.stdout.flush()
+            child = fork()
+            if child == 0:
+                try:
+                    work()
+                    sys.stdout.flush()
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
 """
-
-
-def output_of(script: str, *arguments: str) -> str:
-    """Run a program, which has to end well, and return what it printed."""
-    code = textwrap.dedent(HEAD) + textwrap.dedent(script)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 def test_other_threads_wait_until_the_callbacks_have_run() -> None:
     """Else they would go on as the parent."""
     said = output_of(
-        """
+        HEAD
+        + """
         inside, go_on = threading.Event(), threading.Event()
 
         @process.on_fork
@@ -71,7 +58,8 @@ def test_other_threads_wait_until_the_callbacks_have_run() -> None:
 
 def test_a_callback_may_check_and_may_fail() -> None:
     said = output_of(
-        """
+        HEAD
+        + """
         import logging
         logging.getLogger("pyredisson").addHandler(logging.NullHandler())
         process.on_fork(lambda: 1 / 0)
@@ -85,7 +73,8 @@ def test_a_callback_may_check_and_may_fail() -> None:
 
 def test_a_callback_that_was_interrupted_runs_again() -> None:
     said = output_of(
-        """
+        HEAD
+        + """
         calls = []
 
         @process.on_fork

@@ -9,11 +9,18 @@ from typing import Any, TypeVar, cast
 import pytest
 import redis.exceptions as rx
 
+from pyredisson.config import Config
+from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run, together
-from pyredisson.core.failures import NotSent
+from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
+from pyredisson.core.outcomes import ACQUIRED, Refused
+from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.runtime import Ask, Runtime
-from pyredisson.errors import LockError
-from tests.unit.fake import FakeRuntime
+from pyredisson.errors import LockError, OutcomeUnknownError
+from pyredisson.kinds.lock import LockCore
+from pyredisson.quorum.member import Member, acquire_part, release_part
+from tests.unit.fake import FakeOwner, FakeRuntime
 
 AskT = TypeVar("AskT", bound=Ask)
 
@@ -61,6 +68,18 @@ def test_the_results_are_in_order_however_long_each_takes() -> None:
     assert [wave for wave in servers.waves if wave] == [["a", "d", "e"], ["b", "f"], ["c"]]
 
 
+def test_each_is_begun_when_the_request_of_the_one_before_was_sent() -> None:
+    begun: list[str] = []
+
+    async def begin(word: str) -> str:
+        begun.append(word)
+        assert servers.waves == [begun[:-1]]
+        return cast("str", await servers.ask(word))
+
+    servers = Servers()
+    assert run(together(cast("Runtime", servers), map(begin, "abc"))) == ["a", "b", "c"]
+
+
 def test_an_error_of_ours_is_the_result_of_the_one_that_failed() -> None:
     errors = {"b": NotSent(rx.ConnectionError("refused")), "c": LockError("not yours")}
     servers = Servers(says=lambda word: errors.get(word, word))
@@ -95,3 +114,105 @@ def test_an_interruption_ends_all_of_them_and_is_raised(error: type[BaseExceptio
         run(together(cast("Runtime", servers), map(work, "abc")))
     assert caught.value is interruption
     assert sorted(ended) == ["a", "b"] if where == "beginning" else ["a", "b", "c"]
+
+
+# ---- a member of a multi-lock ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Node(Servers):
+    """A server that answers what it is told to, one after another."""
+
+    answers: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.says = lambda request: self.answers.pop(0)
+
+
+class Part:
+    """One member, and what its owner holds of it."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.node = Node(answers=[*answers])
+        self.client = ClientCore(cast("Runtime", self.node), Config())
+        self.member = Member(LockCore(self.client, "orders"), "node 1")
+        self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
+        self.hold = self.client.watchdog.plain_hold
+
+    def acquire(self) -> Any:
+        asking = acquire_part(self.member, self.member.kind, self.ownership, self.hold)
+        return run(together(cast("Runtime", self.node), [asking]))[0]
+
+    def release(self) -> Any:
+        asking = release_part(self.member, self.ownership, self.hold)
+        return run(together(cast("Runtime", self.node), [asking]))[0]
+
+    @property
+    def asked(self) -> int:
+        return sum(map(len, self.node.waves))
+
+
+def test_a_member_that_knows_a_later_epoch_is_asked_once_more() -> None:
+    part = Part([b"stale", b"7"], None)
+    assert part.acquire() == ACQUIRED
+    assert (part.asked, part.ownership.epoch) == (2, 8)
+
+
+def test_a_member_that_always_knows_a_later_epoch_is_in_doubt() -> None:
+    part = Part([b"stale", b"7"], [b"stale", b"9"])
+    assert isinstance(part.acquire(), Unanswered)
+    assert part.ownership.pending is Pending.ACQUIRE
+
+
+def test_a_request_that_was_overtaken_is_not_sent_again() -> None:
+    part = Part()
+
+    def overtaken(request: Any) -> Any:
+        part.ownership.begin_force()
+        return [b"stale", b"7"]
+
+    part.node.says = overtaken
+    failure = part.acquire()
+    assert isinstance(failure, Unanswered)
+    assert isinstance(failure.cause, OutcomeUnknownError)
+    assert part.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "pending"),
+    [
+        (Unanswered(rx.TimeoutError("no reply")), Pending.ACQUIRE),
+        (NotSent(rx.ConnectionError("refused")), None),
+        (Rejected(rx.ResponseError("WRONGTYPE")), None),
+        ([b"what?"], Pending.ACQUIRE),
+    ],
+)
+def test_a_member_without_an_answer_of_use_is_asked_once(answer: Any, pending: Pending | None) -> None:
+    part = Part(answer)
+    assert isinstance(part.acquire(), Failure)
+    assert (part.asked, part.ownership.pending) == (1, pending)
+
+
+def test_what_is_pending_is_repeated_and_no_error_says_that_it_had_no_effect() -> None:
+    part = Part(Unanswered(rx.TimeoutError("no reply")), NotSent(rx.ConnectionError("refused")))
+    part.acquire()
+    assert isinstance(part.acquire(), Unanswered)
+    assert part.ownership.pending is Pending.ACQUIRE
+
+
+def test_a_release_that_is_pending_is_settled_before_the_next_acquire() -> None:
+    part = Part(None, Unanswered(rx.TimeoutError("no reply")), 1, 5)
+    assert part.acquire() == ACQUIRED
+    assert isinstance(part.release(), Unanswered)
+    assert part.ownership.pending is Pending.RELEASE
+    assert part.acquire() == Refused(5)
+    assert part.asked == 4
+
+
+def test_a_release_that_is_pending_is_settled_by_the_next_release() -> None:
+    part = Part(None, Unanswered(rx.TimeoutError("no reply")), None)
+    part.acquire()
+    part.release()
+    assert part.release() is None
+    assert not part.ownership.holds
+    assert part.ownership.pending is None

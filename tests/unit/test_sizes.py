@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.examples import ROOT
+
 PACKAGE = ROOT / "pyredisson"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 

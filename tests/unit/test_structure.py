@@ -18,8 +18,8 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson.inspection.kinds import labels, stored_kinds
 from pyredisson.lua import script_text
+from tests.examples import ROOT
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pyredisson"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 #: The protocol: it reaches the world through its runtime only.

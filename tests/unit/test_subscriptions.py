@@ -12,17 +12,11 @@ from pyredisson.core.waiting.subscriptions import (
     SubscriberConnection,
     Subscriptions,
 )
+from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, has_to_attempt, join, leave, settle
+from tests.unit.waiters import CHANNEL, has_to_attempt, idle_and_confirmed, join, leave, settle
 
 # ---- idle channels ---------------------------------------------------------------------------------------------------
-
-
-def idle_and_confirmed(subscriptions: Subscriptions) -> None:
-    """The channel is still subscribed to, and has no waiter."""
-    waiter = join(subscriptions)
-    subscriptions.confirmed(CHANNEL)
-    leave(waiter)
 
 
 def test_an_idle_channel_lingers_and_goes(subscriptions: Subscriptions, world: FakeRuntime) -> None:
@@ -85,6 +79,16 @@ def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscrip
     assert subscriptions.lingers(CHANNEL, "lock")
     subscriptions.take_idle(2000.0)
     assert not subscriptions.lingers(CHANNEL, "lock")
+
+
+def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
+    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeRuntime, "inside", lambda self, mutex: True)
+    with pytest.raises(LockError):
+        join(subscriptions)
+    assert subscriptions.waiting(CHANNEL) == 0
+    assert world.subscriptions == []
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle, woken
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, idle_and_confirmed, join, leave, settle, woken
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
@@ -73,16 +73,6 @@ def test_a_confirmation_notifies_the_first_of_each_group(subscriptions: Subscrip
 
 
 # ---- the gap between an attempt and joining --------------------------------------------------------------------------
-
-
-def idle_and_confirmed(subscriptions: Subscriptions) -> int:
-    """The channel is still subscribed to, and has no waiter."""
-    waiter = join(subscriptions)
-    subscriptions.confirmed(CHANNEL)
-    leave(waiter)
-    seen = subscriptions.messages_of(CHANNEL)
-    assert seen is not None
-    return seen
 
 
 def test_a_newcomer_to_a_channel_that_was_received_all_along_need_not_attempt_again(

@@ -16,7 +16,7 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Notifies, Waiter
 from pyredisson.core.waiting.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import has_to_attempt, leave
+from tests.unit.waiters import has_to_attempt, leave, woken
 
 NAMES = LockNames("orders")
 CHANNEL, OBSERVERS = NAMES.channel, NAMES.waiting
@@ -124,6 +124,28 @@ def test_an_earlier_attempt_does_not_say_that_the_client_has_left(subscriptions:
     assert first.leaves_queue == "me:1"
 
 
+def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    assert not first.without_message
+    assert has_to_attempt(first, 1010.0)
+    assert first.without_message
+    first.group.answered(first, math.inf)
+    assert not first.without_message
+
+
+def test_one_that_came_during_the_last_attempt_of_its_client_attempts(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    update = begin_update(first)
+    second = join(subscriptions)
+    assert not has_to_attempt(second)
+    group_of(first).acquired(update)
+    leave(first)
+    assert first.leaves_queue is None
+    assert has_to_attempt(second)
+
+
 # ---- observers -------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +251,14 @@ def test_an_observer_can_do_without_channels_that_the_server_refuses(subscriptio
     assert {*subscriptions.wanted()} == {OWN, OBSERVERS}
     send(subscriptions, OWN, GO)
     assert has_to_attempt(first)
+
+
+def test_without_its_own_channel_a_client_cannot_wait_in_the_queue(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    error = PermissionError("NOPERM")
+    subscriptions.refuse(error, channels=[OWN])
+    assert first.group.error is error
+    assert (woken(first), woken(second)) == (1, 1)
 
 
 # ---- permits ---------------------------------------------------------------------------------------------------------
