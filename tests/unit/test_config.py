@@ -21,6 +21,38 @@ TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "fl
 FLAGS = [field.name for field in dataclasses.fields(Config) if field.type == "bool"]
 
 
+def test_the_defaults() -> None:
+    assert dataclasses.asdict(Config()) == {
+        "lock_watchdog_timeout": 30.0,
+        "lock_watchdog_batch_size": 100,
+        "fair_lock_wait_timeout": 300.0,
+        "check_lock_synced_slaves": True,
+        "slaves_sync_timeout": 1.0,
+        "min_replicas": 0,
+        "timeout": 3.0,
+        "connect_timeout": 10.0,
+        "max_wait_without_check": 10.0,
+        "quorum_node_timeout": None,
+        "quorum_retry_timeout": 30.0,
+        "quorum_max_extensions": 8640,
+        "restart_guard": True,
+        "fence_from_clock": False,
+        "sharded_subscription_mode": "AUTO",
+        "strict_server": False,
+        "wait_while_unreachable": False,
+        "on_lock_lost": None,
+        "listeners": (),
+        "ping_interval": 10.0,
+        "ping_timeout": 5.0,
+        "prefix": "",
+        "client_name": None,
+        "presence": True,
+        "presence_after": 5.0,
+        "warn_held_longer_than": None,
+        "warn_waiting_longer_than": None,
+    }
+
+
 def test_the_settings_to_decide_on_come_first_and_the_others_in_groups() -> None:
     names = [field.name for field in dataclasses.fields(Config)]
     assert names[:5] == ["lock_watchdog_timeout", "timeout", "on_lock_lost", "client_name", "strict_server"]
