@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,15 @@ if kind == "terminal":
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp(command[0], command)
 """
+
+
+def output_of(program: str, *arguments: str) -> str:
+    """Run a Python program that has to end well, without a word on stderr, and return what it printed."""
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
 
 PYREDISSON = (sys.executable, "-m", "pyredisson")
 

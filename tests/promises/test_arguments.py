@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
-NO_TIMES = ["5", b"5", True, False, [5], 5j, object()]
+NO_TIMES = ["5", b"5", True, False, [5], 5j, Decimal(1), object()]
 NO_WAITS = [-1, -0.001, math.nan, math.inf, -math.inf, 10**400, timedelta(seconds=-1)]
 NO_LEASES = [0, 0.0, -1, math.nan, math.inf, -math.inf, 10**400, 1e300, timedelta(0), timedelta(seconds=-1)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from tests.worlds.base import Actor, Remote
 
 OWNERS = 3
 WATCHDOG = 6.0
-NOT_REENTRANT = ("non_reentrant_lock", "token_lock")
+KINDS = ("lock", "spin_lock", "fenced_lock", "non_reentrant_lock")
 #: On a real server time is not ours: what is taken there lasts longer than any example.
 LEASES = (None, 2.0, 30.0)
 LONG = (None, 100.0, 300.0)
@@ -45,13 +44,7 @@ class Owner:
 
 
 class LockMachine(Machine):
-    """One lock, used as all kinds of one layout by a few owners of two clients.
-
-    Attributes:
-        kinds: Those kinds.
-    """
-
-    kinds: ClassVar[tuple[str, ...]]
+    """One lock whose holder is a field of a hash, used as all kinds of that layout by a few owners of two clients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,8 +52,7 @@ class LockMachine(Machine):
         clients = [self.world.client(lock_watchdog_timeout=self.watchdog) for _ in range(2)]
         self.actors: list[Actor] = self.world.actors(OWNERS)
         self.handles: list[dict[str, Remote]] = [
-            {kind: actor.get(clients[index % 2], kind) for kind in self.kinds}
-            for index, actor in enumerate(self.actors)
+            {kind: actor.get(clients[index % 2], kind) for kind in KINDS} for index, actor in enumerate(self.actors)
         ]
         self.owners = [Owner() for _ in range(OWNERS)]
         self.holder: int | None = None  # In Redis.
@@ -104,7 +96,7 @@ class LockMachine(Machine):
         owner.levels.append(Level(lease, token))
 
     def _kind(self, number: int) -> str:
-        return self.kinds[number % len(self.kinds)]
+        return KINDS[number % len(KINDS)]
 
     def _unlock_without_hold(self, index: int, kind: str) -> None:
         owner = self.owners[index]
@@ -112,11 +104,7 @@ class LockMachine(Machine):
             self.handles[index][kind].unlock()
         assert isinstance(refusal.value, LockLostError) is (owner.over > 0)
         if owner.over:
-            self._released_expired(index)
             owner.over -= 1
-
-    def _released_expired(self, index: int) -> None:
-        """What the release of an expired hold changes in Redis: nothing."""
 
     # ---- what is done --------------------------------------------------------------------------------------------
 
@@ -131,7 +119,7 @@ class LockMachine(Machine):
             with pytest.raises(LockLostError):
                 lock.try_lock(0, seconds)
             return
-        if kind in NOT_REENTRANT and owner.levels:
+        if kind == "non_reentrant_lock" and owner.levels:
             with pytest.raises(LockError, match="not reentrant"):
                 lock.try_lock(0, seconds)
             return
@@ -204,12 +192,6 @@ class LockMachine(Machine):
                 owner.lost = True
         assert self.world.now() >= before + seconds
         self._settle_time()
-
-
-class HashLockMachine(LockMachine):
-    """A lock whose holder is a field of a hash."""
-
-    kinds = ("lock", "spin_lock", "fenced_lock", "non_reentrant_lock")
 
     @invariant()
     def what_is_stored_is_what_is_counted(self) -> None:

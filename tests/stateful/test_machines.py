@@ -1,4 +1,4 @@
-"""Random calls of several owners against a model of each kind, in the simulator and on a real server."""
+"""Random calls of several owners against models of what they use, in the simulator and on a real server."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Literal
 import pytest
 
 from tests.servers import SharedServers
-from tests.stateful.fair_lock import FairLockMachine
-from tests.stateful.locks import HashLockMachine
+from tests.stateful.locks import LockMachine
 from tests.stateful.permits import LatchMachine, PermitMachine, SemaphoreMachine
 from tests.stateful.read_write_lock import ReadWriteMachine
 from tests.stateful.running import Machine, run_on_server, run_simulated
-from tests.stateful.token_lock import TokenLockMachine
 from tests.volumes import Volume
 
-LOCKS: list[type[Machine]] = [HashLockMachine, TokenLockMachine, FairLockMachine, ReadWriteMachine]
+LOCKS: list[type[Machine]] = [LockMachine, ReadWriteMachine]
 PERMITS: list[type[Machine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
 
 pytestmark = [pytest.mark.volume, pytest.mark.timeout(900)]

@@ -1,14 +1,15 @@
-"""What callers write with asyncio. Never run: mypy --strict and pyright read it (``make check``)."""
+"""What callers write with asyncio that differs from what they write with threads.
+
+Never run: mypy --strict and pyright read it (``make check``).
+"""
 
 from __future__ import annotations
-
-from datetime import timedelta
 
 import redis.asyncio
 from typing_extensions import assert_type
 
 import pyredisson.asyncio as pyredisson
-from pyredisson.asyncio import Config, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson
+from pyredisson.asyncio import Config, Hold, Lease, Lock, Redisson
 
 
 async def clients() -> None:
@@ -18,65 +19,25 @@ async def clients() -> None:
     assert_type(Redisson.embedded(config=Config()), Redisson)
     async with Redisson() as client:
         assert_type(client, Redisson)
-        assert_type(client.id, str)
-        assert_type(client.config, Config)
-        assert_type(client.url, "str | None")
         assert_type(client.get_lock("orders"), Lock)
-        assert_type(client.get_read_write_lock("orders"), ReadWriteLock)
         assert_type(client.get_read_write_lock("orders").read_lock(), Lock)
-        assert_type(client.get_read_write_lock("orders").write_lock(), Lock)
-        assert_type(await client.close(), None)
-
-
-async def redissons_names(lock: Lock) -> None:
-    assert_type(lock.name, str)
-    assert_type(await lock.lock(), None)
-    await lock.lock(lease_time=timedelta(seconds=10))
-    assert_type(await lock.try_lock(), bool)
-    await lock.try_lock(timedelta(seconds=1), 30)
-    assert_type(await lock.unlock(), None)
-    assert_type(await lock.force_unlock(), bool)
-    assert_type(await lock.is_locked(), bool)
-    assert_type(await lock.is_held_by_current_thread(), bool)
-    assert_type(await lock.is_held_by_current_task(), bool)
-    assert_type(await lock.is_held_by_thread(pyredisson.current_thread_id()), bool)
-    assert_type(await lock.get_hold_count(), int)
-    assert_type(await lock.remain_time_to_live(), "float | None")
-
-
-async def threadings_names(lock: Lock) -> None:
-    assert_type(await lock.acquire(), bool)
-    await lock.acquire(blocking=True, timeout=1.5)
-    assert_type(await lock.release(), None)
-    assert_type(await lock.locked(), bool)
-    async with lock as entered:
-        assert_type(entered, bool)
 
 
 async def holds(lock: Lock) -> None:
     assert_type(lock.hold(), Hold[Lease[None]])
+    async with lock as entered:
+        assert_type(entered, bool)
+    assert_type(await lock.is_held_by_current_task(), bool)
     async with lock.hold(wait_time=5, lease_time=60, cancel_on_loss=True) as lease:
         assert_type(lease, Lease[None])
-        assert_type(lease.remaining(), float)
-        assert_type(lease.ensure_held(), None)
+    async with lock.hold(skip=True) as skipped:
+        assert_type(skipped, "Lease[None] | None")
 
 
 async def tokens(client: Redisson) -> None:
     async with client.get_fenced_lock("orders").hold(wait_time=5) as lease:
         assert_type(lease, Lease[int])
         assert_type(lease.token, int)
-
-
-async def blocks_of_permits(client: Redisson, skip: bool) -> None:
-    semaphore = client.get_semaphore("seats", permits=3)
-    async with semaphore.hold(2, wait_time=5) as lease:
-        assert_type(lease, Lease[None])
-    async with semaphore.hold(wait_time=0, skip=True) as skipped:
-        assert_type(skipped, "Lease[None] | None")
-    seats = client.get_permit_expirable_semaphore("seats", 3)
-    assert_type(seats.hold(), PermitHold[Lease[None]])
-    async with seats.hold(skip=skip) as skipped:
-        assert_type(skipped, "Lease[None] | None")
 
 
 async def after_a_block_code_goes_on(lock: Lock) -> int:
@@ -90,38 +51,12 @@ async def after_a_hold_code_goes_on(lock: Lock) -> int:
         return 1
 
 
-async def who_holds_it(client: Redisson) -> None:
-    assert_type(await client.holder_of("orders"), "pyredisson.Holder | None")
-
-
-async def semaphores(client: Redisson) -> None:
-    semaphore = client.get_semaphore("seats")
-    assert_type(semaphore, pyredisson.Semaphore)
-    assert_type(await semaphore.acquire(2, timeout=timedelta(seconds=1)), bool)
-    assert_type(await semaphore.try_acquire(2, wait_time=0.5), bool)
-    assert_type(await semaphore.drain_permits(), int)
-    async with semaphore as entered:
-        assert_type(entered, bool)
+async def permits(client: Redisson) -> None:
     seats = client.get_permit_expirable_semaphore("seats")
     assert_type(await seats.acquire(lease_time=60), str)
     assert_type(await seats.try_acquire(1, 60), "str | None")
-    assert_type(await seats.acquire(permits=2), list[str])
     assert_type(await seats.acquire(60, permits=1), list[str])
     assert_type(await seats.try_acquire(1, 60, permits=2), "list[str] | None")
-    assert_type(await seats.release(["00", "01"]), None)
-    assert_type(await seats.try_release(["00", "01"]), bool)
-    assert_type(await seats.get_lease_time("00"), float)
-    assert_type(await seats.try_set_permits(3, ttl=timedelta(hours=1)), bool)
-    assert_type(await seats.update_lease_time("00", None), bool)
-    latch = client.get_count_down_latch("ready")
-    assert_type(await latch.try_set_count(3), bool)
-    assert_type(await latch.wait(timeout=5), bool)
-    await client.get_semaphore("seats", permits=3, resize=True).resize(5)
-    await client.get_permit_expirable_semaphore("seats", 3, resize=True).resize(5)
-    assert_type(await semaphore.expire(60), bool)
-    assert_type(await seats.clear_expire(), bool)
-    assert_type(await latch.delete(), bool)
-    assert_type(await latch.exists(), bool)
 
 
 async def synchronized_functions_keep_their_types(client: Redisson) -> None:

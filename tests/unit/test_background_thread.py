@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyredisson.threads.inherited import BackgroundThread
+from tests.command_line import output_of
 
 STARTS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 
@@ -104,15 +102,6 @@ def test_a_caller_learns_that_there_can_be_no_more_threads(refused: str, monkeyp
         BackgroundThread(lambda: None, "pyredisson-test").start()
 
 
-def test_a_start_leaves_no_other_thread() -> None:
-    thread = BackgroundThread(lambda: None, "pyredisson-test")
-    before = set(threading.enumerate())
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert set(threading.enumerate()) <= before
-
-
 FORKS = """
 import os, signal, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Of a fork while there are threads, which is the subject.
@@ -154,11 +143,7 @@ assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
 @pytest.mark.parametrize("begins", ["before", "after"])
 def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins: str) -> None:
     """The child would wait for a thread that it does not have; ``begins`` tells when it does in the parent."""
-    command = [sys.executable, "-c", FORKS, STARTS, begins]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    output_of(FORKS, STARTS, begins)
 
 
 FORK_DURING_A_START = """
@@ -188,12 +173,4 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_fork_waits_for_a_start_that_is_under_way() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORK_DURING_A_START],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "waited\n", "")
+    assert output_of(FORK_DURING_A_START) == "waited"

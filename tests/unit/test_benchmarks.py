@@ -95,19 +95,6 @@ def test_each_figure_is_drawn() -> None:
     assert list(plots.FIGURES) == list(command_line.FIGURES)
 
 
-def test_the_figures_that_compare_with_redisson_have_a_word() -> None:
-    chosen = command_line.parse(["redisson", "one_thread"]).figure
-    assert chosen == [command_line.GROUPS["redisson"], ["one_thread"]]
-    assert set(chosen[0]) == {name for name in plots.FIGURES if name.startswith(("java", "cross"))}
-
-
-def test_the_figures_that_need_other_servers_run_only_if_they_are_named() -> None:
-    named = command_line.parse(["coordinators"]).figure
-    assert named == [[name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]]
-    for quick in (True, False):
-        assert not {*command_line._by_default(quick=quick)} & {*named[0]}
-
-
 def test_each_figure_has_its_section() -> None:
     sections = [name for _, names in plots.SECTIONS for name in names]
     coordinators = [name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]
@@ -139,11 +126,6 @@ def test_what_the_readme_says_of_better_peers_was_measured() -> None:
     assert median("redlock", "redlock-ng", "bytes/pair") < median("redlock", "pyredisson", "bytes/pair")
     longest = "longest ms"
     assert median("java_hand_over", "Redisson 4.7.0, 8", longest) < median("java_hand_over", "pyredisson, 8", longest)
-
-
-def test_quick_figures_are_kept_from_the_documented_ones() -> None:
-    assert command_line.QUICK_RESULTS != command_line.RESULTS
-    assert not set(command_line._by_default(quick=True)) & set(command_line.GROUPS["redisson"])
 
 
 def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,11 +33,6 @@ def nobody() -> str:
     return f"redis://:{PASSWORD}@{HOST}:{free_port()}"
 
 
-def test_help_and_version(command_line: Programs) -> None:
-    for arguments in (["--help"], ["-h"], ["--version"], ["run", "--help"], ["demo", "--help"]):
-        assert command_line.pyredisson(*arguments).exit_code() == 0
-
-
 def test_the_help_groups_the_commands(command_line: Programs) -> None:
     program = command_line.pyredisson("--help")
     assert program.exit_code() == 0
@@ -82,51 +77,6 @@ def test_wrong_usage(command_line: Programs, nobody: str, arguments: list[str]) 
     assert program.exit_code() == 2
     assert "Usage:" in program.stderr
     assert "Traceback" not in program.stderr
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"http://:{PASSWORD}@localhost",
-        f"redis://:{PASSWORD}/x@localhost",
-        f"{PASSWORD}",
-        f"redis://localhost:{PASSWORD}",
-    ],
-)
-def test_a_wrong_url_is_not_repeated(command_line: Programs, url: str) -> None:
-    for command in (["run", "name", "--url", url, "--", "true"], ["demo", "--url", url]):
-        program = command_line.pyredisson(*command)
-        assert program.exit_code() == 2
-        assert "--url" in program.stderr
-        assert PASSWORD not in program.stderr
-        assert "Traceback" not in program.stderr
-
-
-@pytest.mark.parametrize("command", [["run", "name", "--", "echo", "ran"], ["demo"]])
-def test_no_server(command_line: Programs, nobody: str, command: list[str]) -> None:
-    program = command_line.pyredisson(*command[:2], "--url", nobody, *command[2:])
-    assert program.exit_code() == 69
-    assert program.stdout == ""
-    assert program.stderr.startswith("pyredisson: ")
-    assert program.stderr.count("\n") == 1
-    assert PASSWORD not in program.stderr
-
-
-def test_a_command_that_cannot_run_is_reported_without_a_server(
-    command_line: Programs, nobody: str, tmp_path: Path
-) -> None:
-    text = tmp_path / "text"
-    text.write_text("not executable")
-    for name, expected in (
-        (f"{tmp_path}/nothing", 127),
-        ("no-such-command", 127),
-        (str(text), 126),
-        (str(tmp_path), 126),
-    ):
-        program = command_line.pyredisson("run", "name", "--", name, url=nobody)
-        assert program.exit_code() == expected
-        assert program.stderr.startswith(f"pyredisson: {name}: ")
-        assert program.stderr.count("\n") == 1
 
 
 def test_find_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -13,15 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyredisson.core.deadline import (
-    DRIFT_FACTOR,
-    DRIFT_FLOOR,
-    FOREVER,
     MAX_SECONDS,
-    Deadline,
     certain_for,
     explicit,
     lease_ms,
-    seconds,
     wait_seconds,
     whole_ms,
 )
@@ -35,48 +28,24 @@ class MyFloat(float):
     ("lease", "milliseconds"),
     [
         (1, 1000),
-        (1.0, 1000),
         (0.001, 1),
-        (0.0001, 1),
-        (1e-9, 1),
         (5e-324, 1),
         (0.0011, 2),
-        (1.0001, 1001),
         (1.00000001, 1001),
         (0.003, 3),  # 0.003 * 1000 is a little more than 3 in binary
-        (0.07, 70),
-        (2.3, 2300),
         (4.35, 4350),
         (29.999, 29_999),
-        (30, 30_000),
-        (86_400, 86_400_000),
         (timedelta(seconds=1e12), 10**15),
-        (timedelta(days=30), 2_592_000_000),
-        (timedelta(seconds=1), 1000),
-        (timedelta(milliseconds=1), 1),
         (timedelta(microseconds=1), 1),
         (timedelta(seconds=1, microseconds=1), 1001),
         (timedelta(days=1), 86_400_000),
         (Fraction(1, 3), 334),
-        (Fraction(1, 1000), 1),
         (MyFloat(0.5), 500),
     ],
 )
 def test_a_lease_is_rounded_up_to_whole_milliseconds(lease: Any, milliseconds: int) -> None:
     assert lease_ms(lease) == milliseconds
     assert type(lease_ms(lease)) is int
-
-
-@pytest.mark.parametrize(
-    "lease",
-    [
-        *(0, -1, 0.0, -0.0, -0.001, math.inf, -math.inf, math.nan, 1e300, 10**400, -(10**400), 1e12 + 1),
-        *(timedelta(0), timedelta(seconds=-1), timedelta(microseconds=-1), Fraction(0), Fraction(-1, 3)),
-    ],
-)
-def test_a_lease_is_positive_and_finite(lease: Any) -> None:
-    with pytest.raises(ValueError, match="lease_time"):
-        lease_ms(lease)
 
 
 @pytest.mark.parametrize("lease", [86_400.001, 86_401, 100_000, 30_000_000, 1e12, Fraction(864_001, 10)])
@@ -93,20 +62,6 @@ def test_the_error_names_the_number_that_was_probably_meant() -> None:
 
 def test_waits_beyond_a_day_are_waits() -> None:
     assert wait_seconds(1_000_000) == 1_000_000
-
-
-NO_TIMES = [None, True, False, "1", "", b"1", [1], (1,), {}, ..., 1j, Decimal(1), Decimal("nan"), int, print]
-
-
-@pytest.mark.parametrize("value", NO_TIMES, ids=lambda value: type(value).__name__)
-def test_what_is_no_time(value: Any) -> None:
-    with pytest.raises(TypeError, match="lease_time"):
-        lease_ms(value)
-    with pytest.raises(TypeError, match="its name"):
-        seconds(value, "its name")
-    if value is not None:
-        with pytest.raises(TypeError, match="wait_time"):
-            wait_seconds(value)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +83,6 @@ def test_a_wait_may_be_nothing_or_without_end(wait: Any, expected: float | None)
     assert wait_seconds(wait) == expected
 
 
-@pytest.mark.parametrize("wait", [-1, -1e-9, math.inf, -math.inf, math.nan, timedelta(microseconds=-1), 10**400])
-def test_a_wait_is_neither_negative_nor_infinite(wait: Any) -> None:
-    with pytest.raises(ValueError, match="wait_time"):
-        wait_seconds(wait)
-
-
 @given(st.floats(min_value=1e-6, max_value=MAX_SECONDS))
 def test_rounding_never_shortens_a_time(lease: float) -> None:
     milliseconds = whole_ms(lease)
@@ -150,34 +99,7 @@ def test_whole_milliseconds_stay_what_they_are(milliseconds: int) -> None:
         assert lease_ms(timedelta(milliseconds=milliseconds)) == milliseconds
 
 
-@given(st.integers(min_value=1, max_value=10**15))
-def test_what_is_certain_is_less_than_the_lease(milliseconds: int) -> None:
-    lease = milliseconds / 1000
-    assert certain_for(milliseconds) == pytest.approx(lease * (1 - DRIFT_FACTOR) - DRIFT_FLOOR)
-    assert certain_for(milliseconds) < lease
-
-
 def test_a_lease_of_two_milliseconds_is_never_certain() -> None:
     assert certain_for(1) < 0
     assert certain_for(2) < 0
     assert certain_for(10) > 0
-
-
-def test_a_deadline_is_a_moment() -> None:
-    deadline = Deadline.after(2.5, now=10.0)
-    assert deadline == Deadline(12.5)
-    assert deadline.left(10.0) == 2.5
-    assert deadline.left(12.5) == 0.0
-    assert deadline.left(99.0) == 0.0
-    assert not deadline.passed(12.499)
-    assert deadline.passed(12.5)
-
-
-def test_never_is_a_deadline_too() -> None:
-    assert Deadline.after(None, now=10.0) is FOREVER
-    assert FOREVER.left(1e300) == math.inf
-    assert not FOREVER.passed(1e300)
-
-
-def test_no_wait_is_over_at_once() -> None:
-    assert Deadline.after(0, now=10.0).passed(10.0)

@@ -142,31 +142,12 @@ def test_the_examples_of_a_class_run_for_asyncio(owner: str, urls: list[str]) ->
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_public_method_has_a_short_example(form: str) -> None:
-    without = [f"{owner}.{method}" for owner, method, doc in methods(form) if method and not examples_in(doc)]
+def test_every_class_and_public_method_has_a_short_example(form: str) -> None:
+    without = [f"{owner}.{method}" for owner, method, doc in methods(form) if not examples_in(doc)]
     assert without == []
     for owner, method, doc in methods(form):
         for code in examples_in(doc):
             assert len(code.splitlines()) <= LINES, f"{owner}.{method}"
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_class_has_an_example(form: str) -> None:
-    assert [owner for owner, method, doc in methods(form) if not method and not examples_in(doc)] == []
-
-
-def test_an_example_is_found_between_the_text_and_the_arguments() -> None:
-    docstring = """Do it.
-
-        Example::
-
-            with lock:
-                ...
-
-        Args:
-            name: Not code.
-        """
-    assert examples_in(docstring) == ["with lock:\n    ..."]
 
 
 # ---- the reference ---------------------------------------------------------------------------------------------------

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.tools.durations import Duration, duration_text, parse_duration
+from pyredisson.tools.durations import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -81,10 +80,3 @@ def test_a_duration_is_shown_in_two_units_at_most(seconds: float, text: str) -> 
 @given(st.floats(0.001, 1e9))
 def test_what_is_shown_is_read_again_within_a_tenth(seconds: float) -> None:
     assert math.isclose(parse_duration(duration_text(seconds).replace(" ", "")), seconds, rel_tol=0.1)
-
-
-def test_an_option_may_forbid_nothing_at_all() -> None:
-    assert Duration(zero=True).convert("0", None, None) == 0
-    with pytest.raises(click.BadParameter, match="longer than 0"):
-        Duration().convert("0s", None, None)
-    assert Duration().convert(30.0, None, None) == 30

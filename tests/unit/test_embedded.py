@@ -23,10 +23,9 @@ from redis.retry import Retry
 from pyredisson import embedded
 from pyredisson.embedded import EmbeddedServer, ServerProcess, find_binary, private_directory
 from pyredisson.errors import RedissonError
+from tests.examples import ROOT
 from tests.servers import BUILDS, Build
 from tests.waiting import until
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(all(build.missing() for build in BUILDS), reason="no server program at all")
 

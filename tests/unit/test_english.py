@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.examples import ROOT
+
 PACKAGE = ROOT / "pyredisson"
 
 #: What is refused, as whole words, and what to say instead. The words are regular expressions.
@@ -104,17 +105,6 @@ BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 def test_texts_use_the_words_of_the_field(path: Path) -> None:
     found = breaches(path)
     assert not found, "\n".join(found)
-
-
-def test_refused_words_are_found_in_what_is_read_and_not_in_code(tmp_path: Path) -> None:
-    page, module = tmp_path / "page.md", tmp_path / "module.py"
-    page.write_text("`nobody` [x](beside.md)\nforgotten, besides\n```text\nnobody\n```\n", encoding="utf-8")
-    module.write_text(
-        'def nobody():\n    """Nobody calls it."""\n    raise ValueError(f"{1}: held by nobody")  # Nobody.\n',
-        encoding="utf-8",
-    )
-    assert [line for line, _ in refused_in(prose_of(page))] == [3]
-    assert sorted(line for line, text in texts_of(module) for _ in refused_in(text)) == [2, 3, 3]
 
 
 def logged_in(tree: ast.Module) -> Iterator[str]:

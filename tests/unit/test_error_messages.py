@@ -106,7 +106,3 @@ def test_each_error_has_a_section_with_a_message() -> None:
 
 def test_what_is_not_shown_is_still_raised() -> None:
     assert set(NOT_SHOWN) <= set(raised())
-
-
-def test_a_message_that_the_library_does_not_have_is_found() -> None:
-    assert [is_written(piece) for piece in pieces("timed out after … s while longing for lock '…'")] == [True, False]

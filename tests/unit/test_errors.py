@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import redis.exceptions as rx
 
 import pyredisson
 import pyredisson.asyncio
@@ -50,22 +49,6 @@ def test_every_error_is_exported_and_drawn() -> None:
     for kind in BASES:
         assert kind.__name__ in errors.__doc__
         assert kind.__doc__
-
-
-@pytest.mark.parametrize("kind", BASES)
-def test_an_error_is_no_error_of_redis_py(kind: type[RedissonError]) -> None:
-    """``except redis.RedisError`` around a lock catches what the connection does, and nothing else."""
-    assert not issubclass(kind, rx.RedisError)
-
-
-@pytest.mark.parametrize("kind", BASES)
-def test_what_an_error_carries(kind: type[RedissonError]) -> None:
-    error = kind("it went wrong", name="orders")
-    assert str(error) == "it went wrong"
-    assert error.args == ("it went wrong",)
-    assert error.name == "orders"
-    assert kind("?").name is None
-    assert str(kind()) == ""
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

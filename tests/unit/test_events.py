@@ -1,4 +1,4 @@
-"""The public names of what listeners are told."""
+"""The reason that listeners are given for an acquire that failed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import pytest
 import redis.exceptions as rx
 
 import pyredisson
-from pyredisson import events
 from pyredisson.core.failures import REASONS, reason_of
-
-
-def test_an_event_shows_its_fields() -> None:
-    event = events.Released("orders", "client:1", 0, 1.5)
-    assert repr(event) == "Released(name='orders', owner='client:1', holds=0, held=1.5)"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
-from pyredisson.core.failures import NotSent
 from pyredisson.core.names import LockNames
 from pyredisson.core.outcomes import WITHOUT_END, Answer, Refused
 from pyredisson.kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
@@ -85,17 +84,6 @@ def joined(queue: InQueue, *owners: str) -> list[FairWaiter]:
 
 
 # ---- notifications ---------------------------------------------------------------------------------------------------
-
-
-def test_a_message_notifies_the_waiter_whose_channel_it_is(queue: InQueue, world: FakeRuntime) -> None:
-    subscriptions = queue._client.subscriptions
-    first, second, third = joined(queue, "a", "b", "c")
-    subscriptions.received(channel("b"), b"0")
-    subscriptions.received(channel("c"), b"?")
-    assert [woken(waiter) for waiter in (first, second, third)] == [0, 1, 0]
-    assert has_to_attempt(second, world.now())
-    assert second.was_notified
-    assert subscriptions.waiting(NAMES.channel) == 3
 
 
 def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue: InQueue, world: FakeRuntime) -> None:
@@ -177,35 +165,6 @@ def test_confirmations_in_a_burst_cause_heartbeats_immediately_and_once_more(
     assert not has_to_attempt(first, world.now())
 
 
-def test_heartbeats_without_an_answer_are_repeated(queue: InQueue, world: FakeRuntime) -> None:
-    first, second = joined(queue, "a", "b")
-    world.pass_time(EVERY)
-    assert has_to_attempt(first, world.now())
-    first.group.failed(first, NotSent(ConnectionError("down")), 0.5)
-    assert first.group.sleep_until(first, math.inf, world.now()) == world.now() + 0.5
-    world.pass_time(0.5)
-    assert has_to_attempt(first, world.now())
-    assert check(queue, first)[0] == ["a", "b"]
-    assert not has_to_attempt(second, world.now())
-
-
-# ---- attempts of its own ---------------------------------------------------------------------------------------------
-
-
-def test_an_attempt_without_an_answer_is_repeated_by_the_waiter_that_made_it(
-    queue: InQueue, world: FakeRuntime
-) -> None:
-    first, second = joined(queue, "a", "b")
-    queue._client.subscriptions.received(channel("b"), b"0")
-    assert has_to_attempt(second, world.now())
-    second.group.failed(second, ConnectionError("down"), 0.5)
-    assert second.group.sleep_until(second, math.inf, world.now()) == world.now() + 0.5
-    world.pass_time(0.5)
-    assert has_to_attempt(second, world.now())
-    assert second.was_notified
-    assert not has_to_attempt(first, world.now())
-
-
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 
@@ -218,18 +177,6 @@ def test_a_waiter_that_leaves_passes_on_the_heartbeats_that_it_may_have_begun(
     assert has_to_attempt(second, world.now())
     assert not second.was_notified, "it sends heartbeats, and attempts nothing"
     assert world.unsubscriptions == [channel("a")]
-
-
-def test_each_waiter_takes_its_channel_along(queue: InQueue, world: FakeRuntime) -> None:
-    subscriptions = queue._client.subscriptions
-    first, second = joined(queue, "a", "b")
-    leave(second)
-    leave(second)
-    assert subscriptions.take_idle(world.now() + 1) == [channel("b")]
-    assert subscriptions.waiting(NAMES.channel) == 1
-    leave(first)
-    assert subscriptions.take_idle(world.now() + 1) == [channel("a")]
-    assert subscriptions.waiting(NAMES.channel) == 0
 
 
 def test_a_refused_subscription_ends_the_wait_of_all(queue: InQueue) -> None:

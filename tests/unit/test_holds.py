@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
-from functools import partial
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.ownership.hold import Hold
@@ -18,7 +13,6 @@ from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending, Unlock
 from pyredisson.core.ownership.table import OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
-from tests.unit.test_multi_lock import MANY, lines_of
 
 PLAIN = Hold(30_000, watchdog=True, block=False)
 FIXED = Hold(10_000, watchdog=False, block=False)
@@ -38,15 +32,6 @@ def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_ownership_holds_nothing(ownership: Ownership) -> None:
-    assert ownership.idle()
-    assert not ownership.renewable()
-    assert not ownership.watched()
-    assert ownership.remaining(0.0) == 0.0
-    assert not ownership.expire(math.inf)
-    assert not ownership.lose("gone")
-
-
 def test_no_request_brings_the_deadline_forward_unless_nothing_is_held(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     deadline = ownership.deadline
@@ -58,19 +43,6 @@ def test_no_request_brings_the_deadline_forward_unless_nothing_is_held(ownership
     assert ownership.idle()
     take(ownership, BLOCK)
     assert ownership.deadline == 1000 + certain_for(5_000)
-
-
-def test_an_unanswered_acquire_is_repeated_under_the_next_epoch(ownership: Ownership) -> None:
-    request_id = ownership.begin_acquire(PLAIN).request_id
-    ownership.doubt(request_id)
-    epoch = ownership.epoch
-    assert epoch == 1
-    again, _, holds, repeat = ownership.begin_acquire(PLAIN)
-    assert (again, holds, repeat) == (request_id + 1, 0, True)
-    assert ownership.epoch > epoch
-    assert ownership.epoch_of(again) == ownership.epoch
-    ownership.refused(request_id)
-    assert ownership.pending is Pending.ACQUIRE, "what an earlier copy is answered concerns nobody any more"
 
 
 def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
@@ -88,14 +60,6 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
     ownership.raise_epoch(request_id, above=100)
     ownership.doubt(request_id)
     assert ownership.epoch_of(other) == epoch
-
-
-def test_an_epoch_is_remembered(ownership: Ownership) -> None:
-    """As long as the server may hold it: a request without would be refused as stale."""
-    request_id = ownership.begin_acquire(PLAIN).request_id
-    ownership.doubt(request_id)
-    ownership.refused(request_id)
-    assert not ownership.idle()
 
 
 # ---- releasing -------------------------------------------------------------------------------------------------------
@@ -152,13 +116,6 @@ def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
 
 
 # ---- settling --------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_pending_is_nothing_to_take_over(ownership: Ownership) -> None:
-    take(ownership, PLAIN)
-    request_id, epoch = ownership.request_id, ownership.epoch
-    assert ownership.take_over().pending is None
-    assert (ownership.request_id, ownership.epoch) == (request_id, epoch)
 
 
 def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
@@ -329,15 +286,6 @@ def test_a_renewal_of_another_generation_counts_for_nothing(ownership: Ownership
     assert ownership.remaining(1000.0) == 0.0
 
 
-def test_it_shows_its_state(ownership: Ownership) -> None:
-    take(ownership, PLAIN, PLAIN)
-    assert repr(ownership) == "<Ownership 'orders' client:1 ×2>"
-    ownership.begin_release()
-    assert repr(ownership) == "<Ownership 'orders' client:1 ×2 release?>"
-    ownership.lose("forced")
-    assert "lost (forced)" in repr(ownership)
-
-
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
@@ -366,19 +314,6 @@ def crowd(ownerships: OwnershipTable, world: FakeRuntime, times: int) -> None:
         ownerships.enter(ownership_of(world, f"crowd {next(_numbers)}"))
 
 
-def test_one_ownership_for_each_lock_and_owner(ownerships: OwnershipTable, world: FakeRuntime) -> None:
-    first = ownerships.enter(ownership_of(world, "orders"))
-    assert ownerships.enter(ownership_of(world, "orders")) is first
-    assert ownerships.find(("orders", "client:1")) is first
-    assert ownerships.find(("orders", "client:2")) is None
-    second = ownerships.enter(ownership_of(world, "orders", 2))
-    third = ownerships.enter(ownership_of(world, "stock"))
-    assert ownerships.of("orders") == [first, second]
-    assert list(ownerships) == [first, second, third]
-    assert len(ownerships) == 3
-    assert first.table is not None
-
-
 def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships: OwnershipTable, world: FakeRuntime) -> None:
     first, second = (ownerships.enter(ownership_of(world, "orders", number)) for number in (1, 2))
     for _ in range(2):
@@ -392,23 +327,6 @@ def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships: Ownership
         ownerships.drop(ownership)
     assert ownerships.of("orders") == []
     assert not ownerships._by_lock, "names of ownerships that are gone pile up"
-
-
-def test_the_ownerships_of_one_lock_are_found_without_a_look_at_the_others(
-    ownerships: OwnershipTable, world: FakeRuntime
-) -> None:
-    for number in range(MANY):
-        taken(ownerships, world, f"lock {number}", PLAIN)
-    assert [ownership.name for ownership in ownerships.of("lock 5")] == ["lock 5"]
-    assert lines_of(partial(ownerships.of, "lock 5")) < 50
-
-
-def test_the_ownerships_that_hold_something_or_may(ownerships: OwnershipTable, world: FakeRuntime) -> None:
-    idle, held, asking = (ownerships.enter(ownership_of(world, name)) for name in ("a", "b", "c"))
-    take(held, PLAIN)
-    asking.begin_acquire(PLAIN)
-    assert ownerships.held() == [held, asking]
-    assert idle in list(ownerships)
 
 
 def test_idle_ownerships_do_not_pile_up(ownerships: OwnershipTable, world: FakeRuntime) -> None:
@@ -426,12 +344,6 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships: OwnershipTabl
     forgotten = [ownership for ownership in made if ownership.table is None]
     assert forgotten == made[: OwnershipTable.REMEMBERED]
     assert made[-1].begin_release().todo is Unlock.LOST
-
-
-def test_what_is_held_is_never_forgotten(ownerships: OwnershipTable, world: FakeRuntime) -> None:
-    held = [taken(ownerships, world, f"held {number}", PLAIN) for number in range(5 * OwnershipTable.REMEMBERED)]
-    crowd(ownerships, world, 12)
-    assert all(ownership.table is not None for ownership in held)
 
 
 def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships: OwnershipTable, world: FakeRuntime) -> None:
@@ -459,197 +371,3 @@ def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships: Owne
     crowd(ownerships, world, 4)
     assert found.table is not None
     assert ownerships.find(found.key) is found
-
-
-# ---- all sequences ---------------------------------------------------------------------------------------------------
-
-
-class OwnershipMachine(RuleBasedStateMachine):
-    """Random steps of an owner, a watchdog and a server that may or may not answer, against a simple model."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.world = FakeRuntime()
-        self.ownership = Ownership(("orders", "client:1"), FakeOwner(), self.world)
-        self.request_ids: list[int] = []
-        self.tells = 0
-        self.generations = [0]
-        self.epochs = [0]
-
-    def lost(self) -> bool:
-        return self.ownership.loss is not None
-
-    @precondition(lambda self: not self.lost() and self.ownership.pending is not Pending.RELEASE)
-    @rule(level=st.sampled_from([PLAIN, FIXED, BLOCK]), answer=st.sampled_from(["granted", "refused", "none"]))
-    def acquire(self, level: Hold, answer: str) -> None:
-        if self.ownership.expire(self.world.now()):
-            self.tells += 1
-            return
-        before = len(self.ownership.holds)
-        in_doubt = self.ownership.pending is not None and self.ownership.in_flight.doubtful
-        request_id, _, holds, repeat = self.ownership.begin_acquire(level)
-        self.request_ids.append(request_id)
-        assert holds == before
-        assert repeat == in_doubt
-        assert self.ownership.epoch_of(request_id) == self.ownership.epoch
-        if answer == "granted":
-            assert self.ownership.granted(request_id, level, self.world.now() + level.certain)
-            assert len(self.ownership.holds) == before + 1
-        elif answer == "refused" and not repeat:
-            self.ownership.refused(request_id)
-            assert len(self.ownership.holds) == before
-        else:
-            epoch = self.ownership.epoch
-            self.ownership.doubt(request_id)
-            assert self.ownership.epoch > epoch, "late copies have to be refused"
-
-    @precondition(lambda self: self.ownership.pending is None)
-    @rule(answer=st.sampled_from(["done", "gone", "none", "not sent"]))
-    def release(self, answer: str) -> None:
-        if self.ownership.expire(self.world.now()):
-            self.tells += 1
-        before, was_lost, over = len(self.ownership.holds), self.lost(), self.ownership.expired
-        request_id, _, holds, lease, todo = self.ownership.begin_release()
-        self.request_ids.append(request_id)
-        if not before and not over:
-            assert todo is Unlock.NOT_OWNED
-        elif was_lost or not before:
-            assert todo is Unlock.LOST
-            assert len(self.ownership.holds) + self.ownership.expired == before + over - 1
-        else:
-            assert (todo, holds) == (Unlock.RELEASE, before)
-            if answer == "done":
-                assert self.ownership.released(request_id, self.world.now() + certain_for(lease))
-                assert len(self.ownership.holds) == before - 1
-            elif answer == "gone":
-                self.tells += self.ownership.lose_one(request_id, GONE, self.world.now())
-                assert len(self.ownership.holds) == before - 1
-            elif answer == "none":
-                self.ownership.doubt(request_id)
-
-    @precondition(lambda self: self.ownership.pending is not None)
-    @rule(done=st.booleans(), behind=st.booleans())
-    def settle(self, done: bool, behind: bool) -> None:
-        before = len(self.ownership.holds)
-        epoch = self.ownership.epoch
-        request_id, _, pending, count, lease, repeat = self.ownership.take_over()
-        self.request_ids.append(request_id)
-        assert lease >= 1
-        assert repeat == (self.ownership.epoch > epoch), "what may have run is repeated under an epoch of its own"
-        assert count == before + (pending is Pending.ACQUIRE)
-        assert count >= 1
-        if not done:
-            return
-        if pending is Pending.ACQUIRE:
-            assert self.ownership.given_back(request_id)
-            assert len(self.ownership.holds) == before
-        else:
-            assert self.ownership.released(request_id, self.world.now(), behind=behind)
-            assert len(self.ownership.holds) == before - 1
-
-    @precondition(lambda self: self.ownership.pending is not None)
-    @rule()
-    def abandon(self) -> None:
-        self.ownership.abandon(self.ownership.request_id)
-        assert self.ownership.pending is None
-
-    @precondition(lambda self: self.request_ids)
-    @rule(data=st.data())
-    def answer_late(self, data: st.DataObject) -> None:
-        """Whatever is said to a turn that is over changes nothing."""
-        request_id = data.draw(st.sampled_from(self.request_ids))
-        if request_id == self.ownership.request_id:
-            return
-        before = self.state()
-        assert self.ownership.epoch_of(request_id) is None
-        assert not self.ownership.released(request_id, math.inf)
-        assert not self.ownership.given_back(request_id)
-        assert not self.ownership.lose_one(request_id, GONE, self.world.now())
-        self.ownership.refused(request_id)
-        self.ownership.abandon(request_id)
-        self.ownership.raise_epoch(request_id, above=1000)
-        self.ownership.doubt(request_id)
-        assert self.state() == before
-
-    @rule(generation_back=st.integers(min_value=0, max_value=3))
-    def renewal(self, generation_back: int) -> None:
-        before = self.ownership.deadline
-        generation = self.ownership.generation - generation_back
-        self.ownership.renewed(generation, self.world.now(), 30_000)
-        assert self.ownership.deadline >= before
-        if generation_back or self.lost():
-            assert self.ownership.deadline == before
-
-    @rule()
-    def be_taken_away(self) -> None:
-        expected = bool(self.ownership.holds) and not self.lost()
-        assert self.ownership.lose(GONE) is expected
-        self.tells += expected
-
-    @rule()
-    def force(self) -> None:
-        self.request_ids.append(self.ownership.begin_force()[0])
-        self.ownership.clear()
-        assert self.ownership.holds == []
-        assert not self.lost()
-
-    @rule(seconds=st.sampled_from([0.001, 1.0, 6.0, 31.0]))
-    def pass_time(self, seconds: float) -> None:
-        self.world.pass_time(seconds)
-
-    @rule()
-    def watchdog_looks(self) -> None:
-        watched = any(level.watched for level in self.ownership.holds)
-        told = self.ownership.expire(self.world.now())
-        assert not told or watched
-        self.tells += told
-        assert not self.ownership.expire(self.world.now())
-
-    def state(self) -> tuple[object, ...]:
-        ownership = self.ownership
-        return (
-            tuple(ownership.holds),
-            ownership.pending,
-            ownership.loss,
-            ownership.expired,
-            ownership.deadline,
-            ownership.epoch,
-            ownership.request_id,
-        )
-
-    @invariant()
-    def a_loss_is_of_something(self) -> None:
-        assert not self.lost() or self.ownership.holds
-
-    @invariant()
-    def nothing_is_certain_past_the_deadline(self) -> None:
-        left = self.ownership.remaining(self.world.now())
-        assert left >= 0.0
-        if not self.ownership.holds or self.lost() or self.world.now() >= self.ownership.deadline:
-            assert left == 0.0
-
-    @invariant()
-    def only_what_is_held_is_renewed(self) -> None:
-        if self.ownership.renewable():
-            assert self.ownership.holds
-            assert not self.lost()
-            assert self.ownership.pending is not Pending.RELEASE
-
-    @invariant()
-    def counts_only_go_up(self) -> None:
-        self.epochs.append(self.ownership.epoch)
-        self.generations.append(self.ownership.generation)
-        assert self.epochs[-1] >= self.epochs[-2]
-        assert self.generations[-1] >= self.generations[-2]
-        assert self.ownership.expired >= 0
-
-    @invariant()
-    def an_idle_claim_says_nothing(self) -> None:
-        if self.ownership.idle():
-            assert not self.ownership.holds
-            assert not self.lost()
-            assert self.ownership.pending is None
-
-
-TestClaim = OwnershipMachine.TestCase
-TestClaim.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -14,6 +14,10 @@ import pyredisson
 from pyredisson.shared import kinds
 
 RARE = (
+    "apscheduler",
+    "celery",
+    "dramatiq",
+    "rq",
     "django",
     "fastapi",
     "sqlalchemy",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson import Holder, __version__
+from pyredisson import Holder
 from pyredisson.core.diagnosis.holder_lookup import Found
 from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.diagnosis.replies import token_id
-from pyredisson.net.introduction import app_in, connection_name, introduction
-from pyredisson.net.resp import pack
+from pyredisson.net.introduction import connection_name
 
 CLIENT = "0b5d4f0e-0000-4000-8000-000000000000"
 
@@ -27,22 +26,6 @@ CLIENT = "0b5d4f0e-0000-4000-8000-000000000000"
 )
 def test_the_name_of_a_connection(app: str | None, host: str, name: str) -> None:
     assert connection_name(Identity(app, host, 4711, "1"), CLIENT) == f"{name}:{CLIENT}"
-
-
-def test_a_connection_says_whose_it_is_and_of_which_library() -> None:
-    identity = Identity("web", "web-3", 4711, __version__)
-    named = pack("CLIENT", "SETNAME", f"pyredisson:web:web-3:4711:{CLIENT}")
-    library = (
-        pack("CLIENT", "SETINFO", "LIB-NAME", "pyredisson"),
-        pack("CLIENT", "SETINFO", "LIB-VER", __version__),
-    )
-    assert introduction(identity, CLIENT, named=False) == (named, *library)
-    assert introduction(identity, CLIENT, named=True) == library
-
-
-@pytest.mark.parametrize(("settings", "app"), [({}, None), ({"client_name": "a"}, "a"), ({"client_name": ""}, None)])
-def test_the_name_in_the_settings_of_a_user(settings: dict[str, object], app: str | None) -> None:
-    assert app_in(settings) == app
 
 
 @pytest.mark.parametrize(

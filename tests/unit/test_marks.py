@@ -93,21 +93,6 @@ def test_each_context_knows_the_holds_that_were_acquired_in_it_and_before_it_was
     contexts.check()
 
 
-def test_thousands_of_holds_are_found_and_the_marks_of_released_ones_make_room() -> None:
-    context = contextvars.Context()
-    names = [f"many-{number}" for number in range(3000)]
-    locks = [Held() for _ in names]
-    for _ in range(2):
-        for name, held in zip(names, locks, strict=True):
-            context.run(leave_mark, held, (name,), 7)
-            held.held = True
-        assert all(context.run(has_mark, held) for held in locks)
-        assert not context.run(live_marks, (names[0], 8)), "of another owner"
-        for held in locks:
-            held.held = False
-    assert not context.run(live_marks, (names[0], 7))
-
-
 def test_a_context_that_held_thousands_of_locks_has_few_marks_when_it_holds_few() -> None:
     context = contextvars.Context()
     few, many = [Held() for _ in range(3)], [Held() for _ in range(3000)]
@@ -122,12 +107,3 @@ def test_a_context_that_held_thousands_of_locks_has_few_marks_when_it_holds_few(
     alive = sum(held.mark is not None and held.mark() is not None for held in (*many, *later))
     assert alive <= 2 * LEAF
     assert all(context.run(has_mark, held) for held in (*few, later[-1]))
-
-
-def test_one_mark_stands_for_all_the_locks_of_a_multi_lock() -> None:
-    context, held = contextvars.Context(), Held()
-    context.run(leave_mark, held, ("orders", "stock"), 1)
-    held.held = True
-    marks = [context.run(live_marks, (name, 1)) for name in ("orders", "stock")]
-    assert marks[0] == marks[1]
-    assert marks[0][0].held() is held

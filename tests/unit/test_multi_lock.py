@@ -15,7 +15,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.driver import run
-from pyredisson.quorum.decisions import node_timeout, weakness_of
+from pyredisson.quorum.decisions import node_timeout
 from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
 from tests.unit.fake import FakeOwner
@@ -56,22 +56,6 @@ def test_what_a_node_gets_to_answer(lease: float, configured: float | None, roun
     assert node_timeout(round(1000 * lease), configured, round_trip) == pytest.approx(timeout)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "quorum", "said"),
-    [
-        (1, 1, "a quorum of 1 node tolerates no failed node, as a lock on one server: use three or five nodes"),
-        (2, 2, "a quorum of 2 nodes tolerates no failed node, as a lock on one server: use three or five nodes"),
-        (4, 3, "a quorum of 4 nodes tolerates 1 failed node, as a quorum of 3 would: use three or five nodes"),
-        (6, 4, "a quorum of 6 nodes tolerates 2 failed nodes, as a quorum of 5 would: use three or five nodes"),
-        (3, 2, None),
-        (5, 3, None),
-        (4, 4, None),  # Somebody has asked for that.
-    ],
-)
-def test_what_a_quorum_tolerates(nodes: int, quorum: int, said: str | None) -> None:
-    assert weakness_of(nodes, quorum) == said
-
-
 # ---- the table of holds ----------------------------------------------------------------------------------------------
 
 
@@ -96,10 +80,6 @@ def table_of(lock: pyredisson.MultiLock) -> MultiOwnershipTable:
     return multi_locks_of(lock._core.client)
 
 
-def asks_for_its_state(lock: pyredisson.MultiLock) -> None:
-    assert "held by" in repr(lock)
-
-
 def times_out(lock: pyredisson.MultiLock) -> None:
     with pytest.raises(pyredisson.LockTimeoutError, match=r"is held by .* of this client"), lock.hold(0):
         pytest.fail("the block was run")
@@ -108,10 +88,6 @@ def times_out(lock: pyredisson.MultiLock) -> None:
 def releases_what_it_does_not_hold(lock: pyredisson.MultiLock) -> None:
     with pytest.raises(pyredisson.LockNotOwnedError, match=r"held by .* of this client, and only"):
         lock.unlock()
-
-
-def forces_it_open(lock: pyredisson.MultiLock) -> None:
-    assert lock.force_unlock() is True
 
 
 def lines_of(work: Callable[[], object]) -> int:
@@ -132,7 +108,7 @@ def lines_of(work: Callable[[], object]) -> int:
     return lines
 
 
-@pytest.mark.parametrize("work", [asks_for_its_state, times_out, releases_what_it_does_not_hold, forces_it_open])
+@pytest.mark.parametrize("work", [times_out, releases_what_it_does_not_hold])
 def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
     lock: pyredisson.MultiLock, work: Callable[[Any], None]
 ) -> None:
@@ -141,26 +117,6 @@ def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
         table.enter(hold_of(lock, number))
     assert len(table) == MANY + 1
     assert lines_of(partial(work, lock)) < MANY / 4
-
-
-def test_the_holds_of_one_multi_lock_are_those_in_the_table(lock: pyredisson.MultiLock) -> None:
-    table = table_of(lock)
-    first, second = (table.enter(hold_of(lock, "goods", number)) for number in (1, 2))
-    assert table.enter(hold_of(lock, "goods", 1)) is first
-    assert table.of("goods") == [first, second]
-    table.drop(first)
-    table.drop(first)
-    assert table.of("goods") == [second]
-    assert table.held_by("goods", first.who) is None
-    assert table.held_by("goods", second.who) is second
-    assert first.listed_in is None
-    table.enter(first)
-    assert table.of("goods") == [second, first]
-    for hold in (first, second):
-        table.drop(hold)
-    assert table.of("goods") == []
-    assert table.of("never taken") == []
-    assert len(table) == 1
 
 
 def test_a_hold_that_is_released_once_its_renewal_is_due_is_no_error(lock: pyredisson.MultiLock) -> None:

@@ -27,13 +27,6 @@ async def _current_id() -> int:
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_without_a_loop(call: Callable[[Redisson], Any]) -> None:
-    coroutine = call(Redisson.from_url("redis://localhost:1"))
-    with pytest.raises(RuntimeError, match=r"asyncio\.run\(\)"):
-        coroutine.send(None)
-
-
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_under_trio(call: Callable[[Redisson], Any]) -> None:
     trio = pytest.importorskip("trio")
 

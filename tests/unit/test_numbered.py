@@ -1,4 +1,4 @@
-"""What semaphores and latches are called in Redis, whom a message notifies, and which numbers there may be."""
+"""Whom a message of a semaphore or latch notifies, and which numbers there may be."""
 
 from __future__ import annotations
 
@@ -10,27 +10,13 @@ import pytest
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
-from pyredisson.core.names import LatchNames, SemaphoreNames
-from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL, Waiter
-from pyredisson.kinds.numbered import MAX_COUNT, count_of, opened_message
+from pyredisson.kinds.numbered import opened_message
 from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.permits import PermitsCore, permits_message
-from pyredisson.kinds.semaphore import SemaphoreCore
+from pyredisson.kinds.permits import permits_message
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join, woken
-
-OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
-
-
-@pytest.mark.parametrize(("name", "tagged"), [("orders", "{orders}"), ("{shop}orders", "{shop}orders")])
-def test_names(name: str, tagged: str) -> None:
-    """The examples of the protocol, section 1.5."""
-    semaphore, latch = SemaphoreNames(name), LatchNames(name)
-    assert (semaphore.raw, semaphore.channel, semaphore.taken) == (name, f"redisson_sc:{tagged}", f"{tagged}:timeout")
-    assert (latch.raw, latch.channel) == (name, f"redisson_countdownlatch__channel__{{{name}}}")
-    assert semaphore.done(OWNER) == latch.done(OWNER) == f"pyredisson_done:{tagged}:{OWNER}"
 
 
 @pytest.mark.parametrize(
@@ -58,26 +44,6 @@ def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all() -> None
     assert opened_message(b"0") == 1
     for payload in (b"1", b"7", b"", b"00"):
         assert opened_message(payload) == 0
-
-
-@pytest.mark.parametrize("value", [0, 1, 2**31, MAX_COUNT])
-def test_numbers_that_may_be(value: int) -> None:
-    assert count_of(value, "n") == value
-    assert count_of(-value, "n", signed=True) == -value
-
-
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [
-        *((value, ValueError) for value in (-MAX_COUNT - 1, MAX_COUNT + 1)),
-        *((value, TypeError) for value in (True, 1.0, "1", None, b"1", math.nan)),
-    ],
-)
-def test_what_is_no_number(value: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="permits"):
-        count_of(value, "permits", signed=True)
-    with pytest.raises(ValueError, match="permits"):
-        count_of(-1, "permits")
 
 
 # ---- hints -------------------------------------------------------------------------------------------------------
@@ -112,32 +78,6 @@ def test_a_hint_for_later_sets_the_alarm_of_the_first(world: FakeRuntime, subscr
     subscriptions.hint("channel", "ours", 5.0)  # It attempts before that in any case.
     assert [*map(woken, waiters)] == [1, 0]
     assert alarm(waiters[0], now) == now + 3
-
-
-def test_a_hint_without_a_waiter_is_forgotten(subscriptions: Subscriptions) -> None:
-    subscriptions.hint("channel", "ours", 0)
-    waiters = joined(subscriptions, "ours", 1)
-    subscriptions.hint("channel", "theirs", 0)
-    subscriptions.hint("another", "ours", 0)
-    assert [*map(woken, waiters)] == [0]
-
-
-# ---- the wait queue --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("core_type", "keys"),
-    [
-        (SemaphoreCore, ("orders", "pyredisson_waiting:{orders}")),
-        (PermitSemaphoreCore, ("orders", "pyredisson_waiting:{orders}", "{orders}:timeout")),
-    ],
-)
-def test_a_client_that_leaves_the_queue_has_the_next_one_notified_of_when_a_permit_expires(
-    core_type: type[PermitsCore], keys: tuple[str, ...]
-) -> None:
-    core = core_type(ClientCore(FakeRuntime(), Config()), "orders")
-    request = core.leave_queue("me:1:1")
-    assert request == ("semaphore_stop_waiting", keys, ("me:1:1", PUBLISH))
 
 
 # ---- interruptions ---------------------------------------------------------------------------------------------------

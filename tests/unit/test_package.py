@@ -16,13 +16,13 @@ import pytest
 import yaml
 
 import pyredisson
+from tests.examples import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     tomllib = pytest.importorskip("tomli")
 
-ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = PYPROJECT["project"]
 
@@ -57,15 +57,6 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
     for name, job in workflow["jobs"].items():
         assert "uses" in job or job["timeout-minutes"], name
         assert job.get("permissions", {}) == ({"id-token": "write"} if name == "publish" else {}), name
-
-
-def test_the_extras_are_those_that_the_documentation_names() -> None:
-    users = {"embedded", "cli", "web", "prometheus", "opentelemetry", "testing", "fastapi", "django", "sqlalchemy"}
-    users |= {"celery", "rq", "dramatiq", "apscheduler"}
-    assert set(PROJECT["optional-dependencies"]) == users
-    assert set(PYPROJECT["dependency-groups"]) == {"frameworks", "docs", "dev"}
-    makefile = (ROOT / "Makefile").read_text()
-    assert users == set(re.findall(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)[0].split(","))
 
 
 def test_code_that_is_not_released_does_not_have_the_number_of_a_release() -> None:
@@ -133,6 +124,10 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     assert f"Version: {pyredisson.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
     assert "Author: pyredisson contributors\n" in metadata
+    targets = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", metadata)
+    assert all(target.startswith("https://") for target in targets)
+    source = PROJECT["urls"]["Source"]
+    assert {f"{source}/blob/main/docs/tutorial.md", f"{source}/raw/main/docs/_static/demo.svg"} <= set(targets)
 
 
 def test_the_sdist_has_what_is_needed_to_build_test_and_read(built: Path) -> None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import pytest
 
 from pyredisson.shared import patching
+from tests.command_line import output_of
 from tests.frameworks.common import require
-
-ROOT = Path(__file__).parents[2]
 
 PATCH = {
     "gevent": "from gevent import monkey; monkey.patch_all({})",
@@ -20,14 +14,6 @@ PATCH = {
 }
 
 each_kind = pytest.mark.parametrize("kind", PATCH)
-
-
-def output_of(script: str) -> str:
-    """Run a program, which has to end well, and return what it printed."""
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
 
 
 CHECK = """
@@ -74,12 +60,6 @@ def test_a_patch_without_threads_is_refused(kind: str, early: bool) -> None:
     said = output_of("\n".join([patch, IMPORT, CHECK] if early else [IMPORT, patch, CHECK]))
     assert f"{kind} patched socket, but not threading" in said
     assert "gunicorn.conf.py" in said
-
-
-@each_kind
-def test_who_only_imports_it_passes(kind: str) -> None:
-    require(kind)
-    assert output_of("\n".join([IMPORT, f"import {kind}", CHECK])) == "all is well"
 
 
 def test_other_libraries_may_replace_the_socket_class() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import redis
 
 import pyredisson.asyncio
-from pyredisson import Config, MultiLock, Redisson
+from pyredisson import Config, Redisson
 from pyredisson.events import ServerUnsafe
 from pyredisson.lua import script_text
 from tests.examples import ROOT, blocks_of
@@ -225,27 +224,12 @@ async def hold_once_in_a_task(handle: Any) -> None:
         pass
 
 
-@asynccontextmanager
-async def held_by(client: Any, get: Callable[[Any, str], Any], name: str) -> AsyncIterator[None]:
-    """Hold something for a block, through a client of either form."""
-    block = get(client, name).hold()
-    if isinstance(client, Redisson):
-        await asyncio.to_thread(block.__enter__)
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(block.__exit__, None, None, None)
-    else:
-        async with block:
-            yield
-
-
 async def release_to_waiters(holder: Any, others: list[Any], administrator: redis.Redis, kind: str, name: str) -> None:
     """Release what others wait for, the first of whom is no observer."""
     _, held, waited_for = HELD_AND_WAITED_FOR[kind]
     queue = f"pyredisson_waiting:{{{name}}}"
     tasks: list[asyncio.Task[None]] = []
-    async with held_by(holder, held, name):
+    async with held(holder, name).hold():
         for number, other in enumerate(others, 1):
             tasks.append(asyncio.create_task(hold_once_in_a_task(waited_for(other, name))))
             await soon(lambda number=number: administrator.zcard(queue) == number + min(number, 2))  # type: ignore[misc]
@@ -258,14 +242,13 @@ async def release_to_waiters(holder: Any, others: list[Any], administrator: redi
     await asyncio.wait_for(asyncio.gather(*tasks[2:]), 15)
 
 
-@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
 @pytest.mark.parametrize("missing", ["~pyredisson_waiting:*", "&pyredisson_waiting:*"])
 @pytest.mark.parametrize("kind", HELD_AND_WAITED_FOR)
 def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(
-    kind: str, missing: str, form: Any, server: tuple[Redisson, redis.Redis]
+    kind: str, missing: str, server: tuple[Redisson, redis.Redis]
 ) -> None:
     client, administrator = server
-    user = re.sub(r"\W", "-", f"{form.__name__} {kind} {missing}")
+    user = re.sub(r"\W", "-", f"{kind} {missing}")
     rules = rules_of(HELD_AND_WAITED_FOR[kind][0])
     administrator.execute_command("ACL SETUSER", user, *[rule for rule in rules if rule != missing])
     told: list[object] = []
@@ -275,15 +258,13 @@ def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(
         patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
         others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
         config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
-        holder = form.Redisson.from_url(url.replace("unix://", f"unix://{user}:secret@"), config=config)
+        holder = pyredisson.asyncio.Redisson.from_url(url.replace("unix://", f"unix://{user}:secret@"), config=config)
         try:
             for number in range(2):
                 await release_to_waiters(holder, others, administrator, kind, f"orders:{user}:{number}")
         finally:
-            for other in others:
-                await other.close()
-            if (closing := holder.close()) is not None:
-                await closing
+            for each in (holder, *others):
+                await each.close()
 
     asyncio.run(main())
     (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
@@ -328,32 +309,22 @@ NOTIFYING: dict[str, tuple[str, Calls]] = {
 }
 
 
-async def call_in_turn(url: str, config: Config, make_calls: Calls, name: str) -> None:
-    async with pyredisson.asyncio.Redisson.from_url(url, config=config) as client:
-        for call in make_calls(client, name):
-            await call()
-
-
-@pytest.mark.parametrize("form", ["threads", "asyncio"])
 @pytest.mark.parametrize("calls", NOTIFYING)
 def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(
-    calls: str, form: str, server: tuple[Redisson, redis.Redis]
+    calls: str, server: tuple[Redisson, redis.Redis]
 ) -> None:
     client, administrator = server
     kind, make_calls = NOTIFYING[calls]
-    user = re.sub(r"\W", "-", f"no key {form} {calls}")
+    user = re.sub(r"\W", "-", f"no key {calls}")
     rules = [rule for rule in rules_of(kind) if rule != "~pyredisson_waiting:*"]
     administrator.execute_command("ACL SETUSER", user, *rules)
     url = str(client.url).replace("unix://", f"unix://{user}:secret@")
     told: list[object] = []
     config = Config(listeners=(told.append,))
     administrator.config_resetstat()
-    if form == "asyncio":
-        asyncio.run(call_in_turn(url, config, make_calls, f"orders:{user}"))
-    else:
-        with Redisson.from_url(url, config=config) as theirs:
-            for call in make_calls(theirs, f"orders:{user}"):
-                call()
+    with Redisson.from_url(url, config=config) as theirs:
+        for call in make_calls(theirs, f"orders:{user}"):
+            call()
     assert administrator.info("errorstats")["errorstat_NOPERM"] == {"count": 1}
     (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
     assert "~pyredisson_waiting:*" in warning.text
@@ -369,31 +340,3 @@ def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_queue(server: t
             theirs.get_lock("orders:hkeys").force_unlock()
         assert theirs._core.subscriptions.may_queue
     assert not [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
-
-
-def test_a_user_who_may_not_use_wait_queues_waits_for_a_quorum(server: tuple[Redisson, redis.Redis]) -> None:
-    client, administrator = server
-    rules = rules_of("plain lock")
-    without_keys = [rule for rule in rules if not rule.startswith("~pyredisson_waiting")]
-    without_channels = [rule for rule in rules if not rule.startswith("&pyredisson_waiting")]
-    for user, allowed_rules in (("no-keys", without_keys), ("no-channels", without_channels)):
-        administrator.execute_command("ACL SETUSER", user, *allowed_rules)
-        url = str(client.url).replace("unix://", f"unix://{user}:secret@")
-        told: list[object] = []
-        config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
-        with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url)) as later:
-            mine, theirs = (MultiLock(each.get_lock(f"orders:{user}")) for each in (later, earlier))
-            part = earlier.get_lock(f"orders:{user}")._core
-            for _ in range(2):
-                mine.lock()
-                with ThreadPoolExecutor() as pool:
-                    waiting = pool.submit(theirs.hold(wait_time=5).__enter__)
-                    until(lambda part=part: part.waiting() == 1)  # type: ignore[misc]
-                    began = monotonic()
-                    mine.unlock()
-                    waiting.result(5)
-                assert monotonic() - began < 2
-                theirs.force_unlock()
-        # A quorum does not use the wait queue; a release looks whether clients that wait for one lock are in it.
-        told_of = [event.setting for event in told if isinstance(event, ServerUnsafe)]
-        assert told_of.count("acl") == (1 if user == "no-keys" else 0)

@@ -2,83 +2,32 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
-import pytest
-
-from pyredisson.shared import process
-
-ROOT = Path(__file__).parents[2]
-
-#: How a program may fork: as Python knows it, and as those do that embed Python.
-FORKS = {"os.fork": "os.fork", "fork(2)": "ctypes.PyDLL(None).fork"}
-
-each_fork = pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
+from tests.command_line import output_of
 
 HEAD = """
-    import ctypes, os, sys, threading, traceback
-    from pyredisson.shared import process
+        import ctypes, os, sys, threading, traceback
+        from pyredisson.shared import process
 
-    def in_child(fork, work):
-        sys.stdout.flush()
-        child = fork()
-        if child == 0:
-            try:
-                work()
-                sys.stdout.flush()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        def in_child(fork, work):
+            sys.stdout.flush()
+            child = fork()
+            if child == 0:
+                try:
+                    work()
+                    sys.stdout.flush()
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
 """
-
-
-def output_of(script: str, *arguments: str) -> str:
-    """Run a program, which has to end well, and return what it printed."""
-    code = textwrap.dedent(HEAD) + textwrap.dedent(script)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-@each_fork
-def test_the_callbacks_run_once_in_each_child(fork: str) -> None:
-    said = output_of(
-        f"""
-        process.on_fork(lambda: print("first"))
-        process.on_fork(lambda: print("second"))
-        process.check()
-
-        def child():
-            for _ in range(3):
-                process.check()
-            print("child")
-            in_child({fork}, grandchild)
-
-        def grandchild():
-            process.check()
-            process.check()
-            print("grandchild")
-
-        in_child({fork}, child)
-        process.check()
-        print("parent")
-        """
-    )
-    assert said.split() == ["first", "second", "child", "first", "second", "grandchild", "parent"]
 
 
 def test_other_threads_wait_until_the_callbacks_have_run() -> None:
     """Else they would go on as the parent."""
     said = output_of(
-        """
+        HEAD
+        + """
         inside, go_on = threading.Event(), threading.Event()
 
         @process.on_fork
@@ -109,7 +58,8 @@ def test_other_threads_wait_until_the_callbacks_have_run() -> None:
 
 def test_a_callback_may_check_and_may_fail() -> None:
     said = output_of(
-        """
+        HEAD
+        + """
         import logging
         logging.getLogger("pyredisson").addHandler(logging.NullHandler())
         process.on_fork(lambda: 1 / 0)
@@ -123,7 +73,8 @@ def test_a_callback_may_check_and_may_fail() -> None:
 
 def test_a_callback_that_was_interrupted_runs_again() -> None:
     said = output_of(
-        """
+        HEAD
+        + """
         calls = []
 
         @process.on_fork
@@ -146,30 +97,12 @@ def test_a_callback_that_was_interrupted_runs_again() -> None:
     assert said.split() == ["interrupted", "2"]
 
 
-def test_nothing_is_called_where_no_fork_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_callbacks", [lambda: pytest.fail("called")])
-    process.check()
-    assert process.pid == os.getpid()
-
-
 def test_after_a_fork_by_python_nothing_has_to_check() -> None:
     said = output_of(
-        """
+        HEAD
+        + """
         process.on_fork(lambda: print("first"))
         in_child(os.fork, lambda: print("child"))
         """
     )
     assert said.split() == ["first", "child"]
-
-
-def test_there_is_a_fork_without_pythons_hooks() -> None:
-    """Or else the tests above show nothing."""
-    assert ctypes.PyDLL(None).fork
-    said = output_of(
-        """
-        os.register_at_fork(after_in_child=lambda: print("told"))
-        in_child(ctypes.PyDLL(None).fork, lambda: print("child"))
-        in_child(os.fork, lambda: print("child"))
-        """
-    )
-    assert said.split() == ["child", "told", "child"]

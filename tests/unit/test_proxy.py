@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,7 +14,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.proxy import Cutter, Incomplete, Proxy, parse, parse_request
+from tests.proxy import Proxy
 from tests.servers import HOST, Server
 from tests.waiting import until
 
@@ -82,62 +80,6 @@ def received_before_reset(raw: socket.socket) -> bytes:
     raise AssertionError("ended without a reset")
 
 
-@pytest.mark.parametrize(
-    ("raw", "value"),
-    [
-        (b"+OK\r\n", b"OK"),
-        (b"-ERR no\r\n", b"ERR no"),
-        (b":-7\r\n", b"-7"),
-        (b"$5\r\na\r\nbc\r\n", b"a\r\nbc"),
-        (b"$-1\r\n", None),
-        (b"*-1\r\n", None),
-        (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", [b"a", [b"1"]]),
-        (b"*0\r\n", []),
-        (b"_\r\n", b""),
-        (b"#t\r\n", b"t"),
-        (b",1.5\r\n", b"1.5"),
-        (b"(123\r\n", b"123"),
-        (b"=7\r\ntxt:abc\r\n", b"txt:abc"),
-        (b"!5\r\nERR x\r\n", b"ERR x"),
-        (b"~2\r\n:1\r\n:2\r\n", [b"1", b"2"]),
-        (b"%1\r\n+k\r\n:2\r\n", [b"k", b"2"]),
-        (b">2\r\n+pub\r\n:2\r\n", [b"pub", b"2"]),
-        (b"|1\r\n+ttl\r\n:9\r\n$1\r\nv\r\n", b"v"),
-    ],
-)
-def test_every_kind_of_value_is_read_whole_however_it_is_cut(raw: bytes, value: object) -> None:
-    assert parse(raw) == (value, len(raw))
-    for length in range(len(raw)):
-        with pytest.raises(Incomplete):
-            parse(raw[:length])
-    cutter = Cutter(parse)
-    read = [found for at in range(len(raw) * 2) for found in cutter.feed((raw * 2)[at : at + 1])]
-    assert read == [(value, raw), (value, raw)]
-    assert not cutter.rest
-
-
-def test_requests_are_read_inline_too_and_what_is_no_resp_is_refused() -> None:
-    raw = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING hello\r\n\r\n"
-    assert [value for value, _ in Cutter(parse_request).feed(raw)] == [[b"GET", b"k"], [b"PING", b"hello"], []]
-    with pytest.raises(ValueError, match="not RESP"):
-        parse(b"HTTP/1.1 200 OK\r\n")
-
-
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_it_is_transparent_and_counts(
-    proxy: Proxy, connect: Callable[..., redis.Redis], protocol: int, direct: redis.Redis, unique_name: str
-) -> None:
-    client = connect(protocol=protocol)
-    assert client.set(unique_name, b"\x00\r\n" * 50_000, px=60_000)
-    assert client.get(unique_name) == b"\x00\r\n" * 50_000
-    with pytest.raises(redis.exceptions.ResponseError):
-        client.lpush(unique_name, "x")
-    assert (proxy.commands["SET"], proxy.commands["GET"], proxy.commands["LPUSH"]) == (1, 1, 1)
-    (connection,) = proxy.connections
-    assert connection.requests == connection.replies == proxy.requests == proxy.replies >= 3
-    assert not +proxy.hits
-
-
 @pytest.mark.parametrize("ending", ["message", "unsubscribe"])
 @pytest.mark.parametrize("resp3", [False, True])
 def test_a_message_between_request_and_reply_is_not_the_reply(resp3: bool, ending: str) -> None:
@@ -197,18 +139,6 @@ def test_what_it_does_not_understand_fails_the_test(valkey: Server) -> None:
         proxy.close()
 
 
-def test_what_the_server_has_not_answered_yet_is_counted(
-    proxy: Proxy, client: redis.Redis, direct: redis.Redis, unique_name: str
-) -> None:
-    assert proxy.under_way == 0
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.blpop, unique_name, 10)
-        until(lambda: proxy.under_way == 1)
-        direct.rpush(unique_name, "done")
-        waiting.result(10)
-    assert proxy.under_way == 0
-
-
 def test_the_reply_is_dropped_of_a_request_that_was_executed(
     proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str
 ) -> None:
@@ -227,19 +157,6 @@ def test_the_reply_is_dropped_of_a_request_that_was_executed(
     assert proxy.requests == proxy.replies + 1
 
 
-def test_each_reply_is_dropped_to_the_requests_that_are_meant(
-    proxy: Proxy, client: redis.Redis, unique_name: str
-) -> None:
-    toxic = proxy.drop_reply(lambda args: args[0] == b"INCRBY" and args[2] == b"5", k=None, then="reset")
-    for number in range(3):
-        assert client.incr(unique_name) == 6 * number + 1
-        with pytest.raises(redis.exceptions.ConnectionError, match=r"reset|closed"):
-            client.incr(unique_name, 5)
-    assert toxic.hits == 3
-    toxic.remove()
-    assert client.incr(unique_name, 5) == 23
-
-
 def test_what_was_pipelined_before_a_dropped_reply_arrives_and_nothing_after(
     proxy: Proxy, raw: socket.socket, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -250,18 +167,6 @@ def test_what_was_pipelined_before_a_dropped_reply_arrives_and_nothing_after(
     with pytest.raises(TimeoutError):
         raw.recv(100)
     until(lambda: direct.get(unique_name) == b"3")
-
-
-@pytest.mark.parametrize("second", ["drop_reply", "hold_request"])
-def test_the_first_of_two_faults_for_one_request_gets_the_next_request(
-    proxy: Proxy, client: redis.Redis, direct: redis.Redis, unique_name: str, second: str
-) -> None:
-    toxics = [proxy.drop_reply("INCRBY", then="reset"), getattr(proxy, second)("INCRBY", then="reset")]
-    for hits in ([0, 1], [1, 1]):
-        with pytest.raises(redis.exceptions.ConnectionError):
-            client.incr(unique_name)
-        assert [toxic.hits for toxic in toxics] == hits
-    assert direct.get(unique_name) == (b"2" if second == "drop_reply" else b"1")
 
 
 def test_a_held_request_is_delivered_after_its_client_has_left(
@@ -288,20 +193,6 @@ def test_a_held_request_is_delivered_after_its_client_has_left(
     assert proxy.hits["hold_request"] == held.hits == 1
 
 
-def test_requests_after_a_held_one_wait_behind_it(
-    proxy: Proxy, raw: socket.socket, direct: redis.Redis, unique_name: str
-) -> None:
-    name = unique_name.encode()
-    held = proxy.hold_request("APPEND", k=2)
-    raw.sendall(b"APPEND %s a\r\nAPPEND %s b\r\nAPPEND %s c\r\n" % (name, name, name))
-    assert raw.recv(100) == b":1\r\n"
-    until(lambda: proxy.requests == 3)
-    assert direct.get(unique_name) == b"a"
-    raw.close()
-    assert held.release() == [b"2", b"3"]
-    assert direct.get(unique_name) == b"abc"
-
-
 def test_a_duplicated_request_is_executed_twice_and_answered_once(
     proxy: Proxy, client: redis.Redis, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -311,23 +202,6 @@ def test_a_duplicated_request_is_executed_twice_and_answered_once(
     assert client.incr(unique_name) == 3
     assert proxy.hits["duplicate_request"] == toxic.hits == 1
     assert proxy.requests == proxy.replies
-
-
-def test_a_cut_resets_and_refuses_connections_until_it_is_healed(
-    proxy: Proxy, raw: socket.socket, client: redis.Redis
-) -> None:
-    port = proxy.port
-    proxy.cut()
-    with pytest.raises(ConnectionResetError):
-        raw.recv(100)
-    assert proxy.hits["cut"] == 2
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((HOST, port), timeout=5.0)
-    with pytest.raises(redis.exceptions.ConnectionError):
-        client.ping()
-    proxy.heal()
-    assert proxy.port == port
-    assert client.ping()
 
 
 @pytest.mark.parametrize(("direction", "executed"), [("up", 0), ("down", 1)])
@@ -350,35 +224,6 @@ def test_a_blackhole_swallows_requests_or_replies(
     until(lambda: int(direct.get(unique_name) or 0) == executed)  # type: ignore[arg-type]
     proxy.heal()
     assert client.incr(unique_name) == executed + 1
-
-
-def test_the_end_of_a_connection_is_seen_only_after_a_blackhole_is_healed(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with (
-        Proxy(server.port) as proxy,
-        socket.create_connection((HOST, proxy.port), timeout=5.0) as raw,
-        server.client() as direct,
-    ):
-        raw.sendall(b"PING\r\n")
-        assert raw.recv(100) == b"+PONG\r\n"
-        raw.settimeout(0.1)
-        proxy.blackhole()
-        server.kill()
-        with pytest.raises(TimeoutError):
-            raw.recv(100)
-        proxy.heal()
-        raw.settimeout(5.0)
-        assert raw.recv(100) == b""
-
-        server.restart()
-        with socket.create_connection((HOST, proxy.port), timeout=5.0) as other:
-            other.sendall(b"PING\r\n")
-            assert other.recv(100) == b"+PONG\r\n"
-            proxy.blackhole()
-        until(lambda: any(connection.up.ended for connection in proxy.connections))
-        assert len(direct.client_list()) == 2
-        proxy.heal()
-        until(lambda: len(direct.client_list()) == 1)
 
 
 def test_a_connection_that_lost_something_stays_silent(proxy: Proxy, raw: socket.socket) -> None:
@@ -418,37 +263,3 @@ def test_a_connection_is_reset_once_after_so_many_bytes_of_replies(
     assert received_before_reset(raw) == b"+PONG\r\n+P"
     assert proxy.hits["reset_after"] == 1
     assert connect().ping()
-
-
-def test_a_request_of_which_a_part_arrived_is_not_executed(
-    proxy: Proxy, client: redis.Redis, direct: redis.Redis, unique_name: str
-) -> None:
-    proxy.reset_after(10, direction="up")
-    with pytest.raises(redis.exceptions.ConnectionError):
-        client.incr(unique_name)
-    assert direct.get(unique_name) is None
-    assert client.incr(unique_name) == 1
-
-
-def test_clear_removes_every_fault(proxy: Proxy, connect: Callable[..., redis.Redis]) -> None:
-    proxy.drop_reply("PING", k=None)
-    proxy.hold_request("PING")
-    proxy.duplicate_request("PING", k=None)
-    proxy.latency(30)
-    proxy.slice(1)
-    proxy.reset_after(1)
-    proxy.blackhole()
-    proxy.cut()
-    proxy.clear()
-    assert connect().ping()
-    assert not +proxy.hits
-
-
-@pytest.mark.usefixtures("direct")
-def test_many_connections_at_once(proxy: Proxy, unique_name: str) -> None:
-    async def main() -> None:
-        async with redis.asyncio.Redis(port=proxy.port) as client:
-            assert sorted(await asyncio.gather(*(client.incr(unique_name) for _ in range(90)))) == [*range(1, 91)]
-            assert proxy.requests == proxy.replies
-
-    asyncio.run(main())

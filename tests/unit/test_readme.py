@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,7 +18,6 @@ README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
-LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 COMMANDS = [command for block in blocks_of(README) if block.info == "console" for command in block.commands]
 
 
@@ -70,42 +66,7 @@ def test_the_badges_say_what_the_package_says() -> None:
     assert f"![Python {oldest} or newer](https://img.shields.io/badge/python-{oldest}%2B-" in TEXT
 
 
-# ---- links -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("page", "after"), [("README.md", "```output"), ("docs/tutorial.md", "```console")])
 def test_how_to_install_before_the_first_release_stands_under_the_first_example(page: str, after: str) -> None:
     below = (ROOT / page).read_text(encoding="utf-8").split(f"\n{after}\n")[1]
     assert 'pip install ".[embedded]"' in below.split("```python")[0]
-
-
-def test_pictures_are_described() -> None:
-    assert all(link["text"] for link in LINK.finditer(TEXT) if link["picture"])
-
-
-@pytest.fixture
-def absolute(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], str]:
-    if importlib.util.find_spec("hatchling") is None:  # The function needs nothing of it.
-        interface = ModuleType("hatchling.metadata.plugin.interface")
-        interface.MetadataHookInterface = object  # type: ignore[attr-defined]
-        parents = ("hatchling", "hatchling.metadata", "hatchling.metadata.plugin")
-        for name, module in {**{name: ModuleType(name) for name in parents}, interface.__name__: interface}.items():
-            monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.syspath_prepend(str(ROOT))
-    from hatch_build import absolute
-
-    return absolute
-
-
-def test_links_are_absolute_on_a_package_index(absolute: Callable[[str, str], str]) -> None:
-    shown = absolute(TEXT, "https://host/pyredisson/")
-    targets = [link["target"] for link in LINK.finditer(shown)]
-    assert len(targets) == len(LINK.findall(TEXT))
-    assert all(target.startswith("https://") for target in targets)
-    assert "](https://host/pyredisson/blob/main/docs/tutorial.md)" in shown
-    assert "](https://host/pyredisson/raw/main/docs/_static/demo.svg)" in shown
-
-
-def test_other_links_stay_as_they_are(absolute: Callable[[str, str], str]) -> None:
-    text = "[a](https://a/b) [b](#c) `x(y)` [c][d] ![e](mailto:x)"
-    assert absolute(text, "https://host") == text

@@ -75,11 +75,6 @@ def test_each_attribute_is_there(kind: type[Any], name: str) -> None:
     assert has(kind, name), lacking(f"{kind.__module__}.{kind.__name__}.{name}", ATTRIBUTES[kind, name])
 
 
-def test_an_attribute_that_is_not_there_is_noticed() -> None:
-    assert not has(redis.Connection, "_socket")
-    assert not has(redis.cluster.NodesManager, "seeds")
-
-
 @pytest.mark.parametrize(("method", "name"), PARAMETERS, ids=lambda each: getattr(each, "__qualname__", str(each)))
 def test_each_parameter_is_there(method: Any, name: str) -> None:
     parameters = inspect.signature(method).parameters

@@ -7,16 +7,13 @@ import threading
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.failures import Rejected
 from pyredisson.core.requests.server import (
     Complaint,
     ServerFacts,
     ServerState,
     complaints,
-    lack_of_persistence,
     read_info,
 )
-from pyredisson.errors import RedissonError
 from tests.unit.fake import FakeMutex
 
 REDIS = (
@@ -94,24 +91,6 @@ def test_every_policy_that_evicts_is_complained_of(policy: str) -> None:
     assert "maxmemory-policy noeviction" in complaint.text
 
 
-def test_a_replica_is_complained_of() -> None:
-    [complaint] = complaints(facts(REDIS.replace(b"role:master", b"role:slave")))
-    assert complaint.setting == "role"
-    assert "replica" in complaint.text
-
-
-def test_a_sound_server_gives_no_reason() -> None:
-    assert not complaints(facts())
-
-
-def test_persistence_is_missed_where_it_is_surely_missing() -> None:
-    assert lack_of_persistence(facts()) is None
-    without = lack_of_persistence(facts(REDIS.replace(b"aof_enabled:1", b"aof_enabled:0")))
-    assert without is not None
-    assert "appendonly yes" in without.text
-    assert lack_of_persistence(facts(b"")) is None
-
-
 def test_each_connection_is_reported_with_the_one_before() -> None:
     heard = Heard()
     assert heard.server.facts is None
@@ -134,18 +113,6 @@ def test_each_complaint_comes_once_a_client() -> None:
     assert len(heard.complaints) == 3, "the child of a fork is another client"
 
 
-def test_strictly_a_complaint_refuses_every_connection() -> None:
-    heard = Heard(strict=True)
-    bad = REDIS.replace(b"noeviction", b"volatile-lru")
-    for _ in range(2):
-        with pytest.raises(Rejected) as caught:
-            heard.server.inspect(bad)
-        assert isinstance(caught.value.cause, RedissonError)
-        assert "volatile-lru" in str(caught.value.cause)
-    assert not heard.complaints
-    heard.server.inspect(REDIS)
-
-
 REFUSAL = rx.NoPermissionError("NOPERM this user has no permissions to run the 'info' command")
 
 
@@ -158,11 +125,3 @@ def test_a_server_that_does_not_tell_is_served_all_the_same(reply: object) -> No
     assert not heard.complaints
     heard.server.inspect(REDIS)
     assert heard.server.refusal is None
-
-
-def test_strictly_a_server_has_to_tell() -> None:
-    heard = Heard(strict=True)
-    with pytest.raises(Rejected) as caught:
-        heard.server.inspect(REFUSAL)
-    assert "NOPERM" in str(caught.value.cause)
-    assert heard.server.refusal is REFUSAL

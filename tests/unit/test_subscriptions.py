@@ -14,39 +14,9 @@ from pyredisson.core.waiting.subscriptions import (
 )
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, has_to_attempt, join, leave, settle
-
-# ---- what is subscribed to -------------------------------------------------------------------------------------------
-
-
-def test_messages_are_counted_from_the_confirmation_on(subscriptions: Subscriptions) -> None:
-    assert subscriptions.messages_of(CHANNEL) is None
-    join(subscriptions)
-    assert subscriptions.messages_of(CHANNEL) is None, "subscribed to, not yet confirmed"
-    subscriptions.confirmed(CHANNEL)
-    assert subscriptions.messages_of(CHANNEL) == 1
-    subscriptions.received(CHANNEL, b"?")
-    assert subscriptions.messages_of(CHANNEL) == 2
-
-
-def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
-    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeRuntime, "inside", lambda self, mutex: True)
-    with pytest.raises(LockError):
-        join(subscriptions)
-    assert subscriptions.waiting(CHANNEL) == 0
-    assert world.subscriptions == []
-
+from tests.unit.waiters import CHANNEL, has_to_attempt, idle_and_confirmed, join, leave, settle
 
 # ---- idle channels ---------------------------------------------------------------------------------------------------
-
-
-def idle_and_confirmed(subscriptions: Subscriptions) -> None:
-    """The channel is still subscribed to, and has no waiter."""
-    waiter = join(subscriptions)
-    subscriptions.confirmed(CHANNEL)
-    leave(waiter)
 
 
 def test_an_idle_channel_lingers_and_goes(subscriptions: Subscriptions, world: FakeRuntime) -> None:
@@ -77,18 +47,6 @@ def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leave
     assert notified + CHECK_AFTER_MESSAGE > left + LINGER
     world.time = notified + CHECK_AFTER_MESSAGE
     assert subscriptions.idle_due() == math.inf
-
-
-def test_a_waiter_that_leaves_long_after_a_message_wakes_the_subscriber(
-    subscriptions: Subscriptions, world: FakeRuntime
-) -> None:
-    waiter = join(subscriptions)
-    settle(subscriptions, waiter)
-    subscriptions.received(CHANNEL, b"0")
-    subscriptions.idle_due()
-    world.time += 2 * CHECK_AFTER_MESSAGE
-    leave(waiter)
-    assert world.unsubscriptions == [CHANNEL]
 
 
 def test_a_waiter_that_returns_in_time_saves_a_round_trip(subscriptions: Subscriptions, world: FakeRuntime) -> None:
@@ -123,20 +81,14 @@ def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscrip
     assert not subscriptions.lingers(CHANNEL, "lock")
 
 
-# ---- the end ---------------------------------------------------------------------------------------------------------
-
-
-# ---- how many wait ---------------------------------------------------------------------------------------------------
-
-
-def test_whether_a_label_has_waiters(subscriptions: Subscriptions) -> None:
-    assert not subscriptions.has_waiters(CHANNEL, "lock")
-    waiter = join(subscriptions)
-    assert subscriptions.has_waiters(CHANNEL, "lock")
-    assert not subscriptions.has_waiters(CHANNEL, "read")
-    assert not subscriptions.has_waiters("another channel", "lock")
-    leave(waiter)
-    assert not subscriptions.has_waiters(CHANNEL, "lock")
+def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
+    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeRuntime, "inside", lambda self, mutex: True)
+    with pytest.raises(LockError):
+        join(subscriptions)
+    assert subscriptions.waiting(CHANNEL) == 0
+    assert world.subscriptions == []
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------

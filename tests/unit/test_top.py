@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from io import StringIO
 
 import pytest
@@ -114,11 +113,3 @@ def test_a_round_as_text_has_a_line_a_lock() -> None:
     lines = list(text_of(seen(view("order:17", clients=2), rates={"order:17": 3.25})))
     assert lines[0].startswith("1 held")
     assert lines[2] == "  order:17  waiting 2  3.2/s  held by web@web-3 pid 4711 t12  for 5 s  free in 25 s"
-
-
-def test_a_round_as_json_has_units_in_its_names() -> None:
-    record = json.loads(json.dumps(seen(view("a", waits=(1.5,)), rates={"a": 2.0}).as_json()))
-    assert record["schema"] == 1
-    assert record["waits_p99_ms"] == 1500
-    assert record["locks"][0]["held_ms"] == 5000
-    assert record["locks"][0]["releases_per_second"] == 2.0

@@ -10,7 +10,7 @@ from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import ALL
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, leave, settle, woken
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, idle_and_confirmed, join, leave, settle, woken
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
@@ -36,33 +36,7 @@ def test_the_first_attempts_by_itself_after_the_given_time_or_the_longest(
     assert waiter.group.sleep_until(waiter, math.inf, 1000.0) == pytest.approx(1000 + sleep)
 
 
-@pytest.mark.parametrize(("retry_in", "without"), [(3.0, False), (MAX_WAIT, False), (MAX_WAIT + 1, True)])
-def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(
-    subscriptions: Subscriptions, retry_in: float, without: bool
-) -> None:
-    waiter = join(subscriptions, retry_in=retry_in)
-    assert has_to_attempt(waiter, 1000 + MAX_WAIT)
-    assert waiter.without_message == without
-
-
-def test_no_waiter_sleeps_past_its_deadline(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    assert first.group.sleep_until(first, 1002.0, 1000.0) == 1002.0
-    assert second.group.sleep_until(second, 1001.0, 1000.0) == 1001.0
-
-
 # ---- rule 2: one attempts for all ------------------------------------------------------------------------------------
-
-
-def test_only_the_first_has_to_attempt(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    first, second, third = (join(subscriptions, retry_in=1.0) for _ in range(3))
-    world.pass_time(1.5)
-    now = world.now()
-    assert has_to_attempt(first, now)
-    assert not has_to_attempt(second, now)
-    assert not has_to_attempt(third, now)
-    first.group.answered(first, 4.0)
-    assert first.group.sleep_until(first, math.inf, now) == now + 4.0
 
 
 def test_a_message_notifies_the_first(subscriptions: Subscriptions) -> None:
@@ -76,31 +50,7 @@ def test_a_message_notifies_the_first(subscriptions: Subscriptions) -> None:
     assert not has_to_attempt(second)
 
 
-def test_a_message_for_some_notifies_the_first_ones(subscriptions: Subscriptions) -> None:
-    waiters = [join(subscriptions, notifies=int) for _ in range(3)]
-    settle(subscriptions, *waiters)
-    subscriptions.received(CHANNEL, b"2")
-    assert [woken(waiter) for waiter in waiters] == [1, 1, 0]
-
-
 # ---- rule 3: what a waiter passes on that leaves ---------------------------------------------------------------------
-
-
-def test_a_notification_that_was_not_used_is_passed_on(subscriptions: Subscriptions) -> None:
-    first, second, third = (join(subscriptions) for _ in range(3))
-    settle(subscriptions, first, second, third)
-    subscriptions.received(CHANNEL, b"0")
-    leave(first)
-    assert (woken(second), woken(third)) == (1, 0)
-    assert has_to_attempt(second)
-
-
-def test_a_waiter_may_pass_on_a_notification_that_it_has_taken(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    settle(subscriptions, first, second)
-    leave(first, pass_on=True)
-    assert woken(second) == 1
-    assert has_to_attempt(second)
 
 
 def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:
@@ -110,15 +60,6 @@ def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -
     leave(first)
     assert woken(second) == 1, "its alarm was set for later than the check that is its own now"
     assert second.group.sleep_until(second, math.inf, 1000.0) == 1002.0
-
-
-def test_a_waiter_that_has_acquired_knows_when_the_next_one_can(
-    subscriptions: Subscriptions, world: FakeRuntime
-) -> None:
-    first, second = join(subscriptions, retry_in=1.0), join(subscriptions, retry_in=1.0)
-    settle(subscriptions, first, second)
-    leave(first, retry_in=5.0)
-    assert second.group.sleep_until(second, math.inf, world.now()) == pytest.approx(world.now() + 5.0)
 
 
 # ---- rule 4: confirmations -------------------------------------------------------------------------------------------
@@ -131,32 +72,7 @@ def test_a_confirmation_notifies_the_first_of_each_group(subscriptions: Subscrip
     assert [woken(waiter) for waiter in writers + readers] == [1, 0, 1, 0]
 
 
-def test_a_confirmation_after_a_reconnect_does_so_again(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    settle(subscriptions, first, second)
-    error = ConnectionError("lost")
-    assert not first.is_disconnected()
-    subscriptions.lost_connection(error)
-    assert subscriptions.connection.down is error
-    assert first.is_disconnected()
-    assert subscriptions.messages_of(CHANNEL) is None
-    subscriptions.confirmed(CHANNEL)
-    assert subscriptions.connection.down is None
-    assert not first.is_disconnected()
-    assert (woken(first), woken(second)) == (1, 0)
-
-
 # ---- the gap between an attempt and joining --------------------------------------------------------------------------
-
-
-def idle_and_confirmed(subscriptions: Subscriptions) -> int:
-    """The channel is still subscribed to, and has no waiter."""
-    waiter = join(subscriptions)
-    subscriptions.confirmed(CHANNEL)
-    leave(waiter)
-    seen = subscriptions.messages_of(CHANNEL)
-    assert seen is not None
-    return seen
 
 
 def test_a_newcomer_to_a_channel_that_was_received_all_along_need_not_attempt_again(
@@ -198,9 +114,3 @@ def test_a_refused_subscription_wakes_all_and_the_next_one_may_try_again(
     assert subscriptions.wanted() == [CHANNEL]
     assert subscriptions.idle_due() == math.inf
     assert woken(newcomer) == 0
-
-
-def test_the_representation_of_a_group_tells_who_waits(subscriptions: Subscriptions) -> None:
-    assert repr(join(subscriptions, retry_in=1.0).group) == (
-        "<WaitGroup 'redisson_lock__channel:{orders}' 'lock' {'waiters': 1, 'next_check': 1001.0, 'soon': inf}>"
-    )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
-from pyredisson.core.waiting.wait_loop import RETRY, _Wait, wait_loop
+from pyredisson.core.waiting.wait_loop import RETRY, wait_loop
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, new_waiter, woken
 
@@ -77,13 +74,6 @@ def down() -> NotSent:
     return NotSent(ConnectionError("no server"))
 
 
-def test_then_it_sleeps_until_it_is_notified() -> None:
-    call = Call(WITHOUT_END, ACQUIRED)
-    call.notify(3.0)
-    assert call.run()
-    assert call.attempts.at == pytest.approx([0.001, 3.0])
-
-
 def test_or_until_the_refusal_has_run_its_time() -> None:
     call = Call(Refused(2000), ACQUIRED)
     assert call.run()
@@ -111,14 +101,6 @@ def test_it_never_outlives_its_wait() -> None:
         assert call.passed == pytest.approx(wait)
 
 
-def test_without_a_subscription_it_attempts_by_itself() -> None:
-    """A server that never confirms one does not keep a waiter from the lock."""
-    call = Call(Refused(60_000), ACQUIRED, refused=Refused(1000))
-    call.confirm_after = None
-    assert call.run()
-    assert call.attempts.at == pytest.approx([1.001, 11.001])
-
-
 # ---- the server goes away --------------------------------------------------------------------------------------------
 
 
@@ -127,13 +109,6 @@ def test_pauses_grow_up_to_a_second() -> None:
     assert call.run()
     pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
     assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, *[RETRY.maximum] * 7])
-
-
-def test_and_start_afresh_after_an_answer() -> None:
-    call = Call(down(), down(), Refused(100), down(), ACQUIRED)
-    assert call.run()
-    pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
-    assert pauses == pytest.approx([0.05, 0.1, 0.101, 0.05])
 
 
 def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
@@ -146,11 +121,6 @@ def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
     assert call.passed == pytest.approx(0.1)
 
 
-def test_an_answer_after_an_outage_is_an_answer() -> None:
-    call = Call(down(), WITHOUT_END, wait=1)
-    assert not call.run()
-
-
 def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt() -> None:
     call = Call(WITHOUT_END, ACQUIRED, wait=5)
     call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
@@ -158,43 +128,11 @@ def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt() -> None:
     assert call.attempts.at == pytest.approx([0.001, 5.0])
 
 
-def test_or_get_no_answer() -> None:
-    call = Call(WITHOUT_END, down(), wait=5)
-    call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
-    with pytest.raises(NotSent):
-        call.run()
-
-
 def test_a_refusal_of_the_server_ends_it_at_once() -> None:
     call = Call(Rejected(TypeError("WRONGTYPE")))
     with pytest.raises(Rejected):
         call.run()
     assert call.passed == pytest.approx(0.001)
-
-
-def test_so_does_one_of_the_subscription() -> None:
-    call = Call()
-    call.confirm_after = None
-    call.world.at(1.0, lambda: call.subscriptions.refuse(Rejected(PermissionError("NOPERM"))))
-    with pytest.raises(Rejected, match="NOPERM"):
-        call.run()
-    assert call.passed == pytest.approx(1.0)
-
-
-def test_and_the_end_of_the_client() -> None:
-    call = Call(WITHOUT_END)
-    call.world.at(1.0, lambda: call.subscriptions.close(RuntimeError("closed")))
-    with pytest.raises(RuntimeError, match="closed"):
-        call.run()
-    assert call.passed == pytest.approx(1.0)
-
-
-def test_a_client_that_was_closed_meanwhile_lets_no_waiter_wait() -> None:
-    call = Call()
-    call.subscriptions.close(RuntimeError("closed"))
-    with pytest.raises(RuntimeError, match="closed"):
-        call.run()
-    assert call.attempts.at == []
 
 
 # ---- what it leaves behind -------------------------------------------------------------------------------------------
@@ -225,13 +163,6 @@ def test_a_waiter_that_acquires_notifies_no_other() -> None:
     assert follower.group.next_check == pytest.approx(call.world.now() + MAX_WAIT)
 
 
-def test_a_waiter_that_is_out_of_time_passes_on_the_duty_to_attempt() -> None:
-    call = Call(Refused(3000), wait=1)
-    acquired, follower = run_before(follower_of(call), call)
-    assert not acquired
-    assert follower.group.sleep_until(follower, math.inf, call.world.now()) == pytest.approx(1000.001 + 3.001)
-
-
 def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
     call = Call(WITHOUT_END, wait=1)
     call.notify(1.0)
@@ -241,38 +172,6 @@ def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
     assert has_to_attempt(follower, call.world.now())
 
 
-@pytest.mark.parametrize("leaving", [KeyboardInterrupt, GeneratorExit, SystemExit])
-def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had(leaving: Callable[[], BaseException]) -> None:
-    call = Call(WITHOUT_END, leaving())
-    followers = follower_of(call)
-    call.notify(2.0)
-    with pytest.raises(leaving):  # type: ignore[call-overload]
-        run_before(followers, call)
-    assert woken(followers[0]) == 1
-
-
-@pytest.mark.parametrize("outcome", [ACQUIRED, Rejected(PermissionError("NOPERM"))], ids=["acquired", "refused"])
-@pytest.mark.parametrize("where", [_Wait.leave, WaitGroup.leave], ids=["call", "group"])
-def test_an_interruption_as_it_begins_to_leave_keeps_it_from_nothing(
-    where: Callable[..., None], outcome: Answer | BaseException
-) -> None:
-    call = Call(outcome)
-    call.notify(1.0)
-
-    def interrupt(frame: FrameType, event: str, arg: object) -> None:
-        if frame.f_code is where.__code__:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-
-    before = sys.gettrace()
-    sys.settrace(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            call.run()
-    finally:
-        sys.settrace(before)
-
-
 # ---- attempts without a message --------------------------------------------------------------------------------------
 
 
@@ -280,15 +179,6 @@ def test_a_wait_is_counted_that_only_an_attempt_without_a_message_ended() -> Non
     call = Call(WITHOUT_END, ACQUIRED)
     assert call.run()
     assert call.subscriptions.last_resorts == 1
-
-
-@pytest.mark.parametrize("answer", [WITHOUT_END, Refused(2000)])
-def test_one_that_a_message_or_the_end_of_a_lease_ended_is_not(answer: Refused) -> None:
-    call = Call(answer, ACQUIRED)
-    if answer is WITHOUT_END:
-        call.notify(1.0)
-    assert call.run()
-    assert call.subscriptions.last_resorts == 0
 
 
 # ---- several channels ------------------------------------------------------------------------------------------------
@@ -314,16 +204,6 @@ class CallOnSeveral(Call):
             return run(self.work())
         finally:
             assert [not each.groups for each in self.several] == [True, True]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_message_of_any_server_is_enough(number: int) -> None:
-    call = CallOnSeveral(WITHOUT_END, ACQUIRED)
-    subscriptions, channel = call.several[number], CHANNELS[number]
-    call.world.at(1.0, lambda: subscriptions.confirmed(channel))
-    call.world.at(3.0, lambda: subscriptions.received(channel, b"0"))
-    assert call.run()
-    assert call.attempts.at == pytest.approx([1.0, 3.0])
 
 
 def test_a_subscription_that_one_server_refuses_is_not_needed() -> None:

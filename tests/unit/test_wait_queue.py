@@ -65,13 +65,6 @@ def alarm(waiter: Waiter, now: float = 1000.0) -> float:
 # ---- waiters ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_attempts_when_its_channel_is_confirmed(subscriptions: Subscriptions) -> None:
-    first, second = join(subscriptions), join(subscriptions)
-    subscriptions.confirmed(OWN)
-    assert has_to_attempt(first)
-    assert not has_to_attempt(second)
-
-
 def test_the_first_one_of_a_group_attempts_although_its_channel_is_confirmed(subscriptions: Subscriptions) -> None:
     first = join(subscriptions)
     confirmed(subscriptions, first)
@@ -105,45 +98,6 @@ def test_an_attempt_says_for_how_long_its_client_waits_and_for_how_long_when_it_
     assert begin_update(second) == QueueUpdate(3, "me:1", 1000, -1, notified=False)
 
 
-def test_each_group_has_another_number(subscriptions: Subscriptions) -> None:
-    """A late request concerns no later group."""
-    first = join(subscriptions)
-    leave(first)
-    assert (group_of(first).member, group_of(join(subscriptions)).member) == ("me:1", "me:2")
-
-
-def test_of_permits_a_member_says_how_many(subscriptions: Subscriptions) -> None:
-    assert QueuedGroup(subscriptions, NAMES, "me", "semaphore", int, permits=":3").member == "me:1:3"
-
-
-def test_the_next_attempt_says_that_it_was_notified(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    confirmed(subscriptions, first)
-    send(subscriptions, OWN, GO)
-    assert has_to_attempt(first)
-    assert begin_update(first).notified
-    assert not begin_update(first).notified
-
-
-def test_as_many_attempt_as_the_turn_of_their_client_is_for(subscriptions: Subscriptions) -> None:
-    waiters = [join(subscriptions, turn=2) for _ in range(3)]
-    confirmed(subscriptions, *waiters)
-    send(subscriptions, OWN, GO)
-    assert [has_to_attempt(waiter) for waiter in waiters] == [True, True, False]
-
-
-def test_one_that_came_during_the_last_attempt_of_its_client_attempts(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    confirmed(subscriptions, first)
-    update = begin_update(first)
-    second = join(subscriptions)
-    assert not has_to_attempt(second)
-    group_of(first).acquired(update)
-    leave(first)
-    assert first.leaves_queue is None
-    assert has_to_attempt(second)
-
-
 @pytest.mark.parametrize(("answer", "left"), [(ACQUIRED, None), (WITHOUT_END, "me:1")])
 def test_the_last_one_has_its_client_taken_out_unless_its_attempt_has(
     subscriptions: Subscriptions, answer: Answer, left: str | None
@@ -170,12 +124,6 @@ def test_an_earlier_attempt_does_not_say_that_the_client_has_left(subscriptions:
     assert first.leaves_queue == "me:1"
 
 
-def test_one_that_never_attempted_is_in_no_queue(subscriptions: Subscriptions) -> None:
-    first = join(subscriptions)
-    leave(first)
-    assert first.leaves_queue is None
-
-
 def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(subscriptions: Subscriptions) -> None:
     first = join(subscriptions)
     confirmed(subscriptions, first)
@@ -186,19 +134,16 @@ def test_an_attempt_is_known_that_only_the_lack_of_a_message_has_caused(subscrip
     assert not first.without_message
 
 
-def test_a_message_of_the_queue_on_a_shared_channel_is_for_all_groups_of_the_client(
-    subscriptions: Subscriptions,
-) -> None:
-    """Of permits, each number of them has a group."""
-    one, two = join(subscriptions, "semaphore:1"), join(subscriptions, "semaphore:2")
-    confirmed(subscriptions, one, two)
-    send(subscriptions, OWN, GO)
-    assert [begin_update(one).notified, begin_update(two).notified] == [True, True]
-    leave(one)
-    assert one.leaves_queue == "me:1"
-    assert subscriptions.take_idle(2000.0) == []
-    leave(two)
-    assert subscriptions.take_idle(2000.0) == [OWN]
+def test_one_that_came_during_the_last_attempt_of_its_client_attempts(subscriptions: Subscriptions) -> None:
+    first = join(subscriptions)
+    confirmed(subscriptions, first)
+    update = begin_update(first)
+    second = join(subscriptions)
+    assert not has_to_attempt(second)
+    group_of(first).acquired(update)
+    leave(first)
+    assert first.leaves_queue is None
+    assert has_to_attempt(second)
 
 
 # ---- observers -------------------------------------------------------------------------------------------------------
@@ -241,27 +186,6 @@ def as_observer(subscriptions: Subscriptions, *, notifies: Notifies = lock_messa
     return first
 
 
-def test_an_observer_leaves_a_release_to_the_client_that_was_notified(subscriptions: Subscriptions) -> None:
-    first = as_observer(subscriptions)
-    send(subscriptions, OBSERVERS, NOTIFIED)
-    send(subscriptions, CHANNEL, "0")
-    assert alarm(first) == 1000 + NOTIFIED_FOR
-    send(subscriptions, OBSERVERS, ACQUIRED_WORD)
-    assert alarm(first) == 1010.0
-    send(subscriptions, CHANNEL, "0")
-    assert has_to_attempt(first)
-
-
-@pytest.mark.parametrize("message", [NOTIFIED, NOTIFIED_ALONE])
-def test_an_observer_attempts_if_the_client_that_was_notified_does_not(
-    subscriptions: Subscriptions, message: str
-) -> None:
-    first = as_observer(subscriptions)
-    send(subscriptions, OBSERVERS, message)
-    assert not has_to_attempt(first)
-    assert has_to_attempt(first, 1000 + NOTIFIED_FOR)
-
-
 def test_after_a_notification_alone_the_usual_message_is_of_another_release(subscriptions: Subscriptions) -> None:
     first = as_observer(subscriptions)
     send(subscriptions, OBSERVERS, NOTIFIED_ALONE)
@@ -302,17 +226,6 @@ def test_after_a_reconnect_the_usual_message_is_of_another_release(subscriptions
     assert has_to_attempt(first)
 
 
-def test_one_that_is_notified_is_an_observer_no_longer(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    first = as_observer(subscriptions)
-    send(subscriptions, OWN, GO)
-    begin_update(first)
-    world.time += 1
-    assert {*subscriptions.take_idle(world.now())} == {OBSERVERS, CHANNEL}
-    assert subscriptions.wanted() == [OWN]
-    send(subscriptions, OWN, OBSERVE)
-    assert world.subscriptions == [OWN, OBSERVERS, CHANNEL, OBSERVERS, CHANNEL]
-
-
 @pytest.mark.parametrize("word", [OBSERVE, OBSERVE_AND_ATTEMPT])
 def test_one_that_is_appointed_again_soon_is_still_subscribed(
     subscriptions: Subscriptions, world: FakeRuntime, word: str
@@ -328,19 +241,6 @@ def test_one_that_is_appointed_again_soon_is_still_subscribed(
         assert alarm(first) == pytest.approx(1000.2)
     send(subscriptions, CHANNEL, "0")
     assert has_to_attempt(first), "that is of another release"
-
-
-@pytest.mark.parametrize("notified", [True, False])
-def test_a_client_that_has_acquired_among_others_leaves_them_immediately(
-    subscriptions: Subscriptions, world: FakeRuntime, notified: bool
-) -> None:
-    """It receives its own releases there, each time."""
-    first = as_observer(subscriptions)
-    if notified:
-        send(subscriptions, OWN, GO)
-    group_of(first).acquired(begin_update(first))
-    leave(first)
-    assert {*subscriptions.take_idle(world.now())} == ({OBSERVERS, CHANNEL} if notified else set())
 
 
 def test_an_observer_can_do_without_channels_that_the_server_refuses(subscriptions: Subscriptions) -> None:

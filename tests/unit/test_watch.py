@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 import pytest
@@ -215,11 +214,3 @@ def test_names_do_not_move_the_terminal() -> None:
     assert "\x1b" not in line(Change("free"), Seen(name="\x1b]0;x\x07"), named=True)
     who = replace(WHO, app="\x1b[31m")
     assert "\x1b" not in line_of(record_of(0, Seen(), Change("acquired", who)), named=False)
-
-
-def test_an_event_as_json_has_units_in_its_names() -> None:
-    record = json.loads(json.dumps(record_of(1_700_000_000.5, Seen(), Change("released", WHO, held=1.5))))
-    assert record["schema"] == 1
-    assert record["at_unix_ms"] == 1_700_000_000_500
-    assert (record["event"], record["name"], record["held_ms"]) == ("released", "order:17", 1500)
-    assert record["holder"]["label"] == "web@web-3 pid 4711 t12"

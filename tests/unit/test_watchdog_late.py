@@ -64,16 +64,3 @@ def test_one_that_runs_late_warns_by_itself() -> None:
     client.runtime.time += 25
     run(client.watchdog.step())
     assert client.told == [pytest.approx(25)]
-
-
-def test_one_that_runs_in_time_is_not_warned_of() -> None:
-    client = Watched(30)
-    for _ in range(20):
-        client.watchdog.do_later(chore, 1e9)
-        client.runtime.time += 0.5
-        client.release()
-        run(client.watchdog.step())
-    client.runtime.time += 1000  # Nothing is to be done, so it sleeps.
-    client.release()
-    run(client.watchdog.step())
-    assert client.told == []

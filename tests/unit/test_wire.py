@@ -6,7 +6,6 @@ from typing import Any
 
 import hiredis
 import pytest
-import redis
 import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +13,8 @@ from hypothesis import strategies as st
 from pyredisson.core.failures import NotNow, NotSent, Rejected
 from pyredisson.core.names import LockNames
 from pyredisson.net.resp import (
-    as_redis_error,
     failure_of,
     inspected,
-    is_no_script,
     is_push,
     new_reader,
     pack,
@@ -25,7 +22,6 @@ from pyredisson.net.resp import (
     reply_error,
     script,
 )
-from tests.servers import Server
 
 WORDS = st.one_of(
     st.integers(min_value=-(2**63), max_value=2**63 - 1),
@@ -46,19 +42,6 @@ def read(data: bytes) -> list[Any]:
 
 def as_bytes(word: str | int | bytes) -> bytes:
     return word if isinstance(word, bytes) else str(word).encode()
-
-
-@pytest.mark.parametrize(
-    ("words", "packed"),
-    [
-        (("PING",), b"*1\r\n$4\r\nPING\r\n"),
-        (("GET", "é"), b"*2\r\n$3\r\nGET\r\n$2\r\n\xc3\xa9\r\n"),
-        (("SET", "", 0), b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$1\r\n0\r\n"),
-        ((b"a\r\nb", -1), b"*2\r\n$4\r\na\r\nb\r\n$2\r\n-1\r\n"),
-    ],
-)
-def test_packing(words: tuple[Any, ...], packed: bytes) -> None:
-    assert pack(*words) == packed
 
 
 @given(st.lists(WORDS, min_size=1, max_size=20))
@@ -88,18 +71,6 @@ def test_a_call_without_the_list_of_waiting_clients(name: str, args: list[Any]) 
     assert without.without_list() is None
     assert prepare("lock_acquire_waiting", (*keys, waiting), tuple(args)).without_list() is None
     assert prepare("lock_release", (waiting, "epoch", "channel"), (waiting,)).without_list() is None
-
-
-def test_a_script_is_read_once() -> None:
-    assert script("lock_acquire") is script("lock_acquire")
-    with pytest.raises(FileNotFoundError):
-        script("no_such_script")
-
-
-def test_the_server_knows_a_script_by_our_digest(server: Server) -> None:
-    with server.client() as client:
-        for name in ("lock_acquire", "lock_release", "lock_force_unlock", "lock_renew"):
-            assert client.script_load(script(name).text.decode()) == script(name).sha
 
 
 @pytest.mark.parametrize(
@@ -177,28 +148,6 @@ def test_the_error_of_a_command_in_a_script(text: str, kind: type[Exception], sa
     assert type(failure_of(rx.ResponseError(text)).cause) is kind, "as redis-py's own reader has it"
 
 
-def test_errors_that_redis_py_made_itself() -> None:
-    """It strips the code of those that it knows."""
-    for error in (rx.BusyLoadingError("Redis is loading the dataset in memory"), rx.ReadOnlyError("You can't write")):
-        assert type(failure_of(error)) is NotSent
-    assert type(failure_of(rx.ResponseError("wrong number of arguments"))) is Rejected
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (rx.NoScriptError("No matching script. Please use EVAL."), True),
-        (rx.ResponseError("NOSCRIPT No matching script. Please use EVAL."), True),
-        (rx.ResponseError("ERR NOSCRIPT"), False),
-        (b"NOSCRIPT", False),
-        (None, False),
-    ],
-    ids=repr,
-)
-def test_is_no_script(reply: object, expected: bool) -> None:
-    assert is_no_script(reply) is expected
-
-
 def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
     reader = new_reader()
     reader.feed(b"-NOSCRIPT no\r\n$2\r\n\xff\xfe\r\n:1\r\n_\r\n*2\r\n+OK\r\n-ERR in an array\r\n")
@@ -209,24 +158,9 @@ def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
     assert reader.gets() is False
 
 
-def test_a_protocol_error_is_redis_pys_too() -> None:
-    reader = new_reader()
-    reader.feed(b"?what\r\n")
-    with pytest.raises(rx.InvalidResponse):
-        reader.gets()
-
-
 def test_a_push_is_distinguished_from_a_reply() -> None:
     reader = new_reader()
     reader.feed(b">2\r\n+invalidate\r\n_\r\n*1\r\n+message\r\n")
     assert is_push(reader.gets())
     assert not is_push(reader.gets())
     assert not is_push(None)
-
-
-def test_errors_of_the_system_become_redis_pys() -> None:
-    kept = rx.TimeoutError("late")
-    assert as_redis_error(kept) is kept
-    made = as_redis_error(ConnectionRefusedError(111, "Connection refused"))
-    assert type(made) is redis.ConnectionError
-    assert "Connection refused" in str(made)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import ROOT
 from tests.servers import Server
-
-ROOT = Path(__file__).parents[2]
 
 #: Modules and names that Python does not have on Windows. SO_RCVTIMEO it has, but it takes another kind of number; and
 #: AF_UNIX it has not, but socketpair() needs that here.

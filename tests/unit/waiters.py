@@ -9,8 +9,6 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.core.waiting.wait_groups import Notifies, Waiter, WaitGroup
 from tests.unit.fake import FakeTicket
 
-__all__ = ["CHANNEL", "MAX_WAIT", "has_to_attempt", "join", "leave", "new_waiter", "settle", "woken"]
-
 CHANNEL = "redisson_lock__channel:{orders}"
 #: The longest time without a check.
 MAX_WAIT = 10.0
@@ -60,3 +58,13 @@ def settle(subscriptions: Subscriptions, *waiters: Waiter) -> None:
     for waiter in waiters:
         waiter.group.sleep_until(waiter, math.inf, 1000.0)
         waiter.ticket.rings = 0  # type: ignore[attr-defined]
+
+
+def idle_and_confirmed(subscriptions: Subscriptions) -> int:
+    """Let the channel be subscribed to and have no waiter. Return how many messages have arrived on it."""
+    waiter = join(subscriptions)
+    subscriptions.confirmed(CHANNEL)
+    leave(waiter)
+    seen = subscriptions.messages_of(CHANNEL)
+    assert seen is not None
+    return seen
