@@ -14,7 +14,7 @@ from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import YieldToWriters
 from tests.simulated.crowd import SOON, TURN, LockCrowd, Make, crowds
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.planted import Bug, all_of, first_finding, in_code, in_script
+from tests.simulated.planted import Bug, all_of, check_found, in_code, in_script, tests_of_crowds
 
 CHANNEL = b"redisson_rwlock:{orders}"
 
@@ -426,7 +426,4 @@ BUGS = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name].plant(monkeypatch)
-    found = first_finding(globals(), Sides)
-    print(f"{name}: {found}")
-    assert found is not None
+    check_found(monkeypatch, name, BUGS[name], tests_of_crowds(globals(), Sides))
