@@ -113,16 +113,6 @@ def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) ->
     crowd.close()
 
 
-def test_two_of_many_clients_listen_to_the_channel_of_the_lock(make: Make) -> None:
-    crowd = make()
-    waiting = [crowd.wait() for _ in range(10)]
-    listeners = [client for client in waiting if CHANNEL.decode() in client.runtime.subscribed()]
-    assert len(listeners) == 2
-    crowd.free()
-    crowd.finish()
-    crowd.close()
-
-
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2])
 def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(

@@ -132,15 +132,6 @@ def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
     crowd.close()
 
 
-def test_readers_that_are_woken_read_together(make: Make) -> None:
-    crowd = make()
-    crowd.come("rrrrr", keeps=0.5)
-    released = crowd.free()
-    crowd.finish()
-    assert crowd.times[-1] - released < SOON
-    crowd.close()
-
-
 def test_the_readers_of_one_client_are_woken_together(make: Make) -> None:
     crowd = make()
     crowd.come("rr", keeps=0.5)  # The observers: of the release the next client hears only that it is its turn.

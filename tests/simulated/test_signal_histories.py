@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,7 +10,7 @@ from pyredisson.config import Config
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import World
-from tests.simulated.test_planted_bugs import Bug, in_script
+from tests.simulated.planted import check_found, in_script
 
 CONFIG = Config(timeout=0.9, max_wait_without_check=200.0)
 ITEMS = 6
@@ -60,27 +60,20 @@ def test_no_seed_loses_a_wake_up(faults: Faults) -> None:
         play(seed, faults)
 
 
-BUGS: dict[str, Callable[[], Bug]] = {
-    "a notification forgets to remove its waiter": lambda: in_script(
+BUGS = {
+    "a notification forgets to remove its waiter": in_script(
         "condition_notify", ("redis.call('zrem', KEYS[3], member)\n            woken", "woken")
     ),
-    "a wait gives up the lock and does not join": lambda: in_script(
-        "condition_wait", ("if member ~= '' and", "if false and")
-    ),
-    "a notification is not published": lambda: in_script(
+    "a wait gives up the lock and does not join": in_script("condition_wait", ("if member ~= '' and", "if false and")),
+    "a notification is not published": in_script(
         "condition_notify",
         ("redis.call(ARGV[2], KEYS[3] .. ':' .. string.match(member, '^[^:]*'), member) > 0", "true"),
     ),
-    "a set is not published": lambda: in_script("event_change", ("redis.call(ARGV[4], KEYS[3], ARGV[3])", "")),
+    "a set is not published": in_script("event_change", ("redis.call(ARGV[4], KEYS[3], ARGV[3])", "")),
 }
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[bug]().plant(monkeypatch)
-    for seed in range(15):
-        try:
-            play(seed, Faults())
-        except AssertionError:
-            return
-    pytest.fail(f"no seed finds that {bug}")
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = ((f"seed {seed}", partial(play, seed, Faults())) for seed in range(15))
+    check_found(monkeypatch, name, BUGS[name], tests, by=AssertionError)
