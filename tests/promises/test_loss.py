@@ -86,6 +86,27 @@ def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: Wor
     assert not mine.is_locked()
 
 
+@each_runtime
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT if known else 60, on_lock_lost=lambda *told: lost.append(told))
+    mine = world.actor().lock(client)
+    mine.lock()
+    world.redis.delete("orders")
+    if known:
+        world.until(lambda: lost)
+    for attempt in (mine.lock, mine.try_lock, mine.acquire):
+        with pytest.raises(LockLostError):
+            attempt()
+    assert world.redis.ttl("orders") is None
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    mine.lock()
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+
+
 def test_leaving_a_block_says_that_the_lock_was_lost(world: World, mine: Remote) -> None:
     with pytest.raises(LockLostError), mine:
         taken_away(world)

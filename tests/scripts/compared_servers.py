@@ -212,7 +212,7 @@ class Model:
     def empty(self) -> None:
         """No keys, enough memory, nothing heard."""
         self.out_of_memory(False)
-        self.server.flushall()
+        self.server.command("FLUSHALL")
         self.messages()
 
     def expire(self, key: bytes) -> None:
