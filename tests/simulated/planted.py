@@ -13,7 +13,7 @@ import pytest
 from pyredisson.lua import script_names
 from pyredisson.net.resp import script
 
-__all__ = ["Bug", "all_of", "cases_of", "check_found", "in_code", "in_script", "tests_of_crowds"]
+__all__ = ["Bug", "all_of", "cases_of", "check_found", "in_code", "in_script", "crowd_tests"]
 
 
 @dataclass
@@ -98,7 +98,7 @@ def cases_of(test: Callable[..., None], *but: str) -> list[dict[str, Any]]:
     return cases
 
 
-def tests_of_crowds(module: Mapping[str, Any], new: Callable[..., Any]) -> Iterator[tuple[str, Callable[[], object]]]:
+def crowd_tests(module: Mapping[str, Any], new: Callable[..., Any]) -> Iterator[tuple[str, Callable[[], object]]]:
     """The tests of a module that make crowds, each with each of its cases."""
 
     def call(test: Callable[..., None], case: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pyredisson.net.resp import script
 from tests.simulated.crowd import EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Promise
-from tests.simulated.planted import Bug, check_found, in_code, in_script, tests_of_crowds
+from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_lock__channel:{orders}"
 LOCKS = ["lock", "fenced_lock", "non_reentrant_lock"]
@@ -391,4 +391,4 @@ BUGS = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_found(monkeypatch, name, BUGS[name], tests_of_crowds(globals(), lambda kind="lock": crowd_of(kind)))
+    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), lambda kind="lock": crowd_of(kind)))

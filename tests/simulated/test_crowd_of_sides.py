@@ -14,7 +14,7 @@ from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import YieldToWriters
 from tests.simulated.crowd import SOON, TURN, LockCrowd, Make, crowds
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.planted import Bug, all_of, check_found, in_code, in_script, tests_of_crowds
+from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_rwlock:{orders}"
 
@@ -417,4 +417,4 @@ BUGS = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_found(monkeypatch, name, BUGS[name], tests_of_crowds(globals(), Sides))
+    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), Sides))

@@ -9,7 +9,7 @@ import pytest
 from pyredisson.core.waiting import wait_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from tests.simulated.crowd import EXPIRABLE, KINDS, PLAIN, SOON, TURN, Make, PermitCrowd, crowd_of, crowds
-from tests.simulated.planted import Bug, check_found, in_code, in_script, tests_of_crowds
+from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED
 
 CHANNEL = b"redisson_sc:{seats}"
@@ -243,5 +243,5 @@ BUGS: dict[str, Bug] = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tests = itertools.chain(tests_of_crowds(globals(), PermitCrowd), tests_of_crowds(SHARED, crowd_of))
+    tests = itertools.chain(crowd_tests(globals(), PermitCrowd), crowd_tests(SHARED, crowd_of))
     check_found(monkeypatch, name, BUGS[name], tests)
