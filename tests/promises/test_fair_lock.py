@@ -57,6 +57,11 @@ def enqueue_ours(world: World, who: str, seconds: float, score: float = 400.0) -
     enqueue(world, who, score)
 
 
+def alive_for(world: World, who: str) -> float:
+    """For how many seconds from now one may be taken to be alive, by what it said itself."""
+    return int(world.redis.hash(ALIVE)[who]) / 1000 - world.redis.time()
+
+
 def wait_in_turn(world: World, waiters: list[tuple[Actor, Remote]], *args: float) -> list[Pending]:
     """Let each begin to wait, one after another."""
     begun: list[Pending] = []
@@ -224,4 +229,68 @@ def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
     mine.unlock()
     waiting.result(within=5)
     theirs.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_waiter_that_gives_up_leaves_the_queue_with_its_wait(world: World) -> None:
+    client = world.client()
+    alice, bob, carol = world.actors(3)
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
+    [stays] = wait_in_turn(world, [(carol, staying)], 400)
+    world.until(lambda: scores(world)[owner(carol, client)] > 800, what="she is looked after")
+    before = scores(world)
+    began = world.now()
+    assert gone.result() is False
+    assert world.now() - began < 5
+    assert queue(world) == [owner(carol, client)]
+    after = scores(world)[owner(carol, client)]
+    # What Bob's wait had added, and the time that has passed.
+    assert before[owner(carol, client)] - 3 < after < before[owner(carol, client)]
+    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(bob, client)}") == 0)
+    mine.unlock()
+    assert stays.result() is True
+    staying.unlock()
+    assert nothing_is_left(world)
+
+
+def test_a_leftover_of_an_earlier_wait_does_not_end_a_later_one(world: World) -> None:
+    """One who was dropped by Redisson, which does not know what ours write beside its own."""
+    clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
+    alice, bob, carol = world.actors(3)
+    mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock()
+    field = owner(bob, clients[0])
+    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + 0.2) * 1000))
+    waiting, later = wait_in_turn(world, [(bob, theirs), (carol, last)])
+    assert 95 < alive_for(world, field) <= 101
+    world.pass_time(0.6)
+    assert queue(world)[0] == field
+    mine.unlock()
+    waiting.result()
+    assert not later.done()
+    theirs.unlock()
+    later.result()
+
+
+def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
+    """Its own patience, and 1 % for clocks that are not equally fast; at most what any waiter is believed in for."""
+    client = world.client(fair_lock_wait_timeout=100)
+    alice, *others = world.actors(5)
+    mine = fair(alice, client)
+    mine.lock()
+    patience: list[tuple[float, ...]] = [(5,), (50,), (500,), ()]
+    waiters = [(actor, fair(actor, client)) for actor in others]
+    begun = [wait_in_turn(world, [waiter], *args)[0] for waiter, args in zip(waiters, patience, strict=True)]
+    for (actor, _), expected in zip(waiters, (5.05, 50.5, 101, 101), strict=True):
+        assert expected - 4 < alive_for(world, owner(actor, client)) < expected + 0.01
+    ttl = world.redis.ttl(ALIVE)
+    assert ttl is not None
+    assert ttl > max(scores(world).values()) - 1, "without it, the score of one that is dead would be believed"
+    mine.unlock()
+    for pending, (actor, lock) in zip(begun, waiters, strict=True):
+        pending.result()
+        assert owner(actor, client) not in world.redis.hash(ALIVE)
+        lock.unlock()
     assert nothing_is_left(world)

@@ -13,7 +13,7 @@ import pytest
 from pyredisson.lua import script_names
 from pyredisson.net.resp import script
 
-__all__ = ["Bug", "all_of", "cases_of", "check_found", "in_code", "in_script", "crowd_tests"]
+__all__ = ["Bug", "all_of", "cases_of", "check_found", "crowd_tests", "in_code", "in_script"]
 
 
 @dataclass
