@@ -110,6 +110,51 @@ def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make: Make, kin
     crowd.close()
 
 
+def test_those_who_want_different_numbers_in_one_client_are_served(make: Make) -> None:
+    crowd = make()
+    one = crowd.wait(wanted=2, keeps=None)
+    crowd.wait(one, wanted=1, keeps=None)
+    crowd.wait(one, wanted=3, keeps=None)
+    crowd.wait(wanted=1, keeps=None)
+    crowd.give(7)
+    crowd.finish(seconds=1)
+    assert crowd.last_resorts() == 0
+    crowd.close(available=0)
+
+
+def test_one_that_does_not_answer_costs_its_permit_only_for_a_moment(make: Make) -> None:
+    """Others are notified all the time, and answer."""
+    crowd = make()
+    waiting = [crowd.wait(keeps=0.05) for _ in range(40)]
+    waiting[0].runtime.process.pause()
+    given = crowd.give(2)
+    crowd.world.run(until=lambda: len(crowd.served) == 39, seconds=5)
+    assert crowd.times[-1] - given < TURN + 38 * (0.05 + SOON) / 2
+    assert crowd.last_resorts() == 0
+
+
+@pytest.mark.parametrize("change", ["try_set_permits", "set_permits", "release", "acquired_permits"])
+def test_whatever_makes_permits_available_wakes_clients(make: Make, change: str) -> None:
+    kind = PLAIN if change == "release" else EXPIRABLE
+    crowd = make(kind)
+    if change == "try_set_permits":
+        crowd.redis("DEL", "seats")
+    for _ in range(6):
+        crowd.wait(keeps=None)
+    semaphore = crowd.semaphore()
+    if change == "acquired_permits":  # It looks for those that have expired.
+        crowd.redis("ZADD", "{seats}:timeout", 1, "a", 2, "b")
+        crowd.do(semaphore.acquired_permits())
+    else:
+        crowd.do(getattr(semaphore, change)(2))
+    crowd.world.run(seconds=SOON)
+    assert sorted(crowd.served) == [1, 2]  # Both are notified at once.
+    crowd.give(4)
+    crowd.finish()
+    assert crowd.last_resorts() == 0
+    crowd.close(available=0)
+
+
 def test_permits_that_are_drained_wake_none(make: Make) -> None:
     crowd = make()
     crowd.wait(keeps=None)
