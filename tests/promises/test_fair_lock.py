@@ -294,3 +294,25 @@ def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
         assert owner(actor, client) not in world.redis.hash(ALIVE)
         lock.unlock()
     assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize("served_before", [0, 1])
+def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world: World, served_before: int) -> None:
+    """It meant to wait for a second. The lease had 30 left, and others are believed in for 300: that is not its own."""
+    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
+    holder, last, *others = world.actors(2 + served_before)
+    locks = [fair(holder, clients[0]), *(fair(actor, clients[0]) for actor in others)]
+    locks[0].lock(30)
+    served = wait_in_turn(world, list(zip(others, locks[1:], strict=True)))
+    ends = world.now() + 1.0
+    enqueue_ours(world, STRANGER, 1.0)
+    theirs = fair(last, clients[1])
+    [waiting] = wait_in_turn(world, [(last, theirs)])
+    locks[0].unlock()
+    for pending, lock in zip(served, locks[1:], strict=True):
+        pending.result(within=5)
+        lock.unlock()
+    waiting.result()
+    assert -0.1 < world.now() - ends < 5
+    theirs.unlock()
+    assert nothing_is_left(world)
