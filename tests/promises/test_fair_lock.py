@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from weakref import WeakKeyDictionary
 
+import pytest
+
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server, in_virtual_time
