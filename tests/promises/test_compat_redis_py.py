@@ -104,6 +104,14 @@ def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
     assert logged is not raises
 
 
+@in_real_time
+def test_releasing_what_is_not_held(user: User) -> None:
+    with pytest.raises(LockError, match="Cannot release") as error:
+        user.lock().release()
+    assert not isinstance(error.value, LockNotOwnedError)
+    assert error.value.lock_name == "foo"
+
+
 # ---- together with the original --------------------------------------------------------------------------------------
 
 
