@@ -25,17 +25,16 @@ def enter(block: Remote) -> None:
         pytest.fail("the block was run")
 
 
-WITH_LEASE: dict[str, Callable[[Remote, Any], object]] = {
-    "lock": lambda lock, lease: lock.lock(lease),
-    "lock by name": lambda lock, lease: lock.lock(lease_time=lease),
-    "try_lock": lambda lock, lease: lock.try_lock(0, lease),
-    "try_lock with a wait": lambda lock, lease: lock.try_lock(wait_time=5, lease_time=lease),
-    "hold": lambda lock, lease: enter(lock.hold(lease_time=lease)),
-}
-WITH_WAIT: dict[str, Callable[[Remote, Any], object]] = {
-    "try_lock": lambda lock, wait: lock.try_lock(wait),
-    "try_lock with a lease": lambda lock, wait: lock.try_lock(wait_time=wait, lease_time=5),
-    "hold": lambda lock, wait: enter(lock.hold(wait)),
+#: Each with its name in errors, and with the values that it may not have.
+CALLS: dict[str, tuple[str, list[Any], Callable[[Remote, Any], object]]] = {
+    "lock": ("lease_time", NO_LEASES, lambda lock, lease: lock.lock(lease)),
+    "lock by name": ("lease_time", NO_LEASES, lambda lock, lease: lock.lock(lease_time=lease)),
+    "try_lock for a lease": ("lease_time", NO_LEASES, lambda lock, lease: lock.try_lock(0, lease)),
+    "try_lock by names": ("lease_time", NO_LEASES, lambda lock, lease: lock.try_lock(wait_time=5, lease_time=lease)),
+    "hold for a lease": ("lease_time", NO_LEASES, lambda lock, lease: enter(lock.hold(lease_time=lease))),
+    "try_lock": ("wait_time", NO_WAITS, lambda lock, wait: lock.try_lock(wait)),
+    "try_lock with a lease": ("wait_time", NO_WAITS, lambda lock, wait: lock.try_lock(wait_time=wait, lease_time=5)),
+    "hold": ("wait_time", NO_WAITS, lambda lock, wait: enter(lock.hold(wait))),
 }
 
 
@@ -44,33 +43,19 @@ def lock_out_of_reach(world: ClockWorld) -> Remote:
 
 
 @sync_and_async
-@pytest.mark.parametrize("call", WITH_LEASE)
-def test_an_invalid_lease_time_is_refused(world: ClockWorld, call: str) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_an_invalid_time_is_refused(world: ClockWorld, call: str) -> None:
     lock = lock_out_of_reach(world)
-    for lease in NO_TIMES:
+    name, wrong, make = CALLS[call]
+    for time in NO_TIMES:
         with pytest.raises(TypeError):
-            WITH_LEASE[call](lock, lease)
-    for lease in NO_LEASES:
-        with pytest.raises(ValueError, match="lease_time"):
-            WITH_LEASE[call](lock, lease)
-    for lease in (None, 0.001, 1, timedelta(days=1)):
+            make(lock, time)
+    for time in wrong:
+        with pytest.raises(ValueError, match=name):
+            make(lock, time)
+    for time in (0 if name == "wait_time" else None, 0.001, 1, timedelta(days=1)):
         with pytest.raises(redis.exceptions.ConnectionError):
-            WITH_LEASE[call](lock, lease)
-
-
-@sync_and_async
-@pytest.mark.parametrize("call", WITH_WAIT)
-def test_an_invalid_wait_time_is_refused(world: ClockWorld, call: str) -> None:
-    lock = lock_out_of_reach(world)
-    for wait in NO_TIMES:
-        with pytest.raises(TypeError):
-            WITH_WAIT[call](lock, wait)
-    for wait in NO_WAITS:
-        with pytest.raises(ValueError, match="wait_time"):
-            WITH_WAIT[call](lock, wait)
-    for wait in (0, 0.001, 1, timedelta(days=1)):
-        with pytest.raises(redis.exceptions.ConnectionError):
-            WITH_WAIT[call](lock, wait)
+            make(lock, time)
 
 
 @sync_and_async

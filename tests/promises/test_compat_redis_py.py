@@ -10,7 +10,6 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -90,58 +89,6 @@ def test_the_token_is_stored_until_the_release(
 
 
 @in_real_time
-@pytest.mark.parametrize("thread_local", [True, False])
-def test_locked_and_owned(user: User, thread_local: bool) -> None:
-    one, two = user.lock(thread_local=thread_local), user.lock()
-    assert (one.locked(), one.owned()) == (False, False)
-    assert one.acquire(blocking=False) is True
-    assert (one.locked(), two.locked()) == (True, True)
-    assert (one.owned(), two.owned()) == (True, False)
-    one.release()
-    assert two.locked() is False
-    two.acquire(blocking=False)
-    assert (one.owned(), two.owned()) == (False, True)
-
-
-@in_real_time
-def test_not_blocking(user: User) -> None:
-    one = user.lock()
-    assert one.acquire()
-    two = user.lock(blocking=False)
-    began = time.monotonic()
-    assert not two.acquire()
-    assert not user.lock().acquire(blocking=False, blocking_timeout=10)
-    assert time.monotonic() - began < 2
-    assert not two.acquire(blocking=True, blocking_timeout=0.01)
-
-
-@in_real_time
-def test_blocking_for_a_time(user: User) -> None:
-    assert user.lock().acquire(blocking=False)
-    began = time.monotonic()
-    assert not user.lock(blocking_timeout=0.2, sleep=0.05).acquire()
-    assert 0.19 < time.monotonic() - began < 2
-    assert not user.lock(blocking_timeout=60).acquire(blocking_timeout=0.01)
-    assert not user.lock().acquire(blocking_timeout=-1)
-
-
-@in_real_time
-def test_a_block(user: User, world: ClockWorld) -> None:
-    lock = user.lock(blocking_timeout=0.2)
-    with lock as entered:
-        assert entered.real is lock.real
-        assert stored(world) is not None
-    assert stored(world) is None
-
-
-@in_real_time
-def test_a_block_that_is_not_entered(user: User, world: ClockWorld) -> None:
-    world.redis.command("SET", "foo", "bar")
-    with pytest.raises(LockError, match="Unable to acquire"):
-        user.lock(blocking_timeout=0.05).enter()
-
-
-@in_real_time
 @pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("meddle", ["taken over", "released"])
 def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
@@ -163,64 +110,6 @@ def test_releasing_what_is_not_held(user: User) -> None:
         user.lock().release()
     assert not isinstance(error.value, LockNotOwnedError)
     assert error.value.lock_name == "foo"
-
-
-@in_real_time
-@pytest.mark.parametrize("time", [10, 10.5])
-def test_the_timeout_is_the_ttl_and_can_be_changed(user: User, world: ClockWorld, time: float) -> None:
-    lock = user.lock(timeout=10)
-    assert lock.acquire(blocking=False)
-    assert 8000 < pttl(world) <= 10_000
-    assert lock.extend(time) is True
-    assert 17_000 < pttl(world) <= (10 + time) * 1000
-    assert lock.extend(25, replace_ttl=True) is True
-    assert 23_000 < pttl(world) <= 25_000
-    world.redis.expire("foo", 5)
-    assert lock.reacquire() is True
-    assert 8000 < pttl(world) <= 10_000
-    lock.release()
-
-
-@in_real_time
-@pytest.mark.parametrize("call", ["extend", "reacquire"])
-def test_prolonging_what_cannot_be_prolonged(user: User, world: ClockWorld, call: str) -> None:
-    def prolong(lock: Remote) -> None:
-        lock.extend(10) if call == "extend" else lock.reacquire()
-
-    with pytest.raises(LockError, match="unlocked"):
-        prolong(user.lock(timeout=10))
-    endless = user.lock()
-    endless.acquire()
-    with pytest.raises(LockError, match="no timeout"):
-        prolong(endless)
-    endless.release()
-    lock = user.lock(timeout=10)
-    lock.acquire()
-    world.redis.command("SET", "foo", "a")
-    with pytest.raises(LockNotOwnedError):
-        prolong(lock)
-    with pytest.raises(LockNotOwnedError):
-        lock.release()
-    assert stored(world) == b"a"
-
-
-@in_real_time
-def test_redis_pys_client_makes_it(user: User, world: ClockWorld) -> None:
-    kind = module_of(world).Lock
-    lock = Remote(user.redis.lock("foo", timeout=5, sleep=0.01, lock_class=kind), user.actor)
-    assert type(lock.real) is kind
-    with lock:
-        assert pttl(world) > 3000
-
-
-@sync_and_async
-def test_the_client_may_decode_replies(world: ClockWorld) -> None:
-    user = User(world, world.redis_client(decode_responses=True))
-    lock = user.lock(timeout=10)
-    with lock:
-        assert lock.owned()
-        assert user.actor.do(lambda: lock.real.local.token) == stored(world)
-    user.actor.do(module_of(world).client_of(user.redis).close)
 
 
 # ---- together with the original --------------------------------------------------------------------------------------

@@ -28,16 +28,6 @@ def test_one_leads_and_the_next_one_has_a_greater_token(world: World) -> None:
     assert mine.leader() is None
 
 
-def test_who_waits_leads_as_soon_as_the_leader_resigns(world: World) -> None:
-    clients = world.client(), world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = (each.get(client, "leader_election") for each, client in zip((alice, bob), clients, strict=True))
-    with mine.term():
-        waiting = bob.start(theirs.term().enter)
-        world.until(lambda: world.waiting(theirs) == 1)
-    waiting.result()
-
-
 @each_runtime
 def test_a_leader_that_lost_its_term_is_told(world: World) -> None:
     client = world.client()

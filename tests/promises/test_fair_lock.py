@@ -146,67 +146,6 @@ def test_exactly_the_wait_is_taken_off_those_behind(world: World, client: Remote
 # ---- the dead and the living -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("served_before", [0, 1])
-def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world: World, served_before: int) -> None:
-    """It meant to wait for a second. The lease had 30 left, and others are believed in for 300: that is not its own."""
-    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
-    holder, last, *others = world.actors(2 + served_before)
-    locks = [fair(holder, clients[0]), *(fair(actor, clients[0]) for actor in others)]
-    locks[0].lock(30)
-    served = wait_in_turn(world, list(zip(others, locks[1:], strict=True)))
-    ends = world.now() + 1.0
-    enqueue_ours(world, STRANGER, 1.0)
-    theirs = fair(last, clients[1])
-    [waiting] = wait_in_turn(world, [(last, theirs)])
-    locks[0].unlock()
-    for pending, lock in zip(served, locks[1:], strict=True):
-        pending.result(within=5)
-        lock.unlock()
-    waiting.result()
-    assert -0.1 < world.now() - ends < 5
-    theirs.unlock()
-    assert nothing_is_left(world)
-
-
-def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
-    """Its own patience, and 1 % for clocks that are not equally fast; at most what any waiter is believed in for."""
-    client = world.client(fair_lock_wait_timeout=100)
-    alice, *others = world.actors(5)
-    mine = fair(alice, client)
-    mine.lock()
-    patience: list[tuple[float, ...]] = [(5,), (50,), (500,), ()]
-    waiters = [(actor, fair(actor, client)) for actor in others]
-    begun = [wait_in_turn(world, [waiter], *args)[0] for waiter, args in zip(waiters, patience, strict=True)]
-    for (actor, _), expected in zip(waiters, (5.05, 50.5, 101, 101), strict=True):
-        assert expected - 4 < alive_for(world, owner(actor, client)) < expected + 0.01
-    ttl = world.redis.ttl(ALIVE)
-    assert ttl is not None
-    assert ttl > max(scores(world).values()) - 1, "without it, the score of one that is dead would be believed"
-    mine.unlock()
-    for pending, (actor, lock) in zip(begun, waiters, strict=True):
-        pending.result()
-        assert owner(actor, client) not in world.redis.hash(ALIVE)
-        lock.unlock()
-    assert nothing_is_left(world)
-
-
-@in_virtual_time
-def test_waiting_behind_a_dead_head_of_a_free_lock_sends_no_requests(world: SimulatedWorld) -> None:
-    """Redisson: 2,700 requests a second, for minutes."""
-    client = world.client()
-    alice = world.actor()
-    mine = fair(alice, client)
-    enqueue(world, STRANGER, 2.5)
-    waiting = alice.start(mine.lock)
-    world.until(lambda: world.redis.subscribers(f"{CHANNEL}:{owner(alice, client)}") == 1)
-    world.pass_time(0.3)
-    asked = world.redis.scripts_run
-    world.pass_time(0.7)
-    assert world.redis.scripts_run == asked
-    assert not waiting.done()
-    waiting.result(within=5)
-
-
 @each_runtime
 def test_a_waiter_that_lost_its_place_queues_again(world: World) -> None:
     """FLUSHALL, an eviction, or a pause that was longer than anybody was believed in."""
@@ -230,17 +169,6 @@ def test_a_waiter_that_lost_its_place_queues_again(world: World) -> None:
     assert nothing_is_left(world)
 
 
-def test_a_lease_that_runs_out_lets_the_head_in(world: World, alice: Actor, bob: Actor, carol: Actor) -> None:
-    clients = [world.client(), world.client()]
-    mine, first, second = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
-    mine.lock(0.5)
-    waiting, later = wait_in_turn(world, [(bob, first), (carol, second)])
-    waiting.result(within=5)
-    assert not later.done()
-    first.unlock()
-    later.result(within=5)
-
-
 # ---- number of requests ----------------------------------------------------------------------------------------------
 
 
@@ -262,21 +190,6 @@ def test_a_dead_waiter_costs_each_client_one_look(world: SimulatedWorld) -> None
     assert world.redis.scripts_run - asked == 1, "by the client of the one right behind it"
     mine.unlock()
     begun[0].result()
-
-
-@each_server
-def test_one_waiter_asks_for_all_of_its_client(world: ClockWorld, client: Remote) -> None:
-    alice, *others = world.actors(11)
-    mine = fair(alice, client)
-    mine.lock(60)
-    begun = wait_in_turn(world, [(actor, fair(actor, client)) for actor in others])
-    world.until(lambda: all(world.redis.subscribers(f"{CHANNEL}:{owner(actor, client)}") for actor in others))
-    world.pass_time(0.3)
-    assert world.waiting(mine) == 10
-    asked = world.redis.calls("evalsha", "eval", "pttl", "exists", "ping")
-    world.pass_time(0.7)
-    assert world.redis.calls("evalsha", "eval", "pttl", "exists", "ping") == asked
-    assert not any(pending.done() for pending in begun)
 
 
 @each_server
@@ -361,3 +274,47 @@ def test_a_leftover_of_an_earlier_wait_does_not_end_a_later_one(world: World) ->
     assert not later.done()
     theirs.unlock()
     later.result()
+
+
+def test_a_waiter_says_for_how_long_it_can_be_alive(world: World) -> None:
+    """Its own patience, and 1 % for clocks that are not equally fast; at most what any waiter is believed in for."""
+    client = world.client(fair_lock_wait_timeout=100)
+    alice, *others = world.actors(5)
+    mine = fair(alice, client)
+    mine.lock()
+    patience: list[tuple[float, ...]] = [(5,), (50,), (500,), ()]
+    waiters = [(actor, fair(actor, client)) for actor in others]
+    begun = [wait_in_turn(world, [waiter], *args)[0] for waiter, args in zip(waiters, patience, strict=True)]
+    for (actor, _), expected in zip(waiters, (5.05, 50.5, 101, 101), strict=True):
+        assert expected - 4 < alive_for(world, owner(actor, client)) < expected + 0.01
+    ttl = world.redis.ttl(ALIVE)
+    assert ttl is not None
+    assert ttl > max(scores(world).values()) - 1, "without it, the score of one that is dead would be believed"
+    mine.unlock()
+    for pending, (actor, lock) in zip(begun, waiters, strict=True):
+        pending.result()
+        assert owner(actor, client) not in world.redis.hash(ALIVE)
+        lock.unlock()
+    assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize("served_before", [0, 1])
+def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world: World, served_before: int) -> None:
+    """It meant to wait for a second. The lease had 30 left, and others are believed in for 300: that is not its own."""
+    clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
+    holder, last, *others = world.actors(2 + served_before)
+    locks = [fair(holder, clients[0]), *(fair(actor, clients[0]) for actor in others)]
+    locks[0].lock(30)
+    served = wait_in_turn(world, list(zip(others, locks[1:], strict=True)))
+    ends = world.now() + 1.0
+    enqueue_ours(world, STRANGER, 1.0)
+    theirs = fair(last, clients[1])
+    [waiting] = wait_in_turn(world, [(last, theirs)])
+    locks[0].unlock()
+    for pending, lock in zip(served, locks[1:], strict=True):
+        pending.result(within=5)
+        lock.unlock()
+    waiting.result()
+    assert -0.1 < world.now() - ends < 5
+    theirs.unlock()
+    assert nothing_is_left(world)

@@ -41,29 +41,6 @@ def test_it_is_stored_as_by_redisson(world: World, client: Remote, alice: Actor,
     assert said.received() == [b"0"]
 
 
-def test_a_reentry_has_the_token_of_the_hold_that_it_joins(mine: Remote) -> None:
-    first = mine.lock_and_get_token()
-    assert mine.lock_and_get_token() == first
-    assert mine.try_lock_and_get_token(1, 20) == first
-    assert mine.get_hold_count() == 3
-    assert mine.get_token() == first
-    for _ in range(3):
-        mine.unlock()
-    assert mine.lock_and_get_token() == first + 1
-
-
-def test_a_hold_acquired_as_another_kind_gets_a_token_on_re_entry(client: Remote, alice: Actor) -> None:
-    plain, fenced = alice.lock(client), alice.get(client, "fenced_lock")
-    before = fenced.lock_and_get_token()
-    fenced.unlock()
-    plain.lock()
-    assert fenced.get_token() == before, "a plain lock draws none"
-    joined = fenced.lock_and_get_token()
-    assert joined == before + 1
-    assert fenced.lock_and_get_token() == joined
-    assert plain.get_hold_count() == 3
-
-
 def test_a_block_knows_its_token(client: Remote, alice: Actor, mine: Remote) -> None:
     with mine.hold(1, 20) as outer:
         assert outer.token == 1
@@ -93,14 +70,6 @@ def test_a_lease_is_honoured_by_every_method(world: World, mine: Remote) -> None
         take()
         assert 10 < world.redis.ttl("orders") <= 12
         mine.unlock()
-
-
-def test_a_waiter_acquires_when_it_is_notified(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
-    mine.lock()
-    waiting = bob.start(theirs.lock_and_get_token)
-    world.until(lambda: world.waiting(mine) == 1)
-    mine.unlock()
-    assert waiting.result(within=5) == 2
 
 
 def test_tokens_follow_the_servers_clock_if_they_shall(world: World) -> None:

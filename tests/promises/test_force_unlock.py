@@ -8,15 +8,6 @@ from pyredisson import LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
-SHORT = 1.5
-
-
-def test_it_frees_the_lock_of_another_process(world: World) -> None:
-    world.redis.command("HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:7", "3")
-    mine = world.actor().lock(world.client())
-    assert mine.force_unlock() is True
-    assert mine.try_lock()
-
 
 @each_runtime
 def test_a_hold_of_the_caller_itself_ends_without_a_loss(world: World) -> None:
@@ -52,19 +43,6 @@ def test_another_holder_of_this_client_is_notified_at_once(world: World) -> None
         with pytest.raises(LockLostError):
             theirs.unlock()
     assert mine.try_lock()
-
-
-@each_runtime
-def test_a_holder_of_another_client_learns_of_it_at_its_next_request(world: World) -> None:
-    lost = []
-    theirs_client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(world.client()), bob.lock(theirs_client)
-    theirs.lock()
-    mine.force_unlock()
-    world.until(lambda: lost)
-    with pytest.raises(LockLostError):
-        theirs.unlock()
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])

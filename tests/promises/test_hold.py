@@ -306,18 +306,3 @@ def test_an_unlock_too_many_says_that_no_one_holds_it(client: Remote, mine: Remo
     with pytest.raises(LockNotOwnedError, match=r"held by .* of this client, and only the thread") as refusal:
         theirs.unlock()
     assert "no one" not in str(refusal.value)
-
-
-def test_nested_blocks_each_say_that_the_lock_was_lost(world: World, mine: Remote) -> None:
-    told = []
-    try:
-        with mine.hold() as outer:
-            try:
-                with mine.hold() as inner:
-                    world.redis.delete("orders")
-            except LockLostError:
-                told.append(inner)
-            assert outer.lost
-    except LockLostError:
-        told.append(outer)
-    assert told == [inner, outer]

@@ -8,21 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from pyredisson import LockLostError
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Remote, World
 from tests.worlds.environments import each_runtime
-
-
-def test_a_lease_ends_by_itself(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=0.6)
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock(0.5)
-    assert not theirs.try_lock()
-    world.until(lambda: not mine.is_locked(), within=5)
-    assert not mine.is_held_by_current_thread()
-    assert mine.get_hold_count() == 0
-    assert theirs.try_lock()
 
 
 @pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
@@ -60,12 +47,3 @@ def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pyt
         world.renewed("orders", times=1)
     assert lost == []
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-def test_unlocking_what_ran_out_does_not_hurt_the_next_holder(world: World, alice: Actor, bob: Actor) -> None:
-    mine, theirs = alice.lock(world.client()), bob.lock(world.client())
-    mine.lock(0.2)
-    theirs.lock()
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    assert theirs.get_hold_count() == 1

@@ -51,30 +51,23 @@ def test_a_loss_is_reported_by_a_callback_a_warning_and_an_event(
 
 
 @each_runtime
-def test_a_loss_is_reported_once(world: World) -> None:
+@pytest.mark.parametrize(("kind", "holds"), [("lock", 2), ("token_lock", 1)])
+def test_a_loss_is_reported_once(world: World, kind: str, holds: int) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
-    mine = world.actor().lock(client)
-    mine.lock()
-    mine.lock()
+    alice = world.actor()
+    mine = alice.get(client, kind)
+    for _ in range(holds):
+        mine.lock()
     taken_away(world)
     world.until(lambda: lost)
     world.pass_time(2 / 3 * SHORT)  # two rounds more
-    for _ in range(2):
+    with pytest.raises(LockLostError):
+        mine.lock()
+    for _ in range(holds):
         with pytest.raises(LockLostError):
             mine.unlock()
-    assert len(lost) == 1
-
-
-@pytest.mark.parametrize("lease", [None, 60], ids=["watchdog", "lease"])
-def test_an_unnoticed_loss_is_reported_by_unlock(world: World, lease: float | None) -> None:
-    lost = []
-    mine = world.actor().lock(world.client(on_lock_lost=lambda *told: lost.append(told)))
-    mine.lock(lease)
-    taken_away(world)
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    world.until(lambda: len(lost) == 1)
+    assert lost == [("orders", alice.number)]
     assert is_the_strangers(world)
 
 

@@ -209,29 +209,6 @@ def test_a_waiter_is_woken_by_the_release(world: World, bob: Actor, mine: Remote
     theirs.unlock()
 
 
-def test_a_fixed_lease_ends_by_itself(mine: Remote, theirs: Remote) -> None:
-    mine.lock(0.3)
-    assert theirs.try_lock(5)
-    assert mine.validity() == 0
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    with pytest.raises(LockNotOwnedError) as refusal:
-        mine.unlock()
-    assert not isinstance(refusal.value, LockLostError)
-    theirs.unlock()
-
-
-def test_the_watchdog_renews_it_on_every_node(world: World) -> None:
-    lock = multi(world.actor(), nodes(world, 3, lock_watchdog_timeout=2.4, quorum_node_timeout=0.7))
-    lock.lock()
-    for index in range(3):
-        world.renewed("orders", times=1, store=world.node(index))
-    assert 0 < lock.validity() <= 2.4
-    assert all(world.node(index).ttl("orders") for index in range(3))
-    lock.unlock()
-    assert left(world, 0) == set()
-
-
 def test_extensions_can_be_bounded(world: World) -> None:
     lost: list[str] = []
     config = {
@@ -285,17 +262,6 @@ def test_a_lost_quorum_is_reported_to_every_client_involved(world: World, alice:
     world.until(lambda: left(world, *range(5)) == set())
     lock.lock()
     lock.unlock()
-
-
-def test_a_block_is_notified_of_a_lost_quorum(world: World) -> None:
-    lock = multi(world.actor(), nodes(world, 3, lock_watchdog_timeout=3.0, quorum_node_timeout=0.9))
-    with pytest.raises(LockLostError), lock.hold() as lease:
-        assert lease.remaining() > 0
-        for index in range(2):
-            world.node(index).delete("orders")
-        world.until(lambda: lease.lost)
-        with pytest.raises(LockLostError):
-            lease.ensure_held()
 
 
 def test_unlock_says_that_a_quorum_was_gone(world: World, mine: Remote) -> None:
@@ -464,14 +430,3 @@ def test_a_lost_member_is_a_lost_lock(world: World) -> None:
     with pytest.raises(LockLostError):
         lock.unlock()
     assert left(world) == set()
-
-
-@interruptible
-def test_an_interrupted_waiter_gives_back_what_it_had(world: World, client: Remote) -> None:
-    bob, alice = world.actor(), world.interruptible()
-    theirs = bob.lock(client, "b")
-    theirs.lock()
-    lock = on_one_server(alice, client, "a", "b")
-    assert alice.interrupted(lock.lock, once=lambda: world.waiting(theirs) or "1 waiting" in repr(theirs)) is not None
-    world.until(lambda: world.redis.hash("a") == {})
-    assert world.redis.hash("b")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
-import queue
 
 import pytest
 import redis.asyncio
@@ -15,43 +13,13 @@ from pyredisson import LockNotOwnedError
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Actor, World
-from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
-from tests.worlds.threads import ThreadsWorld
+from tests.worlds.base import Actor
+from tests.worlds.environments import asyncio_only
 
 
 def test_each_owner_has_a_number_of_its_own(alice: Actor, bob: Actor) -> None:
     assert alice.number == alice.number
     assert alice.number != bob.number
-
-
-@sync_and_async
-def test_a_number_is_never_used_again(world: World) -> None:
-    """Unlike ``threading.get_ident()`` and ``id(task)``, which the next one gets."""
-    numbers = []
-    for _ in range(50):
-        actor = world.actor()
-        numbers.append(actor.number)
-        actor.end()
-    assert len(set(numbers)) == 50
-    assert numbers == sorted(numbers)
-
-
-@threads_only
-def test_a_thread_that_threading_does_not_know_has_a_number_too(world: ThreadsWorld) -> None:
-    lock = world.client().real.get_lock("orders")
-    said: queue.SimpleQueue[object] = queue.SimpleQueue()
-
-    def use() -> None:
-        with lock:
-            seen = (pyredisson.current_thread_id(), lock.is_held_by_current_thread())
-        said.put(seen)  # Not earlier: the client is closed then.
-
-    _thread.start_new_thread(use, ())
-    number, held = said.get(timeout=10)
-    assert held
-    assert number != pyredisson.current_thread_id()
 
 
 @asyncio_only
@@ -111,28 +79,3 @@ def test_an_event_loop_after_a_closed_one_has_new_owners(world: AsyncioWorld) ->
 
     asyncio.run(take())
     asyncio.run(find_it_lost())
-
-
-@sync_and_async
-def test_two_hundred_owners_at_once(world: ClockWorld) -> None:
-    """redis-py's own pool would stop at 100 connections."""
-    # They all connect at once, and no one checks before all have had the lock.
-    client = world.client(timeout=20, lock_watchdog_timeout=120, max_wait_without_check=60)
-    actors = world.actors(200)
-    started = [actor.start(client.real.get_lock(f"order-{number}").lock) for number, actor in enumerate(actors)]
-    for pending in started:
-        pending.result(within=30)
-    lock = client.real.get_lock("orders")
-
-    def use() -> None:
-        with lock:
-            pass
-
-    async def use_in_a_task() -> None:
-        async with lock:
-            pass
-
-    waiting = [actor.start(use if world.runtime == "threads" else use_in_a_task) for actor in actors]
-    for pending in waiting:
-        pending.result(within=30)
-    assert not actors[0].lock(client).is_locked()

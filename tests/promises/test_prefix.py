@@ -182,14 +182,6 @@ def test_the_error_about_a_foreign_key_names_the_key(world: World, kind: str, ca
     assert refused.value.name == "orders"
 
 
-def test_the_error_about_a_string_that_is_no_number_names_the_key(world: World) -> None:
-    world.redis.command("SET", "app:orders", "something")
-    semaphore = world.actor().get(world.client(prefix=PREFIX), "semaphore")
-    with pytest.raises(LockError, match="the value of key 'app:orders' is not an integer") as refused:
-        semaphore.try_acquire()
-    assert refused.value.name == "orders"
-
-
 @sync_and_async
 def test_a_lock_of_redis_py_has_it_from_its_client(world: ClockWorld, alice: Actor) -> None:
     client = world.client(prefix=PREFIX)

@@ -232,24 +232,6 @@ def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
         world.redis.command("ACL", "DELUSER", "untold")
 
 
-def test_presence_that_hangs_keeps_no_lock_waiting(world: ClockWorld, proxy: Proxy) -> None:
-    client, actor = world.through(proxy.port, **SOON), world.actor()
-    held = proxy.hold_request("SET", k=None)
-    lock = actor.lock(client)
-    lock.lock()
-    world.until(lambda: proxy.hits["hold_request"], what="it was written")
-    other = actor.lock(client, "other")
-    for _ in range(20):
-        began = time.monotonic()
-        assert other.try_lock()
-        other.unlock()
-        assert time.monotonic() - began < 2
-    ttl = world.redis.ttl("orders") or 0.0
-    world.until(lambda: (world.redis.ttl("orders") or 0.0) > ttl, what="it is renewed")
-    lock.unlock()
-    held.remove()
-
-
 # ---- who holds it ----------------------------------------------------------------------------------------------------
 
 

@@ -45,51 +45,6 @@ def hold(client: Remote, actor: Actor, number: int = 1) -> str:
 # ---- exclusion ---------------------------------------------------------------------------------------------------
 
 
-def test_many_readers_at_once_exclude_a_writer(world: World) -> None:
-    clients = [world.client(), world.client()]
-    readers = [sides(actor, clients[n % 2])[0] for n, actor in enumerate(world.actors(4))]
-    _, write = sides(world.actor(), clients[0])
-    for reader in readers:
-        assert reader.try_lock()
-    assert not write.try_lock()
-    for reader in readers:
-        assert reader.is_held_by_current_thread()
-        reader.unlock()
-    assert write.try_lock()
-
-
-def test_a_writer_may_read_and_go_on_reading(alice: Actor, bob: Actor, carol: Actor, client: Remote) -> None:
-    read, write = sides(alice, client)
-    theirs = sides(bob, client)[0]
-    hers = sides(carol, client)[1]
-    write.lock()
-    read.lock()
-    assert not theirs.try_lock()
-    write.unlock()
-    assert theirs.try_lock()
-    assert not hers.try_lock()
-    theirs.unlock()
-    read.unlock()
-    assert hers.try_lock()
-
-
-def test_waiting_readers_hear_of_a_downgrade(world: World, alice: Actor, bob: Actor, carol: Actor) -> None:
-    """Redisson says nothing, and they sleep until the lease ends."""
-    client, other = world.client(), world.client()
-    read, write = sides(alice, client)
-    write.lock()
-    read.lock()
-    waiting = [bob.start(sides(bob, other)[0].lock), carol.start(sides(carol, client)[0].lock)]
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 2)
-    world.pass_time(0.1)
-    assert not any(each.done() for each in waiting)
-    said = world.messages(CHANNEL)
-    write.unlock()
-    for each in waiting:
-        each.result(within=5)
-    assert said.received() == [b"1"]
-
-
 @pytest.mark.parametrize("how", ["lock", "try_lock", "acquire", "enter", "wait"])
 def test_a_reader_may_not_write(world: World, read: Remote, write: Remote, how: str) -> None:
     read.lock()
@@ -162,38 +117,6 @@ def test_a_writer_that_reads_looks_as_redissons(world: World, client: Remote, al
 
 
 # ---- leases ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("first", [None, 20], ids=lambda lease: f"outer-{lease}")
-@pytest.mark.parametrize("second", [None, 5, 50], ids=lambda lease: f"inner-{lease}")
-def test_neither_entering_nor_leaving_shortens_a_readers_time(
-    world: World, first: float | None, second: float | None
-) -> None:
-    client = world.client(lock_watchdog_timeout=30)
-    alice = world.actor()
-    mine = sides(alice, client)[0]
-    longest = max(30 if lease is None else lease for lease in (first, second))
-    mine.lock(first)
-    mine.lock(second)
-    assert longest - 5 < world.redis.ttl("orders") <= longest
-    mine.unlock()
-    assert longest - 5 < world.redis.ttl("orders") <= longest
-    assert longest - 5 < world.redis.ttl(hold(client, alice)) <= longest
-    assert hold(client, alice, 2) not in world.redis.everything()
-    mine.unlock()
-    assert world.redis.everything() == {}
-
-
-def test_a_readers_nested_holds_share_the_latest_deadline(world: World, client: Remote, alice: Actor) -> None:
-    mine = sides(alice, client)[0]
-    with mine.hold(lease_time=0.3) as outer:
-        with mine.hold(lease_time=60) as inner:
-            world.pass_time(0.5)
-            assert inner.remaining() > 50
-        assert outer.remaining() > 50
-        assert 50 < world.redis.ttl(hold(client, alice)) <= 60
-        outer.ensure_held()
-    assert world.redis.everything() == {}
 
 
 # ---- watchdog and loss -------------------------------------------------------------------------------------------
@@ -270,32 +193,6 @@ def test_who_lost_a_read_must_unlock_before_it_writes(world: World) -> None:
 
 
 # ---- waiting -----------------------------------------------------------------------------------------------------
-
-
-def test_a_writer_gets_it_when_the_last_reader_leaves(world: World, alice: Actor, bob: Actor, carol: Actor) -> None:
-    client, other = world.client(), world.client()
-    one, two = sides(alice, client)[0], sides(bob, other)[0]
-    write = sides(carol, other)[1]
-    one.lock()
-    two.lock()
-    waiting = carol.start(write.lock)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
-    one.unlock()
-    world.pass_time(0.1)
-    assert not waiting.done()
-    two.unlock()
-    waiting.result(within=5)
-
-
-def test_all_readers_get_in_when_the_writer_leaves(world: World, client: Remote, write: Remote) -> None:
-    write.lock()
-    readers = [(actor, sides(actor, client)[0]) for actor in world.actors(5)]
-    waiting = [actor.start(read.lock) for actor, read in readers]
-    world.until(lambda: world.waiting(readers[0][1]) == 5)
-    assert world.waiting(write) == 0
-    write.unlock()
-    for each in waiting:
-        each.result(within=5)
 
 
 @each_runtime

@@ -5,47 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
+from tests.promises.kinds import handle
 from tests.worlds.base import Actor, Remote, World
-
-
-def test_the_holder_may_acquire_it_again(mine: Remote, theirs: Remote) -> None:
-    for holds in (1, 2, 3):
-        assert mine.try_lock()
-        assert mine.get_hold_count() == holds
-    for holds in (2, 1):
-        mine.unlock()
-        assert mine.get_hold_count() == holds
-        assert not theirs.try_lock()
-    mine.unlock()
-    assert mine.get_hold_count() == 0
-    assert theirs.try_lock()
-
-
-def test_one_handle_serves_all_owners(client: Remote, alice: Actor, bob: Actor) -> None:
-    handle = client.get_lock("orders").real
-    assert alice.do(handle.try_lock)
-    assert not bob.do(handle.try_lock)
-    with pytest.raises(LockNotOwnedError):
-        bob.do(handle.unlock)
-    alice.do(handle.unlock)
-    assert bob.do(handle.try_lock)
-
-
-def test_two_clients_exclude_each_other(world: World, alice: Actor) -> None:
-    mine, theirs = alice.lock(world.client()), alice.lock(world.client())
-    mine.lock()
-    assert not theirs.try_lock()
-    mine.unlock()
-    assert theirs.try_lock()
-
-
-def test_locks_of_different_names_do_not_exclude_each_other(client: Remote, alice: Actor, bob: Actor) -> None:
-    alice.lock(client, "orders").lock()
-    assert bob.lock(client, "parcels").try_lock()
 
 
 def test_a_stranger_cannot_unlock(world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote) -> None:
     mine.lock()
+    assert not alice.lock(world.client()).try_lock()
     for stranger in (bob.lock(client), bob.lock(world.client()), alice.lock(world.client())):
         with pytest.raises(LockNotOwnedError) as refusal:
             stranger.unlock()
@@ -56,14 +22,17 @@ def test_a_stranger_cannot_unlock(world: World, client: Remote, alice: Actor, bo
 # ---- no lease is shortened ---------------------------------------------------------------------------------------
 
 
+each_kind = pytest.mark.parametrize("kind", ["lock", "read_lock"])
+
+
+@each_kind
 @pytest.mark.parametrize("first", [None, 20], ids=lambda lease: f"outer-{lease}")
 @pytest.mark.parametrize("second", [None, 5, 50], ids=lambda lease: f"inner-{lease}")
 def test_neither_entering_nor_leaving_shortens_the_time_left(
-    world: World, first: float | None, second: float | None
+    world: World, kind: str, first: float | None, second: float | None
 ) -> None:
     """Redisson: a nested lease of a second lets another client in a second later."""
-    client = world.client(lock_watchdog_timeout=30)
-    mine = world.actor().lock(client)
+    mine = handle(world.actor(), world.client(lock_watchdog_timeout=30), kind)
     longest = max(30 if lease is None else lease for lease in (first, second))
     mine.lock(first)
     mine.lock(second)
@@ -85,8 +54,9 @@ def test_leaving_gives_what_the_remaining_holds_were_promised(world: World, leas
     assert 35 < world.redis.ttl("orders") <= 40
 
 
-def test_all_nested_holds_share_the_latest_deadline(world: World, client: Remote) -> None:
-    mine = world.actor().lock(client)
+@each_kind
+def test_all_nested_holds_share_the_latest_deadline(world: World, client: Remote, kind: str) -> None:
+    mine = handle(world.actor(), client, kind)
     with mine.hold(lease_time=1) as outer:
         with mine.hold(lease_time=60) as inner:
             assert inner.remaining() > 50

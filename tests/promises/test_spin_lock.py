@@ -47,18 +47,6 @@ def test_it_neither_publishes_nor_subscribes(world: World, bob: Actor, mine: Rem
     assert said.received() == []
 
 
-def test_a_waiter_gets_it(world: World, alice: Actor, bob: Actor) -> None:
-    mine = alice.get(world.client(), "spin_lock")
-    theirs = bob.get(world.client(), "spin_lock", "orders", ConstantBackoff(0.005))
-    mine.lock()
-    waiting = bob.start(theirs.lock)
-    world.pass_time(0.03)
-    assert not waiting.done()
-    mine.unlock()
-    waiting.result(within=5)
-    assert theirs.is_held_by_current_thread()
-
-
 def test_one_owner_may_use_both_kinds(world: World, client: Remote, alice: Actor) -> None:
     spin, plain = alice.get(client, "spin_lock"), alice.lock(client)
     said = world.messages(CHANNEL)
@@ -105,11 +93,12 @@ def test_a_back_off_without_any_pause_is_refused(client: Remote, alice: Actor, b
 
 
 @each_runtime
-def test_closing_the_client_wakes_waiters_that_pause(world: World) -> None:
+@pytest.mark.parametrize(("kind", "backoff"), [("spin_lock", [ConstantBackoff(60)]), ("token_lock", [])])
+def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, backoff: list[Any]) -> None:
     one, two = world.client(), world.client()
     alice, bob, carol = world.actors(3)
-    alice.get(one, "spin_lock").lock()
-    waiting = bob.start(bob.get(two, "spin_lock", "orders", ConstantBackoff(60)).lock)
+    alice.get(one, kind).lock()
+    waiting = bob.start(bob.get(two, kind, "orders", *backoff).lock)
     world.pass_time(0.05)
     carol.do(two.close)
     assert isinstance(waiting.error(within=5), ClientClosedError)

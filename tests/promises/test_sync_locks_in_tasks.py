@@ -146,34 +146,6 @@ def test_a_task_re_enters_its_own_lock(lock: Any) -> None:
     asyncio.run(main())
 
 
-def test_forty_buyers_sell_no_more_than_there_is(lock: Any) -> None:
-    """The tasks of a web server that take a sync lock around an ``await``."""
-    stock, sold, inside, most = 10, 0, 0, 0
-
-    async def buy() -> None:
-        nonlocal stock, sold, inside, most
-        while not lock.try_lock(0):  # noqa: ASYNC110 - as its users would
-            await asyncio.sleep(0.001)
-        try:
-            inside += 1
-            most = max(most, inside)
-            left = stock
-            await asyncio.sleep(0.001)
-            if left > 0:
-                stock = left - 1
-                sold += 1
-            inside -= 1
-        finally:
-            lock.unlock()
-
-    async def main() -> None:
-        await asyncio.gather(*(buy() for _ in range(40)))
-
-    asyncio.run(main())
-    assert (most, sold, stock) == (1, 10, 0)
-    assert not lock.is_locked()
-
-
 def test_the_wrong_task_learns_which_one_holds_the_lock(lock: Any) -> None:
     async def other() -> str:
         with pytest.raises(LockNotOwnedError) as refusal:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
@@ -58,30 +56,6 @@ def test_acquire_of_a_held_lock_accepts_the_arguments_of_threadings(client: Remo
 
 def waits_for_ever(blocking: Any = True, timeout: Any = -1) -> bool:
     return bool(blocking) and (timeout == -1 or timeout > 1 or timeout is True)
-
-
-def test_releasing_what_one_does_not_hold_is_a_runtime_error(client: Remote, alice: Actor, bob: Actor) -> None:
-    with pytest.raises(RuntimeError):
-        alice.lock(client).release()
-    bob.lock(client).acquire()
-    with pytest.raises(RuntimeError):
-        alice.lock(client).release()
-
-
-def test_a_block_holds_the_lock(mine: Remote, theirs: Remote) -> None:
-    with mine as value:
-        assert value is True  # As with threading's.
-        assert mine.get_hold_count() == 1
-        with mine:
-            assert mine.get_hold_count() == 2
-        assert not theirs.try_lock()
-    assert theirs.try_lock()
-
-
-def test_a_block_is_left_by_an_exception(mine: Remote) -> None:
-    with pytest.raises(ZeroDivisionError), mine:
-        raise ZeroDivisionError
-    assert not mine.is_locked()
 
 
 @each_runtime

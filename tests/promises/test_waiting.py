@@ -4,67 +4,39 @@ from __future__ import annotations
 
 import pytest
 
+from pyredisson import LockLostError
+from tests.promises.kinds import handle
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
 
 
-def test_a_waiter_acquires_a_lock_whose_lease_expires_without_a_message(world: World, alice: Actor, bob: Actor) -> None:
-    mine, theirs = alice.lock(world.client()), bob.lock(world.client())
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock"])
+def test_a_waiter_acquires_when_the_lease_expires_without_a_message(
+    world: World, alice: Actor, bob: Actor, kind: str
+) -> None:
+    mine, theirs = handle(alice, world.client(), kind), handle(bob, world.client(), kind)
     said = world.messages(CHANNEL)
-    mine.lock(0.4)
     began = world.now()
-    bob.start(theirs.lock).result(within=5)
-    assert world.now() - began < 3
+    mine.lock(0.5)
+    theirs.lock(30)
+    assert 0.45 < world.now() - began < 3
     assert said.received() == []
-
-
-def test_twenty_waiters_are_all_served_one_after_another(world: World) -> None:
-    clients = [world.client(), world.client()]
-    mine = world.actor().lock(clients[0])
-    mine.lock()
-    locks = [(actor, actor.lock(clients[number % 2])) for number, actor in enumerate(world.actors(20))]
-    waiting = {lock: actor.start(lock.lock) for actor, lock in locks}
-    world.until(lambda: world.waiting(locks[0][1]) + world.waiting(locks[1][1]) == 20)
-    mine.unlock()
-    while waiting:
-        world.until(lambda: any(pending.done() for pending in waiting.values()))
-        [served] = [lock for lock, pending in waiting.items() if pending.done()]
-        waiting.pop(served).result()
-        served.unlock()
-    assert not mine.is_locked()
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert theirs.is_held_by_current_thread(), "a late unlock must not free another's hold"
 
 
 @each_server
-def test_an_unlock_wakes_one_waiter_of_each_client(world: ClockWorld) -> None:
-    clients = [world.client(), world.client()]
-    alice = world.actor()
-    mine = alice.lock(world.client())
-    mine.lock()
-    theirs = [(actor, actor.lock(clients[n % 2])) for n, actor in enumerate(world.actors(6))]
-    pendings = [actor.start(lock.lock) for actor, lock in theirs]
-    world.until(lambda: sum(world.waiting(theirs[n][1]) for n in (0, 1)) == 6)
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 2)
-    world.pass_time(0.3)  # for the attempts that follow the confirmation of the subscriptions
-    before = world.redis.calls("evalsha")
-    mine.unlock()
-    world.until(lambda: any(pending.done() for pending in pendings))
-    world.pass_time(0.2)
-    # The unlock, the one who got it, and the one of the other client who did not.
-    assert world.redis.calls("evalsha") - before <= 3
-    assert sum(pending.done() for pending in pendings) == 1
-
-
-@each_server
-def test_waiting_asks_nothing(world: ClockWorld, client: Remote) -> None:
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+def test_waiting_asks_nothing(world: ClockWorld, client: Remote, kind: str) -> None:
     alice, *others = world.actors(11)
-    mine = alice.lock(client)
+    mine = alice.get(client, kind)
     mine.lock(60)
-    pendings = [other.start(other.lock(client).lock) for other in others]
-    world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
+    pendings = [other.start(other.get(client, kind).lock) for other in others]
     world.until(lambda: world.waiting(mine) == 10)
-    world.pass_time(0.3)
+    world.pass_time(0.5)  # for the subscriptions, and the attempts that follow
     asked = world.redis.calls("evalsha", "eval", "pttl", "exists", "ping")
     world.pass_time(0.7)
     assert world.redis.calls("evalsha", "eval", "pttl", "exists", "ping") == asked
@@ -116,21 +88,6 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
         waiting[0].result(within=5)
         others.unlock()
         assert not mine.is_locked()
-
-
-@each_runtime
-def test_the_first_to_give_up_hands_on_its_duties(world: World) -> None:
-    """The first waiter checks for all. When it leaves, the next one has to, or would sleep for ever."""
-    client = world.client(max_wait_without_check=60)
-    alice, bob, carol = world.actors(3)
-    mine, first, second = alice.lock(world.client()), bob.lock(client), carol.lock(client)
-    mine.lock(1.0)
-    leaving = bob.start(first.try_lock, 0.7)
-    world.until(lambda: world.waiting(first) == 1)
-    staying = carol.start(second.lock)
-    world.until(lambda: world.waiting(first) == 2)
-    assert leaving.result() is False
-    staying.result(within=5)  # By the end of the lease: nobody says a word.
 
 
 @each_runtime

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError
-from tests.promises.kinds import wait
+from tests.promises.kinds import handle, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_server, interruptible
 from tests.worlds.store import CHANNEL
 
 LATCH = "count_down_latch"
-KINDS = ["lock", "fair_lock", "semaphore", "permit_expirable_semaphore", LATCH]
+KINDS = ["lock", "fair_lock", "read_lock", "write_lock", "semaphore", "permit_expirable_semaphore", LATCH]
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -25,19 +25,21 @@ def channel(actor: Actor, client: Remote, kind: str) -> str:
     """Where a waiter listens."""
     if kind == "fair_lock":
         return f"{CHANNEL}:{client.id}:{actor.number}"
-    return {"lock": CHANNEL, LATCH: "redisson_countdownlatch__channel__{orders}"}.get(kind, "redisson_sc:{orders}")
+    both = "redisson_rwlock:{orders}"
+    channels = {"lock": CHANNEL, "read_lock": both, "write_lock": both}
+    return channels.get(kind, "redisson_countdownlatch__channel__{orders}" if kind == LATCH else "redisson_sc:{orders}")
 
 
 def occupied(actor: Actor, client: Remote, kind: str) -> Remote:
     """What the others have to wait for."""
-    handle = actor.get(client, kind)
+    held = rival(actor, client, kind)
     if "lock" in kind:
-        handle.lock(60)
+        held.lock(60)
     elif kind == LATCH:
-        handle.try_set_count(1)
+        held.try_set_count(1)
     else:
-        handle.try_set_permits(0)
-    return handle
+        held.try_set_permits(0)
+    return held
 
 
 def free(held: Remote, kind: str) -> None:
@@ -71,7 +73,7 @@ class Waiter:
         self.world = world
         self.actor = actor or world.actor()
         self.client = world.client(**config)
-        self.handle = self.actor.get(self.client, kind)
+        self.handle = handle(self.actor, self.client, kind)
         self.channel = channel(self.actor, self.client, kind)
 
     def start(self, seconds: float | None = None) -> Any:
@@ -139,8 +141,8 @@ def test_waiters_go_on_without_a_message(world: World, kind: str) -> None:
     """A message may be lost. The first to check lets the others of its client know, where it leaves something."""
     occupied(world.actor(), world.client(), kind)
     client = world.client(max_wait_without_check=0.5)
-    handles = [(actor, actor.get(client, kind)) for actor in world.actors(1 if "lock" in kind else 12)]
-    waiting = [actor.start(wait(handle)) for actor, handle in handles]
+    handles = [(actor, handle(actor, client, kind)) for actor in world.actors(1 if "lock" in kind else 12)]
+    waiting = [actor.start(wait(each)) for actor, each in handles]
     world.until(lambda: world.waiting(handles[0][1]) == len(handles))
     world.pass_time(0.2)  # for the attempt that follows the subscription
     assert not any(pending.done() for pending in waiting)

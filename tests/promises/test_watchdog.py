@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError, events
+from pyredisson import events
 from tests.promises.kinds import handle
 from tests.worlds.base import World
-from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
 LONG = 2.4
@@ -33,63 +33,6 @@ def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str) -> None:
     waiting.result(within=5)
 
 
-@each_runtime
-def test_a_released_lock_is_renewed_no_longer(world: World) -> None:
-    client, others = world.client(lock_watchdog_timeout=1.5), world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(others)
-    for _ in range(20):
-        mine.lock()
-        mine.unlock()
-    theirs.lock(1.2)
-    world.until(lambda: not theirs.is_locked())
-
-
-@in_virtual_time
-def test_every_owner_of_a_lock_is_renewed_not_only_the_first(world: World) -> None:
-    """Redisson renews one owner a name: a stale one, and the true holder loses its lock."""
-    client = world.client(lock_watchdog_timeout=LONG)
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock()
-    world.redis.delete("orders")
-    theirs.lock()
-    world.renewed("orders")
-    assert theirs.get_hold_count() == 1
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    assert theirs.get_hold_count() == 1
-
-
-def test_a_key_of_another_type_hurts_no_other_lock(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=1.8)
-    alice = world.actor()
-    locks = [alice.lock(client, name) for name in ("first", "orders", "last")]
-    for lock in locks:
-        lock.lock()
-    world.redis.command("SET", "orders", "spoilt")
-    world.renewed("first", "last")  # When the second round begins, the client knows what came of the first.
-    assert locks[0].get_hold_count() == locks[2].get_hold_count() == 1
-    with pytest.raises(LockLostError):
-        locks[1].lock()
-    assert world.redis.command("GET", "orders") == b"spoilt"
-
-
-def test_renewal_survives_a_server_that_forgot_its_scripts(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=LONG)
-    alice = world.actor()
-    mine = alice.lock(client)
-    mine.lock()
-    world.redis.command("SCRIPT", "FLUSH")
-    world.renewed("orders", times=1)
-    assert mine.get_hold_count() == 1
-    world.redis.command("SCRIPT", "FLUSH")
-    mine.lock()
-    world.redis.command("SCRIPT", "FLUSH")
-    mine.unlock()
-    assert mine.get_hold_count() == 1
-
-
 @in_virtual_time
 def test_renewals_go_in_batches(world: World) -> None:
     rounds = []
@@ -107,25 +50,6 @@ def test_renewals_go_in_batches(world: World) -> None:
     for number in range(25):
         alice.lock(small, f"parcel-{number}").lock()
     world.until(lambda: events.Renewed(locks=25, requests=3) in rounds)
-
-
-@sync_and_async
-def test_a_silent_server_costs_the_hold_at_its_deadline_at_the_latest(world: World) -> None:
-    """Whether or not anybody answers: past the deadline nothing is held, and the holder is told."""
-    lost = []
-    client = world.client(lock_watchdog_timeout=1.2, on_lock_lost=lambda *told: lost.append((world.now(), *told)))
-    alice = world.actor()
-    mine = alice.lock(client)
-    began = world.now()
-    with pytest.raises(LockLostError), mine.hold() as lease:
-        world.redis.command("CLIENT", "PAUSE", 4000)
-        world.until(lambda: lost)
-        assert lost[0][0] - began < 3.5
-        assert lease.lost
-        with pytest.raises(LockLostError):
-            lease.ensure_held()
-        world.redis.command("PING")  # answered when the pause is over
-    assert len(lost) == 1
 
 
 # ---- owners that are gone ----------------------------------------------------------------------------------------
@@ -163,15 +87,3 @@ def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world: World, cap
         assert bob.lock(client).try_lock(9)
         world.until(lambda: "wait_for" in caplog.text)
     assert "try_lock(5)" in caplog.text
-
-
-def test_a_new_owner_does_not_inherit_the_lock_of_an_ended_one(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=60)
-    alice = world.actor()
-    alice.lock(client).lock()
-    alice.end()
-    for heir in world.actors(10):
-        theirs = heir.lock(client)
-        assert not theirs.try_lock()
-        with pytest.raises(LockNotOwnedError):
-            theirs.unlock()

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
-import pytest
-
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_server
 from tests.worlds.store import CHANNEL
 
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
-
-
-def test_an_owner_is_a_uuid_and_a_number(world: World, client: Remote, alice: Actor) -> None:
-    alice.lock(client).lock()
-    [owner] = world.redis.hash("orders")
-    assert owner == f"{client.id}:{alice.number}"
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[1-9][0-9]*", owner)
 
 
 def test_the_state_of_a_lock_acquired_twice(world: World, client: Remote, alice: Actor, mine: Remote) -> None:
@@ -59,32 +48,6 @@ def test_queries_return_the_stored_state(
     assert theirs.is_held_by_thread(alice.number)
     assert not theirs.is_held_by_thread(bob.number)
     assert 15 < mine.remain_time_to_live() <= 20
-
-
-@pytest.mark.parametrize(
-    ("name", "channel"),
-    [
-        ("orders", "redisson_lock__channel:{orders}"),
-        ("{shop}orders", "redisson_lock__channel:{shop}orders"),
-        ("orders{shop}", "redisson_lock__channel:orders{shop}"),
-        ("a{b", "redisson_lock__channel:a{b"),
-        ("a}b", "redisson_lock__channel:{a}b}"),
-        ("größe", "redisson_lock__channel:{größe}"),
-    ],
-)
-def test_a_release_is_announced_on_the_channel_of_the_name(world: World, name: str, channel: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client, name), bob.lock(client, name)
-    said = world.messages(channel)
-    before = world.redis.subscribers(channel)
-    mine.lock()
-    waiting = bob.start(theirs.lock)
-    world.until(lambda: world.redis.subscribers(channel) == before + 1)
-    mine.unlock()
-    waiting.result(within=5)
-    theirs.unlock()
-    assert said.received() == [b"0", b"0"]
 
 
 def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(

@@ -14,7 +14,6 @@ from tests.scripts.harness import (
     Around,
     Case,
     In,
-    epoch,
     lock,
     text,
 )
@@ -23,7 +22,6 @@ from tests.simulated.engine.redis import Entry
 CASES: Final = [
     # Taking.
     Case("a free lock is taken", FREE, fair_acquire(), None, lock(me=1)),
-    Case("a single attempt acquires a free lock", FREE, fair_acquire(queue=False), None, lock(me=1)),
     Case(
         "scores without an entry in the queue are deleted",
         {TIMEOUTS: Entry("zset", {DEAD: In(70_000)}, None)},
@@ -32,7 +30,6 @@ CASES: Final = [
         lock(me=1),
     ),
     # Queueing up.
-    Case("a single attempt that is refused stores nothing", lock(other=1), fair_acquire(queue=False), Around(30_000)),
     Case(
         "-1 if the lock has no TTL, and the score is the wait alone",
         lock(None, other=1),
@@ -100,24 +97,10 @@ CASES: Final = [
         | waiters(stranger=500_000, other=700_000, me=900_000)
         | alive(stranger=10_000, other=20_000, me=100_000),
     ),
-    Case(
-        "a newcomer looks after the waiter right before it though the lock has no TTL",
-        lock(None, other=1) | waiters(stranger=500_000) | alive(stranger=20_000),
-        fair_acquire(),
-        Around(20_000),
-        lock(None, other=1) | waiters(stranger=500_000, me=700_000) | alive(stranger=20_000, me=100_000),
-    ),
     # Again, and the same request again.
     Case("re-entry does not shorten the TTL", lock(90_000, me=1), fair_acquire(counts=1), None, lock(90_000, me=2)),
     Case("LOST if the client counts a hold and the lock is free", FREE, fair_acquire(counts=1), LOST),
     Case("LOST if the client counts more holds than are stored", lock(me=1), fair_acquire(counts=2), LOST),
-    Case(
-        "the count starts at 1 if the client counts none and holds are left over",
-        lock(me=3),
-        fair_acquire(),
-        None,
-        lock(me=1),
-    ),
     Case(
         "an owner with left-over holds and a place in the queue leaves the queue",
         lock(me=1) | waiters(me=70_000) | alive(me=70_000),
@@ -131,13 +114,6 @@ CASES: Final = [
         fair_acquire(counts=1, repeat=True),
         None,
         lock(me=2),
-    ),
-    Case(
-        "the epoch is stored though the owner joins the queue",
-        lock(other=1),
-        fair_acquire(epoch=1),
-        Around(30_000),
-        lock(other=1) | epoch(1) | waiters(me=230_000) | mine(230_000),
     ),
     # What should not be there.
     Case("an error if the queue is a string", text(QUEUE), fair_acquire(), WRONGTYPE),

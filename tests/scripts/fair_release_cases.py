@@ -45,8 +45,6 @@ FAIR_RELEASE: Final = [
         0,
         lock(90_000, me=1),
     ),
-    Case("nil to an owner who does not hold the lock", lock(other=1) | waiters(dead=70_000), fair_release(), None),
-    Case("no message if the lock is gone and the queue is empty", FREE, fair_release(), None),
     Case("a release of lost holds removes what is stored", lock(me=3), fair_release(counts=0), 1, FREE),
     Case("nil if the client counts more holds than are stored", lock(me=1), fair_release(counts=2), None),
     Case(
@@ -114,9 +112,6 @@ FAIR_FORCE_UNLOCK: Final = [
 
 
 FAIR_LOOK: Final = [
-    Case("-1 if there is no lock and no waiter", FREE, fair_look(), [-1, b""]),
-    Case("a held lock is looked at again when its TTL is over", lock(other=1), fair_look(), [Around(30_000), b""]),
-    Case("-1 if the lock has no TTL", lock(None, other=1), fair_look(), [-1, b""]),
     Case(
         "a score is raised by one wait for each place in the queue",
         lock(None, other=1) | waiters(dead=50_000, me=60_000, other=70_000),

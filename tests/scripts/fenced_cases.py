@@ -10,7 +10,6 @@ from tests.scripts.harness import (
     LOCK,
     LOST,
     ME,
-    OTHER,
     Call,
     Case,
     State,
@@ -50,7 +49,6 @@ def fenced(
 #: Where it does as lock_acquire, and what it does beyond.
 CASES: Final = [
     Case("a free lock is taken with the first token", FREE, fenced(), taken(1), lock(me=1) | token(1)),
-    Case("a hold gets the next token", token(6), fenced(lease=90_000), taken(7), lock(90_000, me=1) | token(7)),
     Case(
         "re-entry stores the token on a server that has drawn none",
         lock(me=1),
@@ -79,8 +77,6 @@ CASES: Final = [
         taken(7),
         lock(90_000, me=2) | token(7),
     ),
-    Case("another owner is refused with -1 if the lock has no TTL", lock(None, me=1), fenced(owner=OTHER), -1),
-    Case("LOST if the client counts a hold and the lock is free", FREE, fenced(counts=1), LOST),
     Case("LOST if the client counts more holds than are stored", lock(me=1), fenced(counts=2), LOST),
     Case(
         "the count starts at 1 if the client counts none and three holds are left over",

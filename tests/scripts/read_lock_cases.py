@@ -14,7 +14,6 @@ from tests.scripts.harness import (
     RELEASED,
     Around,
     Case,
-    epoch,
     lock,
     text,
 )
@@ -30,10 +29,8 @@ READ: Final = [
         rw("write", 60_000, writer=2, me=1) | mine(30_000),
     ),
     Case("a lock of another kind refuses with its remaining time", lock(other=1), read(), Around(30_000)),
-    Case("a lock of an unknown mode refuses with its remaining time", rw("odd", other=1), read(), Around(30_000)),
     # The client counts other holds than are stored.
     Case("LOST if the client counts a hold and the lock is free", FREE, read(counts=1), LOST),
-    Case("LOST if the client counts more holds than are stored", rw("read", me=1) | mine(30_000), read(counts=2), LOST),
     Case(
         "LOST if the only hold that the client counts has expired",
         rw("read", me=1, other=1) | theirs(30_000),
@@ -83,13 +80,6 @@ END_READ: Final = [
         rw("read", 40_000, other=1) | theirs(40_000),
     ),
     Case(
-        "a remaining hold without a TTL keeps the lock",
-        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(None),
-        end_read(),
-        0,
-        rw("read", 90_000, other=1) | theirs(None),
-    ),
-    Case(
         "the lock is freed if the holds of all other readers have expired",
         rw("read", 90_000, other=2, me=1) | mine(30_000),
         end_read(),
@@ -126,10 +116,8 @@ END_READ: Final = [
         0,
         rw("write", 90_000, writer=1, me=1) | mine(30_000),
     ),
-    Case("nil to an owner that does not read", rw("read", other=1) | theirs(30_000), end_read(), None),
     Case("nil to an owner that only writes", rw("write", writer=1), end_read(), None),
     Case("nil if the lock is gone, and the waiters are notified", FREE, end_read(), None, FREE, READ_ENDED),
-    Case("nil if the lock is gone, and no message if none is wanted", FREE, end_read(publish=""), None),
     Case("a lock of another kind is left alone", lock(me=1), end_read(), None),
     # The client counts other holds than are stored.
     Case(
@@ -143,7 +131,6 @@ END_READ: Final = [
         rw("read", 40_000, other=1) | theirs(40_000),
     ),
     # The same request again.
-    Case("nil to a repeat if the first copy freed the lock", FREE, end_read(repeat=True), None),
     Case(
         "a repeat changes no count if the first copy released one of two holds",
         rw("read", me=1) | mine(10_000),
@@ -152,14 +139,6 @@ END_READ: Final = [
         rw("read", me=1) | mine(30_000),
     ),
     # What should not be there, and no memory.
-    Case(
-        "out of memory: one reader leaves and the others read on",
-        rw("read", 90_000, me=1, other=1) | mine(90_000) | theirs(40_000),
-        end_read(epoch=1),
-        0,
-        rw("read", 40_000, other=1) | theirs(40_000) | epoch(1),
-        out_of_memory=True,
-    ),
 ]
 
 
@@ -180,7 +159,6 @@ RENEW_READERS: Final = [
     ),
     Case("0 for a reader whose holds have all expired", rw("read", 10_000, me=2), renew_readers((LOCK, ME)), [0]),
     Case("0 for a lock that is gone", mine(10_000), renew_readers((LOCK, ME)), [0]),
-    Case("an empty reply if there is nothing to renew", FREE, renew_readers(), []),
     Case(
         "many are renewed, each on its own",
         rw("read", 10_000, me=1, other=1) | mine(10_000) | theirs(10_000) | text(b"tickets"),

@@ -39,10 +39,6 @@ def theirs(*ttls_ms: int | None) -> State:
     return {key: hold for n, ttl in enumerate(ttls_ms) for key, hold in read_hold(OTHER, n + 1, ttl).items()}
 
 
-def writer_epoch(number: int) -> State:
-    return {WRITER_EPOCH: Entry("string", b"%d" % number, 60_000)}
-
-
 def read(*, lease: int = 30_000, counts: int = 0, epoch: int = 0, repeat: bool = False) -> Call:
     (hold,) = read_hold(ME, counts + 1)
     return Call("read_lock_acquire", (LOCK, EPOCH, hold), (ME, epoch, int(repeat), lease, counts))

@@ -6,14 +6,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from pyredisson.asyncio.primitives import Lock, ReadWriteLock, TokenLock
 from pyredisson.config import Config
-from tests.simulated.engine.checkers import LockRules, ReadWriteRules
+from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from tests.simulated.engine.checkers import LockRules, ReadWriteRules, TokenRules
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Node, Process
 from tests.simulated.history import HandleHistory, Plan
 
-__all__ = ["CONFIG", "LockHistory", "LockPlan"]
+__all__ = ["CONFIG", "LockHistory", "LockPlan", "ReadWriteHistory", "TokenHistory"]
 
 #: In seconds; without faults a message takes no longer.
 A_FEW_ROUND_TRIPS = 0.1
@@ -30,6 +34,7 @@ class LockPlan(Plan):
         kind: Their kind.
         replicas: How many replicas the server has.
         outside_queue: The share of clients that wait as earlier versions do, without a place in the wait queue.
+        presence: Whether the clients tell of what they hold.
     """
 
     config: Config = CONFIG
@@ -37,6 +42,7 @@ class LockPlan(Plan):
     kind: str = "lock"
     replicas: int = 0
     outside_queue: float = 0.0
+    presence: bool = False
 
 
 class LockHistory(HandleHistory):
@@ -50,7 +56,7 @@ class LockHistory(HandleHistory):
         self.world.node.redis.replicas = self.plan.replicas
 
     def clients_in(self, process: Process) -> list[Any]:
-        client = SimulatedClient(process, config=self.plan.config)
+        client = SimulatedClient(process, config=self.plan.config, presence=self.plan.presence)
         if self.plan.outside_queue and self.world.rng.random() < self.plan.outside_queue:
             client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
         return [client]
@@ -131,3 +137,94 @@ class LockHistory(HandleHistory):
         self.world.run(until=task.done, seconds=10)
         task.outcome.result()
         self.world.run(seconds=1)
+
+
+class ReadWriteHistory(LockHistory):
+    """A history of read-write locks."""
+
+    def watch(self) -> ReadWriteRules:
+        return ReadWriteRules(self.world, self.clients)
+
+    def make(self, client: SimulatedClient, name: str) -> ReadWriteLock:
+        return client.get_read_write_lock(name)
+
+    async def let_go(self, process: Process, lock: ReadWriteLock) -> None:
+        # To the end: an owner that leaves a read behind in an outage is refused, rightly, when it asks to write later.
+        for side in (lock.read_lock(), lock.write_lock()):
+            for _ in range(60):
+                unknown = self.result.unknown
+                await super().let_go(process, side)
+                if self.result.unknown == unknown:
+                    break
+                await self.world.pause_of(process, 0.5)
+
+    async def once(self, process: Process, lock: ReadWriteLock) -> None:
+        rng = self.world.rng
+        read, write = lock.read_lock(), lock.write_lock()
+        lease = rng.uniform(*self.leases)
+        kind = rng.randrange(8)
+        if kind < 3:
+            await super().once(process, read)
+        elif kind == 3:
+            await super().once(process, write)
+        elif kind == 4:
+            await self._downgrade(process, read, write)
+        elif kind == 5:
+            await read.lock(lease if rng.random() < 0.5 else None)
+            await self._refused(write)
+            await self.work(process)
+            await read.unlock()
+        elif kind == 6:
+            async with write.hold(lease_time=lease), read.hold(lease_time=rng.uniform(*self.leases)) as held:
+                await self.work(process)
+                held.ensure_held()
+        else:
+            if await write.try_lock(rng.uniform(0.0, 2.0), lease):
+                async with read:
+                    await self.work(process)
+                await write.unlock()
+
+    async def _downgrade(self, process: Process, read: Lock, write: Lock) -> None:
+        await write.lock()
+        await self.work(process)
+        await read.lock()
+        await write.unlock()
+        await self.work(process)
+        await read.unlock()
+
+    async def _refused(self, write: Lock) -> None:
+        """A reader that asks for the write side. If its read was lost meanwhile, it may get it."""
+        try:
+            taken = await write.try_lock(0.1)
+        except (LockLostError, LockNotOwnedError, OutcomeUnknownError):
+            raise
+        except LockError:
+            return
+        if taken:
+            await write.unlock()
+
+
+class TokenHistory(LockHistory):
+    """A history of the token lock."""
+
+    def watch(self) -> LockRules:
+        return TokenRules(self.world, self.clients)
+
+    def make(self, client: SimulatedClient, name: str) -> TokenLock:
+        return client.get_token_lock(name)
+
+    def uses(self, lock: TokenLock) -> tuple[Callable[[Process, TokenLock, float], Awaitable[None]], ...]:
+        return self.block, self.try_lock, self._refused_again, self.hold, self._over_and_over
+
+    async def _refused_again(self, process: Process, lock: TokenLock, lease: float) -> None:
+        await lock.lock()
+        await self.work(process)
+        with pytest.raises(LockError):
+            await lock.try_lock(0, lease)
+        await lock.unlock()
+
+    async def _over_and_over(self, process: Process, lock: TokenLock, lease: float) -> None:
+        # A lease that ran out is no obstacle, and no hold.
+        for _ in range(3):
+            if await lock.try_lock(1.0, self.world.rng.uniform(0.05, 0.5)):
+                await self.world.pause_of(process, 0.5)

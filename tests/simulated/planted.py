@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pyredisson.lua import script_names
 from pyredisson.net.resp import script
-from tests.simulated.engine.world import Cancelled
 
-__all__ = ["Bug", "all_of", "cases_of", "finding", "first_finding", "in_code", "in_script"]
+__all__ = ["Bug", "all_of", "cases_of", "check_found", "crowd_tests", "in_code", "in_script"]
 
 
 @dataclass
@@ -51,20 +51,46 @@ def all_of(*bugs: Bug) -> Bug:
     return Bug(lambda patch: [bug.plant(patch) for bug in bugs])
 
 
-def finding(error: BaseException) -> str:
-    """What found a planted bug; raises the error again if the test was only stopped, or the bug is planted wrongly."""
-    if isinstance(error, (KeyboardInterrupt, SystemExit)) or "from pytest-timeout" in str(error):
-        raise error
-    if isinstance(error, (TypeError, AttributeError, NameError)):
-        raise AssertionError(f"what is planted does not fit the code: {error!r}") from error
-    return type(error).__name__
+def check_found(
+    patch: pytest.MonkeyPatch,
+    name: str,
+    bug: Bug,
+    tests: Iterable[tuple[str, Callable[[], object]]],
+    by: type[BaseException] = BaseException,
+) -> None:
+    """Plant a bug, and make tests until one of them fails. Prints which.
+
+    Args:
+        patch: What plants it.
+        name: What the bug is.
+        bug: The bug.
+        tests: The tests, each with its name.
+        by: How a test may find it. Any other error is raised.
+
+    Raises:
+        AssertionError: No test has found it, or it does not fit the code.
+    """
+    bug.plant(patch)
+    for what, test in tests:
+        try:
+            test()
+        except pytest.skip.Exception:
+            pass
+        except (TypeError, AttributeError, NameError) as error:
+            raise AssertionError(f"what is planted does not fit the code: {error!r}") from error
+        except by as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)) or "from pytest-timeout" in str(error):
+                raise
+            print(f"{name}: {what}: {type(error).__name__}: {error}")
+            return
+    raise AssertionError(f"nothing found this: {name}")
 
 
-def cases_of(test: Callable[..., None]) -> list[dict[str, Any]]:
-    """The values with which a test is called, by its marks."""
+def cases_of(test: Callable[..., None], *but: str) -> list[dict[str, Any]]:
+    """The values with which a test is called, by its marks, but for those of some parameters."""
     cases: list[dict[str, Any]] = [{}]
     for mark in getattr(test, "pytestmark", []):
-        if mark.name != "parametrize":
+        if mark.name != "parametrize" or mark.args[0] in but:
             continue
         names, values = mark.args
         rows = [{names: value} if isinstance(names, str) else dict(zip(names, value, strict=True)) for value in values]
@@ -72,23 +98,23 @@ def cases_of(test: Callable[..., None]) -> list[dict[str, Any]]:
     return cases
 
 
-def first_finding(tests: dict[str, Any], new: Callable[..., Any]) -> str | None:
-    """What the tests of a module find that make crowds, if they find anything."""
-    for name, test in list(tests.items()):
-        if not name.startswith("test_") or "make" not in getattr(test, "__annotations__", ()):
-            continue
-        for case in cases_of(test):
-            made: list[Any] = []
+def crowd_tests(module: Mapping[str, Any], new: Callable[..., Any]) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The tests of a module that make crowds, each with each of its cases."""
 
-            def make(*args: Any, made: list[Any] = made) -> Any:
-                made.append(new(*args))
-                return made[-1]
+    def call(test: Callable[..., None], case: dict[str, Any]) -> None:
+        made: list[Any] = []
 
-            try:
-                test(make=make, **case)
-            except (Exception, Cancelled) as error:
-                return f"{name}, {case}: {finding(error)}"
-            finally:
-                for each in made:
-                    each.world.end()
-    return None
+        def make(*args: Any) -> Any:
+            made.append(new(*args))
+            return made[-1]
+
+        try:
+            test(make=make, **case)
+        finally:
+            for each in made:
+                each.world.end()
+
+    for name, test in list(module.items()):
+        if name.startswith("test_") and "make" in getattr(test, "__annotations__", ()):
+            for case in cases_of(test):
+                yield f"{name}, {case}", partial(call, test, case)

@@ -13,7 +13,7 @@ from pyredisson.net.resp import script
 from tests.simulated.crowd import EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Promise
-from tests.simulated.planted import Bug, first_finding, in_code, in_script
+from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_lock__channel:{orders}"
 LOCKS = ["lock", "fenced_lock", "non_reentrant_lock"]
@@ -110,16 +110,6 @@ def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) ->
     crowd.finish()
     assert crowd.served == [1, 2, 1, 1, 2]
     assert crowd.last_resorts() == 0
-    crowd.close()
-
-
-def test_two_of_many_clients_listen_to_the_channel_of_the_lock(make: Make) -> None:
-    crowd = make()
-    waiting = [crowd.wait() for _ in range(10)]
-    listeners = [client for client in waiting if CHANNEL.decode() in client.runtime.subscribed()]
-    assert len(listeners) == 2
-    crowd.free()
-    crowd.finish()
     crowd.close()
 
 
@@ -401,7 +391,4 @@ BUGS = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name].plant(monkeypatch)
-    found = first_finding(globals(), lambda kind="lock": crowd_of(kind))
-    print(f"{name}: {found}")
-    assert found is not None
+    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), lambda kind="lock": crowd_of(kind)))

@@ -14,7 +14,7 @@ from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import YieldToWriters
 from tests.simulated.crowd import SOON, TURN, LockCrowd, Make, crowds
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.planted import Bug, all_of, first_finding, in_code, in_script
+from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_rwlock:{orders}"
 
@@ -129,15 +129,6 @@ def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
     crowd.world.run(seconds=1)
     assert sum(crowd.scripts.values()) == 1 + 2 * len(waiting), crowd.scripts
     assert crowd.last_resorts() == 0
-    crowd.close()
-
-
-def test_readers_that_are_woken_read_together(make: Make) -> None:
-    crowd = make()
-    crowd.come("rrrrr", keeps=0.5)
-    released = crowd.free()
-    crowd.finish()
-    assert crowd.times[-1] - released < SOON
     crowd.close()
 
 
@@ -426,7 +417,4 @@ BUGS = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name].plant(monkeypatch)
-    found = first_finding(globals(), Sides)
-    print(f"{name}: {found}")
-    assert found is not None
+    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), Sides))

@@ -170,14 +170,6 @@ def test_a_dead_head_of_a_lock_that_is_freed_early(scene: Scene) -> None:
     assert scene.looks[alive.client.id.encode()] == 2
 
 
-def test_a_dead_head_of_a_lock_that_is_freed_late(scene: Scene) -> None:
-    scene.hold(until=8.0)
-    scene.dead(5)
-    alive = scene.wait()
-    scene.run(60)
-    assert alive.got == soon_after(8.0)
-
-
 def test_a_dead_head_of_a_lock_whose_holder_is_dead(scene: Scene) -> None:
     """Nobody says that it is free."""
     scene.hold(until=3.0, lease=6)
@@ -200,19 +192,8 @@ def test_a_dead_waiter_that_no_client_has_checked(scene: Scene, patience: float 
     assert alive.got == soon_after(max(alive.came - SOON / 2, dead.believed_until(300)))
 
 
-def test_a_waiter_that_dies_before_its_turn(scene: Scene) -> None:
-    """The one before it gets the lock and gives it back, to the dead one: nobody who is alive hears of it."""
-    scene.hold(until=1.0)
-    first = scene.wait()
-    dead = scene.dead(5)
-    alive = scene.wait()
-    scene.run(60)
-    assert first.got == soon_after(1.0)
-    assert alive.got == soon_after(dead.came + 5 * FASTEST)
-
-
-@pytest.mark.parametrize("patience", [(3, 7), (7, 3), (7, 3, 5), (None, 4)], ids=str)
-def test_several_in_a_row(scene: Scene, patience: tuple[float | None, ...]) -> None:
+@pytest.mark.parametrize("patience", [(5,), (3, 7), (7, 3), (7, 3, 5), (None, 4)], ids=str)
+def test_dead_waiters_in_a_row(scene: Scene, patience: tuple[float | None, ...]) -> None:
     scene.hold(until=1.0)
     first = scene.wait()
     dead = [scene.dead(each) for each in patience]

@@ -14,7 +14,10 @@ import pytest
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
-from tests.simulated.engine.checkers import LockRules, leftovers
+from pyredisson.core.requests.call import AcquireCall
+from pyredisson.core.runtime import Request
+from pyredisson.kinds.token_lock import TokenKind
+from tests.simulated.engine.checkers import LockRules, TokenRules, leftovers, tokens_of
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Task
@@ -99,6 +102,16 @@ CASES = {
     ),
     "fair: re-entry": Case(_once, _acquire, 1, (1,), kind="fair_lock"),
     "fair: unlock": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
+    "token: acquire": Case(_nothing, _acquire, 0, (0,), kind="token_lock"),
+    "token: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="token_lock"),
+    "token: acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True, kind="token_lock"),
+    "token: acquire after a wait, with a lease, replies lost": Case(
+        _nothing, _acquire_with_lease, 0, (0,), contended=True, reply_lost=True, kind="token_lock"
+    ),
+    "token: unlock": Case(_once, _release, 1, (0, 1), kind="token_lock"),
+    "token: unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True, kind="token_lock"),
+    "token: block": Case(_nothing, _block, 0, (0,), kind="token_lock"),
+    "token: block after a wait": Case(_nothing, _block, 0, (0,), contended=True, kind="token_lock"),
 }
 
 
@@ -121,12 +134,16 @@ class LockScene(Scene):
 
     def rules(self) -> None:
         """What is checked all along."""
-        LockRules(self.world, [self.client, self.other])
+        kind = TokenRules if self.case.kind == "token_lock" else LockRules
+        kind(self.world, [self.client, self.other])
 
     def count(self) -> int:
         entry = self.world.node.redis.dump().get(b"orders")
         if entry is None:
             return 0
+        if isinstance(entry.value, bytes):
+            mine = [tokens_of(each) for each in self.client.core.ownerships.of("orders")]
+            return sum(entry.value.decode() in tokens for tokens in mine)
         assert isinstance(entry.value, dict)
         return int(entry.value.get(f"{self.client.id}:{self.owner.number}{self.suffix}".encode(), b"0"))
 
@@ -156,6 +173,7 @@ class LockScene(Scene):
 
     def check(self, *, interrupted: bool) -> None:
         self.world.faults = Faults()
+        self.client.runtime.interrupt_at = frozenset()  # The watchdog may have come to it instead.
         self.world.run(seconds=1.5)
         if interrupted:
             assert self.count() in self.case.left_if_interrupted
@@ -182,3 +200,21 @@ class LockScene(Scene):
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_an_interrupted_call_leaves_nothing_in_redis(name: str, how: str) -> None:
     assert walk(partial(LockScene, CASES[name]), INTERRUPTIONS[how]) >= 3
+
+
+def test_a_repeat_with_another_token_would_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = TokenKind.acquire
+
+    def forgetful(self: TokenKind, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        call.ownership.kind_state.current = ""
+        return original(self, call, epoch, False)
+
+    def taken_after() -> float:
+        scene = LockScene(CASES["token: acquire, replies lost"], 0)
+        with scene.world:
+            assert not scene.finish(scene.begin())
+        return scene.world.now
+
+    assert taken_after() < 1.5
+    monkeypatch.setattr(TokenKind, "acquire", forgetful)
+    assert taken_after() > CONFIG.lock_watchdog_timeout - 0.5

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from pyredisson.core.waiting import wait_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from tests.simulated.crowd import EXPIRABLE, KINDS, PLAIN, SOON, TURN, Make, PermitCrowd, crowd_of, crowds
-from tests.simulated.planted import Bug, first_finding, in_code, in_script
+from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED
 
 CHANNEL = b"redisson_sc:{seats}"
@@ -73,18 +75,6 @@ def test_those_who_wait_in_one_client_are_served_together(make: Make, kind: str)
     crowd.close()
 
 
-def test_those_who_want_different_numbers_in_one_client_are_served(make: Make) -> None:
-    crowd = make()
-    one = crowd.wait(wanted=2, keeps=None)
-    crowd.wait(one, wanted=1, keeps=None)
-    crowd.wait(one, wanted=3, keeps=None)
-    crowd.wait(wanted=1, keeps=None)
-    crowd.give(7)
-    crowd.finish(seconds=1)
-    assert crowd.last_resorts() == 0
-    crowd.close(available=0)
-
-
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2, 4])
 def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make: Make, fate: str, victims: int) -> None:
@@ -99,17 +89,6 @@ def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make: M
     assert len(crowd.served) == 6
     cost = TURN if fate == "pause" else 0  # The server knows that it is gone.
     assert crowd.times[-1] - given <= cost + SOON
-    assert crowd.last_resorts() == 0
-
-
-def test_one_that_does_not_answer_costs_its_permit_only_for_a_moment(make: Make) -> None:
-    """Others are notified all the time, and answer."""
-    crowd = make()
-    waiting = [crowd.wait(keeps=0.05) for _ in range(40)]
-    waiting[0].runtime.process.pause()
-    given = crowd.give(2)
-    crowd.world.run(until=lambda: len(crowd.served) == 39, seconds=5)
-    assert crowd.times[-1] - given < TURN + 38 * (0.05 + SOON) / 2
     assert crowd.last_resorts() == 0
 
 
@@ -129,6 +108,29 @@ def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make: Make, kin
     crowd.finish()
     assert crowd.last_resorts() == 0
     crowd.close()
+
+
+def test_those_who_want_different_numbers_in_one_client_are_served(make: Make) -> None:
+    crowd = make()
+    one = crowd.wait(wanted=2, keeps=None)
+    crowd.wait(one, wanted=1, keeps=None)
+    crowd.wait(one, wanted=3, keeps=None)
+    crowd.wait(wanted=1, keeps=None)
+    crowd.give(7)
+    crowd.finish(seconds=1)
+    assert crowd.last_resorts() == 0
+    crowd.close(available=0)
+
+
+def test_one_that_does_not_answer_costs_its_permit_only_for_a_moment(make: Make) -> None:
+    """Others are notified all the time, and answer."""
+    crowd = make()
+    waiting = [crowd.wait(keeps=0.05) for _ in range(40)]
+    waiting[0].runtime.process.pause()
+    given = crowd.give(2)
+    crowd.world.run(until=lambda: len(crowd.served) == 39, seconds=5)
+    assert crowd.times[-1] - given < TURN + 38 * (0.05 + SOON) / 2
+    assert crowd.last_resorts() == 0
 
 
 @pytest.mark.parametrize("change", ["try_set_permits", "set_permits", "release", "acquired_permits"])
@@ -286,7 +288,5 @@ BUGS: dict[str, Bug] = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name].plant(monkeypatch)
-    found = first_finding(globals(), PermitCrowd) or first_finding(SHARED, crowd_of)
-    print(f"{name}: {found}")
-    assert found is not None
+    tests = itertools.chain(crowd_tests(globals(), PermitCrowd), crowd_tests(SHARED, crowd_of))
+    check_found(monkeypatch, name, BUGS[name], tests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from tests.simulated.crowd import EXPIRABLE, PLAIN, PermitCrowd
 from tests.simulated.engine.checkers import Violation
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Cancelled, Task
+from tests.simulated.planted import check_found
 from tests.simulated.test_permit_crowd import BUGS
 from tests.volumes import Volume
 
@@ -116,27 +118,22 @@ class RandomCrowd(PermitCrowd):
                 raise Violation(f"{waiter} waits at {self.world.now:.3f} s, and there are {available} + {expired}")
 
 
+def run(seed: int) -> None:
+    crowd = RandomCrowd(seed)
+    try:
+        crowd.run()
+    except (AssertionError, Cancelled) as error:
+        raise AssertionError(f"seed {seed}: {error!r}") from error
+    finally:
+        crowd.world.end()
+
+
 @pytest.mark.volume
 def test_nobody_waits_for_permits_that_are_available(volume: Volume) -> None:
     for seed in range(volume(10, full=500)):
-        crowd = RandomCrowd(seed)
-        try:
-            crowd.run()
-        except (Exception, Cancelled) as error:
-            raise AssertionError(f"seed {seed}: {error!r}") from error
-        finally:
-            crowd.world.end()
+        run(seed)
 
 
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS["one that comes too late is not put back"].plant(monkeypatch)
-    for seed in range(20):
-        crowd = RandomCrowd(seed)
-        try:
-            crowd.run()
-        except (AssertionError, Violation) as error:
-            print(f"seed {seed}: {error}")
-            return
-        finally:
-            crowd.world.end()
-    pytest.fail("no seed finds it")
+    name = "one that comes too late is not put back"
+    check_found(monkeypatch, name, BUGS[name], ((f"seed {seed}", partial(run, seed)) for seed in range(20)))

@@ -25,15 +25,14 @@ CONFIG = Config(timeout=1.2, max_wait_without_check=2.0)
 #: Beside what the tests set and take, in every scene.
 TOTAL = 5
 
+PERMIT = "ab" * 16
+OTHER = "cd" * 16
+
 Call = Callable[[SimulatedClient], Awaitable[Any]]
 
 
 async def _acquire(client: SimulatedClient) -> None:
     assert await client.get_semaphore("seats").acquire(2)
-
-
-async def _acquire_in_time(client: SimulatedClient) -> None:
-    assert await client.get_semaphore("seats").try_acquire(2, 3)
 
 
 async def _block(client: SimulatedClient) -> None:
@@ -46,50 +45,37 @@ async def _hold(client: SimulatedClient) -> None:
         pass
 
 
-async def _hold_permit(client: SimulatedClient) -> None:
-    async with client.get_permit_expirable_semaphore("seats").hold():
+async def _hold_permit(client: SimulatedClient, lease: float | None = None) -> None:
+    async with client.get_permit_expirable_semaphore("seats").hold(lease_time=lease):
         pass
 
 
-async def _hold_permit_for_a_time(client: SimulatedClient) -> None:
-    async with client.get_permit_expirable_semaphore("seats").hold(lease_time=600):
-        pass
+def _drain(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_semaphore("seats").drain_permits()
 
 
-async def _drain(client: SimulatedClient) -> None:
-    await client.get_semaphore("seats").drain_permits()
+def _release(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_semaphore("seats").release(2)
 
 
-async def _release(client: SimulatedClient) -> None:
-    await client.get_semaphore("seats").release(2)
+def _acquire_permit(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_permit_expirable_semaphore("seats").acquire()
 
 
-async def _add(client: SimulatedClient) -> None:
-    await client.get_semaphore("seats").add_permits(2)
+def _release_permit(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_permit_expirable_semaphore("seats").release(PERMIT)
 
 
-async def _acquire_permit(client: SimulatedClient) -> None:
-    await client.get_permit_expirable_semaphore("seats").acquire()
+def _acquire_several_permits(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_permit_expirable_semaphore("seats").acquire(permits=2)
 
 
-async def _acquire_permit_for_a_time(client: SimulatedClient) -> None:
-    assert await client.get_permit_expirable_semaphore("seats").try_acquire(3, 600.0)
+def _release_several_permits(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_permit_expirable_semaphore("seats").release([PERMIT, OTHER])
 
 
-async def _release_permit(client: SimulatedClient) -> None:
-    await client.get_permit_expirable_semaphore("seats").release("ab" * 16)
-
-
-async def _acquire_several_permits(client: SimulatedClient) -> None:
-    assert len(await client.get_permit_expirable_semaphore("seats").acquire(permits=2)) == 2
-
-
-async def _release_several_permits(client: SimulatedClient) -> None:
-    await client.get_permit_expirable_semaphore("seats").release(["ab" * 16, "cd" * 16])
-
-
-async def _count_down(client: SimulatedClient) -> None:
-    await client.get_count_down_latch("seats").count_down()
+def _count_down(client: SimulatedClient) -> Awaitable[Any]:
+    return client.get_count_down_latch("seats").count_down()
 
 
 async def _wait(client: SimulatedClient) -> None:
@@ -121,7 +107,9 @@ CASES = {
     "acquire": Case(_acquire, -2),
     "acquire, replies lost": Case(_acquire, -2, reply_lost=True),
     "acquire after a wait": Case(_acquire, -2, contended=True),
-    "acquire after a wait, in time": Case(_acquire_in_time, -2, contended=True),
+    "acquire after a wait, in time": Case(
+        lambda client: client.get_semaphore("seats").try_acquire(2, 3), -2, contended=True
+    ),
     "acquire after a wait, replies lost": Case(_acquire, -2, contended=True, reply_lost=True),
     "block": Case(_block, 0),
     "block after a wait": Case(_block, 0, contended=True),
@@ -132,25 +120,27 @@ CASES = {
     "hold of a permit": Case(_hold_permit, 0),
     "hold of a permit after a wait": Case(_hold_permit, 0, contended=True),
     "hold of a permit, replies lost": Case(_hold_permit, 0, reply_lost=True),
-    "hold of a permit, with a lease": Case(_hold_permit_for_a_time, 0),
+    "hold of a permit, with a lease": Case(partial(_hold_permit, lease=600), 0),
     "drain": Case(_drain, -TOTAL),
     "drain, replies lost": Case(_drain, -TOTAL, reply_lost=True),
     "release": Case(_release, 2, finishes=True),
     "release, replies lost": Case(_release, 2, finishes=True, reply_lost=True),
-    "add": Case(_add, 2, finishes=True),
+    "add": Case(lambda client: client.get_semaphore("seats").add_permits(2), 2, finishes=True),
     "permit": Case(_acquire_permit, -1),
     "permit, replies lost": Case(_acquire_permit, -1, reply_lost=True),
     "permit after a wait": Case(_acquire_permit, -1, contended=True),
-    "permit after a wait, with a lease": Case(_acquire_permit_for_a_time, -1, contended=True),
     "several permits": Case(_acquire_several_permits, -2),
     "several permits, replies lost": Case(_acquire_several_permits, -2, reply_lost=True),
     "several permits after a wait": Case(_acquire_several_permits, -2, contended=True),
-    "release of several permits": Case(_release_several_permits, 2, finishes=True, taken=("ab" * 16, "cd" * 16)),
+    "release of several permits": Case(_release_several_permits, 2, finishes=True, taken=(PERMIT, OTHER)),
     "release of several permits, replies lost": Case(
-        _release_several_permits, 2, finishes=True, taken=("ab" * 16, "cd" * 16), reply_lost=True
+        _release_several_permits, 2, finishes=True, taken=(PERMIT, OTHER), reply_lost=True
     ),
-    "release of a permit": Case(_release_permit, 1, finishes=True, taken=("ab" * 16,)),
-    "release of a permit, replies lost": Case(_release_permit, 1, finishes=True, taken=("ab" * 16,), reply_lost=True),
+    "permit after a wait, with a lease": Case(
+        lambda client: client.get_permit_expirable_semaphore("seats").try_acquire(3, 600.0), -1, contended=True
+    ),
+    "release of a permit": Case(_release_permit, 1, finishes=True, taken=(PERMIT,)),
+    "release of a permit, replies lost": Case(_release_permit, 1, finishes=True, taken=(PERMIT,), reply_lost=True),
     "count down": Case(_count_down, -1, finishes=True),
     "count down, replies lost": Case(_count_down, -1, finishes=True, reply_lost=True),
     "wait at a latch": Case(_wait, -TOTAL, contended=True),

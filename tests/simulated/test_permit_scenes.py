@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-import redis.exceptions
 
 from pyredisson import events
 from pyredisson.config import Config
@@ -35,6 +35,15 @@ class Stage(stages.Stage):
     def count(self) -> int:
         return int(self.redis("GET", "seats") or 0)
 
+    def acquire_in_an_outage(self, semaphore: Any, seconds: float) -> Callable[[], Any]:
+        """Let an attempt of a waiter be executed while nothing is answered. What is returned waits for the result."""
+        self.redis("SET", "seats", 0)
+        finish = self.start(semaphore.acquire())
+        self.world.run(seconds=1)
+        self.redis("SET", "seats", 3)
+        self.outage(seconds)
+        return finish
+
     def outage(self, seconds: float) -> None:
         """Nothing is answered for so long."""
         self.world.faults = SILENT
@@ -50,11 +59,7 @@ def stage() -> Iterator[Stage]:
 
 def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage: Stage) -> None:
     """Its attempt was executed, and for most of a minute nobody answers."""
-    stage.redis("SET", "seats", 0)
-    finish = stage.start(stage.semaphore.acquire())
-    stage.world.run(seconds=1)
-    stage.redis("SET", "seats", 3)
-    stage.outage(45)
+    finish = stage.acquire_in_an_outage(stage.semaphore, 45)
     assert stage.count == 2
     assert finish() is True
     stage.world.run(seconds=100)
@@ -62,46 +67,17 @@ def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage:
 
 
 def test_a_waiter_gets_an_error_when_the_outcome_can_no_longer_be_known(stage: Stage) -> None:
-    stage.redis("SET", "seats", 0)
-    finish = stage.start(stage.semaphore.acquire())
-    stage.world.run(seconds=1)
-    stage.redis("SET", "seats", 3)
-    stage.outage(100)
+    finish = stage.acquire_in_an_outage(stage.semaphore, 100)
     with pytest.raises(OutcomeUnknownError, match="too long ago"):
         finish()
     assert stage.count == 2  # Nothing is taken for a second time.
 
 
 def test_a_permit_with_an_id_is_known_for_ever(stage: Stage) -> None:
-    stage.redis("SET", "seats", 0)
-    finish = stage.start(stage.permits.acquire())
-    stage.world.run(seconds=1)
-    stage.redis("SET", "seats", 3)
-    stage.outage(200)
+    finish = stage.acquire_in_an_outage(stage.permits, 200)
     permit = finish()
     assert stage.count == 2
     assert stage.redis("ZRANGE", "{seats}:timeout", 0, -1) == [bytes.fromhex(permit)]
-
-
-def test_a_waiter_lives_through_any_outage_in_which_nothing_could_be_sent(stage: Stage) -> None:
-    stage.redis("SET", "seats", 0)
-    finish = stage.start(stage.semaphore.acquire())
-    stage.world.run(seconds=1)
-    stage.client.runtime.cut()
-    stage.world.run(seconds=200)
-    stage.redis("SET", "seats", 3)
-    stage.client.runtime.heal()
-    assert finish() is True
-    assert stage.count == 2
-
-
-def test_a_waiter_whose_time_ends_in_an_outage_gets_its_error(stage: Stage) -> None:
-    stage.redis("SET", "seats", 0)
-    finish = stage.start(stage.semaphore.try_acquire(1, 5))
-    stage.world.run(seconds=1)
-    stage.client.runtime.cut()
-    with pytest.raises(redis.exceptions.ConnectionError):
-        finish()
 
 
 @pytest.mark.parametrize("outage", [20, 200])
@@ -156,23 +132,6 @@ def test_another_owner_is_not_held_up_by_what_one_left_open(stage: Stage) -> Non
     before = stage.client.runtime.requests
     assert stage.start(stage.semaphore.try_acquire(2), SimulatedOwner(stage.world))() is True
     assert stage.client.runtime.requests == before + 1
-
-
-def test_the_permits_of_a_process_that_died_come_back(stage: Stage) -> None:
-    stage.redis("SET", "seats", 2)
-    other = stage.other.get_permit_expirable_semaphore("seats")
-
-    async def take() -> None:
-        await other.acquire(5.0)
-        await other.acquire()
-
-    task = stage.other.runtime.process.start(take(), "take")
-    stage.world.run(until=task.done, seconds=5)
-    stage.other.runtime.process.crash()
-    before = stage.world.now
-    stage.do(stage.permits.acquire())
-    assert 4.9 < stage.world.now - before < 6
-    assert stage.do(stage.permits.try_acquire(60)) is None  # The one without a lease stays taken.
 
 
 def test_a_thousand_waiters_of_a_permit_that_expires(stage: Stage) -> None:

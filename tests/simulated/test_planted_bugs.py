@@ -6,6 +6,7 @@ find it within so many seeds. The table that is printed with ``-rP`` says which 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import itertools
@@ -39,11 +40,10 @@ from pyredisson.kinds.permit_block import BlockOwnership
 from tests import promises
 from tests.promises import conftest
 from tests.simulated.engine.runtime import SimulatedOwner
-from tests.simulated.engine.world import Cancelled
 from tests.simulated.interruptions import INTERRUPTIONS, walk
 from tests.simulated.lock_history import LockHistory, LockPlan
 from tests.simulated.permit_history import PermitHistory
-from tests.simulated.planted import Bug, finding, in_code, in_script
+from tests.simulated.planted import Bug, all_of, cases_of, check_found, in_code, in_script
 from tests.simulated.test_dead_waiters import random_scene
 from tests.simulated.test_interruptions import CASES, LockScene
 from tests.simulated.test_scenes import SCENES, play
@@ -129,11 +129,6 @@ def _by_its_score(name: str) -> Bug:
     return in_script(name, ("return math.min(score, tonumber(", "return math.max(score, tonumber("))
 
 
-def _all_by_their_scores(patch: pytest.MonkeyPatch) -> None:
-    for name in ("fair_acquire", "fair_force_unlock", "fair_look", "fair_release"):
-        _by_its_score(name).plant(patch)
-
-
 ORIGINAL_GRANTED = Ownership.granted
 ORIGINAL_PERMIT_GRANTED = BlockOwnership.acquired
 READ_FENCED = FencedKind.reads
@@ -178,13 +173,8 @@ BUGS = {
         ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
     ),
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
-    "no drift is taken off": Bug(
-        lambda patch: (
-            patch.setattr(hold, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(ownerships, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(release, "certain_for", lambda ms: ms / 1000),
-            patch.setattr(settling, "certain_for", lambda ms: ms / 1000),
-        )[0]
+    "no drift is taken off": all_of(
+        *(in_code(each, "certain_for", lambda ms: ms / 1000) for each in (hold, ownerships, release, settling))
     ),
     "a deadline is no end": in_code(
         Ownership, "remaining", lambda self, now: 1.0 if self.holds and not self.loss else 0.0
@@ -193,8 +183,8 @@ BUGS = {
     "an epoch is not raised on a repeat": in_code(Ownership, "doubt", _doubt_under_the_same_epoch),
     "a re-entry is not counted here": in_code(Ownership, "granted", _granted_without_counting),
     "an interrupted acquire is not given back": in_code(acquire, "undo_interrupted", _no_compensation),
-    "an interrupted request is not settled": Bug(
-        lambda patch: [patch.setattr(each, "settle_on_leaving", _no_settling_on_leaving) for each in (acquire, release)]
+    "an interrupted request is not settled": all_of(
+        *(in_code(each, "settle_on_leaving", _no_settling_on_leaving) for each in (acquire, release))
     ),
     "nobody attempts again after subscribing": in_code(Subscriptions, "confirmed", _confirmed_silently),
     "a request goes on when its turn is over": in_code(Ownership, "epoch_of", _never_over),
@@ -248,7 +238,9 @@ BUGS = {
     ),
     "a fair waiter that goes away stays in the queue": in_code(acquire, "leave_queue", _stays_in_the_queue),
     "a live fair waiter is not looked after": in_script("fair_look", ("if score < believed then", "if false then")),
-    "what a fair waiter says of itself is not heeded": Bug(_all_by_their_scores),
+    "what a fair waiter says of itself is not heeded": all_of(
+        *map(_by_its_score, ("fair_acquire", "fair_force_unlock", "fair_look", "fair_release"))
+    ),
     "nor when the lock is freed": _by_its_score("fair_release"),
     "nor when its time is over": _by_its_score("fair_look"),
     "a fair waiter says that it outlives its patience": in_code(fair_lock, "alive_ms", lambda left, most: 1010 * most),
@@ -316,16 +308,10 @@ def _promises() -> Iterator[Callable[[SimulatedWorld], None]]:
 
 def _parameters(test: Any) -> Iterator[dict[str, Any]]:
     """The parameters of each case of a test; none if it has other marks, or is not for the simulator."""
-    choices = []
     for mark in getattr(test, "pytestmark", ()):
         if mark.name != "parametrize" or (mark.args[0] == "world" and SIMULATED not in mark.args[1]):
             return
-        if mark.args[0] != "world":
-            names = [mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0]
-            several = len(names) > 1
-            choices.append([dict(zip(names, each if several else [each], strict=True)) for each in mark.args[1]])
-    for chosen in itertools.product(*choices):
-        given = {name: value for each in chosen for name, value in each.items()}
+    for given in cases_of(test, "world"):
         known = {*given, "world", *vars(conftest)}
         if all(name in known and name != "proxy" for name in inspect.signature(test).parameters):
             yield given
@@ -347,77 +333,47 @@ def _call(test: Any, module: ModuleType, given: Mapping[str, Any], world: Simula
     called(test)
 
 
-def _found_by_promises() -> str | None:
-    for test in _promises():
-        world = SimulatedWorld()
-        try:
-            test(world)
-        except pytest.skip.Exception:
-            pass
-        except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{test}: {finding(error)}"
-        finally:
-            world.close()
-    return None
+def _in_simulation(test: Callable[[SimulatedWorld], None]) -> None:
+    world = SimulatedWorld()
+    try:
+        test(world)
+    finally:
+        world.close()
 
 
-def _found_by_history(limit: int) -> str | None:
-    for seed in range(limit):
-        try:
-            LockHistory(seed).run()
-        except BaseException as error:
-            return f"history {seed}: {finding(error)}"
-    return None
-
-
-def _found_by_other_histories(limit: int) -> str | None:
-    for seed in range(limit):
-        try:
-            PermitHistory(seed).run()
-            LockHistory(seed, LockPlan(kind="fair_lock")).run()
-            random_scene(seed)
-        except BaseException as error:
-            return f"history {seed} of permits, of a fair lock, or of its queue: {finding(error)}"
-    return None
-
-
-def _found_by_scene() -> str | None:
-    for name in SCENES:
-        try:
-            play(name)
-        except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{name}: {finding(error)}"
-    return None
-
-
-def _found_by_interruption(seed: int) -> str | None:
+def _quick() -> Iterator[tuple[str, Callable[[], object]]]:
+    """What takes no seeds: interruptions, promises and scenes."""
     for name, case in CASES.items():
-        try:
-            walk(partial(LockScene, case), INTERRUPTIONS["cancelled"], seeds=[seed])
-        except (Exception, Cancelled) as error:
-            return f"{name}, cancelled: {finding(error)}"
-    return None
+        how = INTERRUPTIONS["cancelled"]
+        yield f"{name}, cancelled", partial(walk, partial(LockScene, case), how, seeds=[0])
+    for test in _promises():
+        yield str(test), partial(_in_simulation, test)
+    for name in SCENES:
+        yield name, partial(play, name)
+
+
+def _histories(seeds: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    for seed in range(seeds):
+        yield f"history {seed}", LockHistory(seed).run
+
+
+def _other_histories() -> Iterator[tuple[str, Callable[[], object]]]:
+    for seed in range(SEEDS):
+        yield f"history {seed} of permits", PermitHistory(seed).run
+        yield f"history {seed} of a fair lock", LockHistory(seed, LockPlan(kind="fair_lock")).run
+        yield f"history {seed} of a fair lock's queue", partial(random_scene, seed)
 
 
 # A test that finds a bug ends in the middle, and may leave a hold() that it meant to enter.
 @pytest.mark.filterwarnings(r"ignore:hold\(\) of .* was never entered:ResourceWarning")
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name].plant(monkeypatch)
-    found = (
-        _found_by_history(FIRST)
-        or _found_by_interruption(0)
-        or _found_by_promises()
-        or _found_by_scene()
-        or _found_by_other_histories(SEEDS)
-        or _found_by_history(SEEDS)
-    )
-    print(f"{name}: {found}")
-    assert found is not None, f"{SEEDS} histories did not find it, nor did the tests of promises"
+    tests = itertools.chain(_histories(FIRST), _quick(), _other_histories(), _histories(SEEDS))
+    check_found(monkeypatch, name, BUGS[name], tests)
 
 
 def test_without_a_planted_bug_nothing_is_found() -> None:
     assert len(list(_promises())) > 200
-    assert _found_by_promises() is None
-    assert _found_by_scene() is None
-    assert _found_by_interruption(0) is None
+    for _, test in _quick():
+        with contextlib.suppress(pytest.skip.Exception):
+            test()

@@ -1,8 +1,8 @@
-"""A lock on a quorum of simulated nodes: histories, scenes, interruptions at every point, and planted bugs."""
+"""A lock on a quorum of simulated nodes: scenes, interruptions at every point, and planted bugs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
 from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.quorum import multi_lock, ownership, redlock, table
+from pyredisson.quorum import multi_lock, ownership, redlock, restart_guard, table
 from pyredisson.quorum.decisions import certain_until
 from pyredisson.quorum.ownership import MultiOwnership
 from pyredisson.quorum.restart_guard import RestartGuard
@@ -22,47 +22,9 @@ from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
 from tests.simulated.engine.checkers import QuorumRules, leftovers
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
 from tests.simulated.engine.world import Cancelled, World
-from tests.simulated.history import quiet
-from tests.simulated.planted import finding, in_script
-from tests.simulated.quorum_history import QuorumHistory, QuorumPlan
+from tests.simulated.planted import all_of, check_found, in_code, in_script
+from tests.simulated.quorum_history import QuorumHistory
 from tests.simulated.seeds import first_of
-from tests.volumes import Volume
-
-CHUNKS = 8
-
-
-# ---- histories -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.volume
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_breaks_a_rule_of_the_quorum(chunk: int, volume: Volume) -> None:
-    grants = restarts = 0
-    for seed in range(chunk, volume(100, full=5_000), CHUNKS):
-        try:
-            result = QuorumHistory(seed).run()
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}: {error!r}") from error
-        grants += result.grants
-        restarts += result.world.counts.get("restart", 0)
-    assert grants > 0
-    assert restarts > 0, "no node was restarted, so nothing was tested"
-
-
-LOST_MEANWHILE = "an outer hold was lost before the answers to a nested call were read, and the call seemed to succeed"
-ONCE_FOUND = dict.fromkeys((42005660, 42011393, 42012077, 42016359, 42017334, 42018589), LOST_MEANWHILE)
-
-
-@pytest.mark.parametrize("seed", ONCE_FOUND)
-def test_seeds_that_found_a_bug_before(seed: int) -> None:
-    QuorumHistory(seed).run()
-
-
-def test_without_faults_nothing_is_unknown_or_unreachable() -> None:
-    for seed in range(40):
-        result = QuorumHistory(seed, quiet(QuorumPlan())).run()
-        assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
-
 
 # ---- scenes ----------------------------------------------------------------------------------------------------------
 
@@ -177,16 +139,6 @@ def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyP
 
     listed._sweep_at = 4
     scene.do(held, work)
-    scene.end()
-
-
-def test_a_fleet_that_is_young_as_a_whole_votes() -> None:
-    scene = Scene(nodes=3)
-    for node in scene.world.nodes:
-        node.crash()
-        node.restart(data=False)
-    lock = scene.lock("mine")
-    assert scene.do(lock, lambda: lock.try_lock(0, 1))
     scene.end()
 
 
@@ -374,42 +326,32 @@ def _later_never(self: Any, ownership: Any, lease: int) -> None:
     ownership.in_flight.pending = None
 
 
-BUGS: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
-    "half of the nodes are enough": lambda patch: patch.setattr(multi_lock, "majority", lambda count: count // 2 or 1),
-    "the time that it took is not taken off": lambda patch: patch.setattr(
+BUGS = {
+    "half of the nodes are enough": in_code(multi_lock, "majority", lambda count: count // 2 or 1),
+    "the time that it took is not taken off": in_code(
         MultiOwnership, "deadline_of", lambda self, hold: DEADLINE_OF(self, hold) + 0.5
     ),
-    "nodes that did not answer are not released": lambda patch: patch.setattr(ClientCore, "settle_later", _later_never),
-    "a release that was not answered is forgotten": lambda patch: patch.setattr(
-        release, "_end_failed_release", _forgets
-    ),
-    "an extension by any node counts": lambda patch: patch.setattr(ownership, "certain_until", _of_any),
-    "an extension counts when the validity is over": lambda patch: patch.setattr(
-        MultiOwnership, "expire", lambda self, now: False
-    ),
-    "there is no chance in the delay": lambda patch: patch.setattr(redlock.Rounds, "chance", lambda self: 0.0),
-    "two nodes may be one server": lambda patch: patch.setattr(
-        RestartGuard, "_check_distinct", lambda self, facts: None
-    ),
+    "nodes that did not answer are not released": in_code(ClientCore, "settle_later", _later_never),
+    "a release that was not answered is forgotten": in_code(release, "_end_failed_release", _forgets),
+    "an extension by any node counts": in_code(ownership, "certain_until", _of_any),
+    "an extension counts when the validity is over": in_code(MultiOwnership, "expire", lambda self, now: False),
+    "there is no chance in the delay": in_code(redlock.Rounds, "chance", lambda self: 0.0),
+    "two nodes may be one server": in_code(RestartGuard, "_check_distinct", lambda self, facts: None),
     "a late copy of a request is accepted": in_script(
         "lock_acquire", ("tonumber(stored) > tonumber(ARGV[2])", "false")
-    ).plant,
-    "a restarted node votes": lambda patch: patch.setattr(RestartGuard, "has_vote", lambda self, index, now: True),
-    "a run id is forgotten, and so is an uptime": lambda patch: (
-        patch.setattr(KnownRestarts, "_learned", lambda self, facts, before: None),
-        patch.setattr("pyredisson.quorum.restart_guard.CLEARLY_OLDER", 1e9),
-    )[0],
-    "what was taken in vain is kept": lambda patch: patch.setattr(redlock, "undo", _gives_nothing_back),
-    "an interrupted acquire is not given back": lambda patch: patch.setattr(
-        multi_lock, "undo_interrupted", _gives_nothing_back
     ),
-    "a quorum is never told of as lost": lambda patch: patch.setattr(
-        MultiOwnershipTable, "report_lost", lambda self, owned: None
+    "a restarted node votes": in_code(RestartGuard, "has_vote", lambda self, index, now: True),
+    "a run id is forgotten, and so is an uptime": all_of(
+        in_code(KnownRestarts, "_learned", lambda self, facts, before: None),
+        in_code(restart_guard, "CLEARLY_OLDER", 1e9),
     ),
+    "what was taken in vain is kept": in_code(redlock, "undo", _gives_nothing_back),
+    "an interrupted acquire is not given back": in_code(multi_lock, "undo_interrupted", _gives_nothing_back),
+    "a quorum is never told of as lost": in_code(MultiOwnershipTable, "report_lost", lambda self, owned: None),
 }
 
 
-def _a_lost_quorum_is_reported() -> None:
+def test_a_lost_quorum_is_reported() -> None:
     told: list[str] = []
     scene = Scene(nodes=3, on_lock_lost=lambda name, owner: told.append(name))
     lock = scene.lock("mine")
@@ -427,10 +369,6 @@ def _a_lost_quorum_is_reported() -> None:
     scene.end()
 
 
-def test_a_lost_quorum_is_reported() -> None:
-    _a_lost_quorum_is_reported()
-
-
 #: Which history found it the last time, where that is not among the first: tried before the others, which take longer.
 FOUND_BY = {
     "the time that it took is not taken off": 49,
@@ -438,34 +376,20 @@ FOUND_BY = {
 }
 
 
-def _found(bug: str) -> str | None:
-    tests: dict[str, Callable[[], object]] = {
-        "a lost quorum": _a_lost_quorum_is_reported,
-        "the hole, known": lambda: test_a_node_that_was_restarted_empty_has_no_vote(True),
-        "the hole": lambda: test_a_node_that_was_restarted_empty_has_no_vote(False),
-        "one node": test_two_members_on_one_node_are_no_quorum,
-        "a silent node": test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers,
-        "a late copy": test_a_late_copy_of_a_request_takes_nothing,
-        "chance": test_the_pause_between_rounds_is_by_chance_and_grows,
-        "interrupted": lambda: [_interrupt("plain", "quorum", point) for point in range(1, 8)],
-        "split votes": test_split_votes_do_not_go_on_for_ever,
-    }
-    for name, test in tests.items():
-        try:
-            test()
-        except (Exception, Cancelled, pytest.fail.Exception) as error:
-            return f"{name}: {finding(error)}"
+def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:
+    yield "a lost quorum", test_a_lost_quorum_is_reported
+    yield "the hole, known", lambda: test_a_node_that_was_restarted_empty_has_no_vote(True)
+    yield "the hole", lambda: test_a_node_that_was_restarted_empty_has_no_vote(False)
+    yield "one node", test_two_members_on_one_node_are_no_quorum
+    yield "a silent node", test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers
+    yield "a late copy", test_a_late_copy_of_a_request_takes_nothing
+    yield "chance", test_the_pause_between_rounds_is_by_chance_and_grows
+    yield "interrupted", lambda: [_interrupt("plain", "quorum", point) for point in range(1, 8)]
+    yield "split votes", test_split_votes_do_not_go_on_for_ever
     for seed in first_of(FOUND_BY.get(bug), 150):
-        try:
-            QuorumHistory(seed).run()
-        except BaseException as error:
-            return f"history {seed}: {finding(error)}"
-    return None
+        yield f"history {seed}", QuorumHistory(seed).run
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_the_quorum_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[name](monkeypatch)
-    found = _found(name)
-    print(f"{name}: {found}")
-    assert found is not None, "nothing found it"
+    check_found(monkeypatch, name, BUGS[name], _tests(name))

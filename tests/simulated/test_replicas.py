@@ -1,10 +1,8 @@
-"""Histories in which replicas do not acknowledge what was taken: it is given back, once, and only if it was taken."""
+"""Replicas that do not acknowledge what was taken: it is given back, once, and only if it was taken."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -21,34 +19,10 @@ from pyredisson.core.requests.replicas import NotAcknowledged, Replicas
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
 from pyredisson.kinds.semaphore import SemaphoreCore
-from tests.simulated import history, permit_history
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.lock_history import LockHistory, LockPlan
-from tests.simulated.permit_history import PermitHistory, PermitPlan
-from tests.simulated.seeds import runs
+from tests.simulated.planted import check_found, in_code
 from tests.simulated.stage import Stage
-from tests.volumes import Volume
-
-CHUNKS = 4
-LOCKS = LockPlan(replicas=1, faults=replace(history.NETWORK, unsynced=0.2))
-FAIR = replace(LOCKS, kind="fair_lock")
-PERMITS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced=0.2))
-
-
-@pytest.mark.volume
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-@pytest.mark.parametrize("plan", [LOCKS, FAIR], ids=lambda plan: plan.kind)
-def test_no_seed_breaks_a_rule(plan: LockPlan, chunk: int, volume: Volume) -> None:
-    seeds = range(chunk, volume(80, full=4_000), CHUNKS)
-    assert sum(result.unsynced for result in runs(partial(LockHistory, plan=plan), seeds)) > 0
-
-
-@pytest.mark.volume
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_seed_invents_or_loses_a_permit(chunk: int, volume: Volume) -> None:
-    seeds = range(chunk, volume(80, full=4_000), CHUNKS)
-    assert sum(result.unsynced for result in runs(partial(PermitHistory, plan=PERMITS), seeds)) > 0
 
 
 class Scene(Stage):
@@ -141,7 +115,9 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 # --- planted bugs ---
 
 
-async def _lock_is_kept(client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged) -> Exception:
+async def _lock_is_kept(
+    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: object
+) -> Exception:
     ownership.refused(ownership.request_id)
     return client.replicas.error(ownership.name, short, given_back=True)
 
@@ -169,30 +145,22 @@ async def _given_back_by_releasing(self: NumberedCall[object], short: NotAcknowl
 ACKNOWLEDGE = Replicas.acknowledge
 GIVE_BACK: Callable[..., Any] = NumberedCall._give_back
 
-BUGS: dict[str, tuple[object, str, object]] = {
-    "a lock without acknowledgement is not given back": (attempt, "_give_back_unacknowledged", _lock_is_kept),
-    "a permit without acknowledgement is not given back": (NumberedCall, "_give_back", _permit_is_kept),
-    "it fails although nothing was taken": (Replicas, "acknowledge", _asked_whatever_it_took),
-    "permits are given back twice": (NumberedCall, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": (client_base, "unasked", lambda: LockError("planted")),
+BUGS = {
+    "a lock without acknowledgement is not given back": in_code(attempt, "_give_back_unacknowledged", _lock_is_kept),
+    "a permit without acknowledgement is not given back": in_code(NumberedCall, "_give_back", _permit_is_kept),
+    "it fails although nothing was taken": in_code(Replicas, "acknowledge", _asked_whatever_it_took),
+    "permits are given back twice": in_code(NumberedCall, "_give_back", _given_back_by_releasing),
+    "whoever has no connection yet asks nobody": in_code(client_base, "unasked", lambda: LockError("planted")),
 }
 
-FINDERS = (
-    test_a_lock_is_free_at_once,
-    test_one_of_two_holds_remains,
-    test_an_acquire_that_was_refused_is_not_undone,
-    test_a_new_connection_that_tells_of_replicas_has_them_asked,
-)
+FINDERS = {
+    "a lock": test_a_lock_is_free_at_once,
+    "two holds": test_one_of_two_holds_remains,
+    "a refusal": test_an_acquire_that_was_refused_is_not_undone,
+    "a new connection": test_a_new_connection_that_tells_of_replicas_has_them_asked,
+}
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*BUGS[name])
-    found = None
-    for finder in FINDERS:
-        try:
-            finder()
-        except (Exception, pytest.fail.Exception) as error:
-            found = found or f"{finder.__name__}: {type(error).__name__}"
-    print(f"{name}: {found}")
-    assert found is not None
+    check_found(monkeypatch, name, BUGS[name], FINDERS.items())

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from tests.simulated.cluster_history import ClusterHistory
-from tests.simulated.lock_history import LockHistory, LockPlan
+from tests.simulated.lock_history import LockHistory, LockPlan, TokenHistory
 from tests.simulated.permit_history import PermitHistory
 from tests.simulated.quorum_history import QuorumHistory
 from tests.simulated.sentinel_history import SentinelHistory
-from tests.simulated.test_cluster_histories import FAILING
-from tests.simulated.test_sentinel_histories import CHECKED
-from tests.simulated.test_token_lock import TokenHistory
+from tests.simulated.test_topology_histories import FAILING, SENTINELS_CHECKED
 
 #: The histories, and their plans; waiters of a spin lock and of a fair one draw their pauses in ways of their own.
 HISTORIES: dict[str, tuple[Any, ...]] = {
@@ -28,7 +26,7 @@ HISTORIES: dict[str, tuple[Any, ...]] = {
     "permits": (PermitHistory,),
     "quorum": (QuorumHistory,),
     "cluster": (ClusterHistory, FAILING),
-    "sentinels": (SentinelHistory, CHECKED),
+    "sentinels": (SentinelHistory, SENTINELS_CHECKED),
 }
 
 

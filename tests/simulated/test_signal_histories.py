@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import World
 from tests.simulated.history import quiet
 from tests.simulated.permit_history import PermitPlan
-from tests.simulated.planted import Bug, finding, in_script
+from tests.simulated.planted import check_found, in_script
 from tests.simulated.seeds import runs
 from tests.simulated.signal_history import BarrierHistory, BarrierPlan, BoundedHistory
 from tests.volumes import Volume
@@ -65,30 +65,23 @@ def test_no_seed_loses_a_wake_up(faults: Faults) -> None:
         play(seed, faults)
 
 
-BUGS: dict[str, Callable[[], Bug]] = {
-    "a notification forgets to remove its waiter": lambda: in_script(
+BUGS = {
+    "a notification forgets to remove its waiter": in_script(
         "condition_notify", ("redis.call('zrem', KEYS[3], member)\n            woken", "woken")
     ),
-    "a wait gives up the lock and does not join": lambda: in_script(
-        "condition_wait", ("if member ~= '' and", "if false and")
-    ),
-    "a notification is not published": lambda: in_script(
+    "a wait gives up the lock and does not join": in_script("condition_wait", ("if member ~= '' and", "if false and")),
+    "a notification is not published": in_script(
         "condition_notify",
         ("redis.call(ARGV[2], KEYS[3] .. ':' .. string.match(member, '^[^:]*'), member) > 0", "true"),
     ),
-    "a set is not published": lambda: in_script("event_change", ("redis.call(ARGV[4], KEYS[3], ARGV[3])", "")),
+    "a set is not published": in_script("event_change", ("redis.call(ARGV[4], KEYS[3], ARGV[3])", "")),
 }
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BUGS[bug]().plant(monkeypatch)
-    for seed in range(15):
-        try:
-            play(seed, Faults())
-        except AssertionError:
-            return
-    pytest.fail(f"no seed finds that {bug}")
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = ((f"seed {seed}", partial(play, seed, Faults())) for seed in range(15))
+    check_found(monkeypatch, name, BUGS[name], tests, by=AssertionError)
 
 
 # ---- barriers and bounded semaphores ---------------------------------------------------------------------------------
@@ -150,15 +143,12 @@ HISTORY_BUGS = {
 }
 
 
-@pytest.mark.parametrize("bug", HISTORY_BUGS)
-def test_a_planted_bug_is_found_by_a_history(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    history, planted = HISTORY_BUGS[bug]
-    planted.plant(monkeypatch)
-    for seed in range(60):
-        try:
-            play_quietly(history, seed % 5)
-            history(seed).run()
-        except Exception as error:
-            print(f"{bug}: seed {seed}, {finding(error)}")
-            return
-    pytest.fail(f"no seed finds that {bug}")
+@pytest.mark.parametrize("name", HISTORY_BUGS)
+def test_a_planted_bug_is_found_by_a_history(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, bug = HISTORY_BUGS[name]
+
+    def play_both(seed: int) -> None:
+        play_quietly(history, seed % 5)
+        history(seed).run()
+
+    check_found(monkeypatch, name, bug, ((f"seed {seed}", partial(play_both, seed)) for seed in range(60)))

@@ -132,10 +132,6 @@ class ClockWorld(World):
     def node(self, index: int) -> ServerStore:
         return self._nodes[index]
 
-    def redis_from_url(self, url: str) -> Any:
-        """Return a client of redis-py for this runtime; closed with the world at the latest."""
-        return self.look_after(self._redis_module().Redis.from_url(url))
-
     def redis_client(self, **settings: Any) -> Any:
         """Return a client of redis-py as a user of this runtime would make it, connected to the world's server."""
         if self.fake is not None:

@@ -28,6 +28,7 @@ __all__ = [
     "TokenRules",
     "Violation",
     "leftovers",
+    "tokens_of",
 ]
 
 
@@ -123,7 +124,7 @@ class TokenRules(LockRules):
         if script == "token_acquire" and result is None:
             token = args[0].decode()
             # An acquire takes over what the token before it has: a doubled packet of one that was refused is that.
-            self._check_asked(keys[0], lambda ownership: token in _tokens_of(ownership))
+            self._check_asked(keys[0], lambda ownership: token in tokens_of(ownership))
             # The token is new; the owner stands behind the epoch's key.
             self._granted(keys[0], ":".join(keys[1].decode().rsplit(":", 3)[1:]))
         ended = script in ("token_release", "token_force_unlock") and result == 1
@@ -134,7 +135,8 @@ class TokenRules(LockRules):
         return isinstance(value, bytes) and bool(value)
 
 
-def _tokens_of(ownership: Ownership) -> tuple[str, ...]:
+def tokens_of(ownership: Ownership) -> tuple[str, ...]:
+    """The tokens of a token lock's ownership: the current one, and the one before."""
     tokens = ownership.kind_state
     return (tokens.current, tokens.former) if isinstance(tokens, TokenPair) else ()
 

@@ -314,10 +314,6 @@ class Keyspace:
         assert pattern == b"*", "only all keys can be listed"
         return list(self._live_keys())
 
-    @redis_command("DBSIZE")
-    def _dbsize(self) -> Reply:
-        return len(self._live_keys())
-
     @redis_command("FLUSHALL", writes=True)
     def _flushall(self, *how: bytes) -> Reply:
         if len(how) > 1 or any(word.upper() not in (b"SYNC", b"ASYNC") for word in how):
@@ -371,14 +367,13 @@ class Keyspace:
             return OK
         how = _SetOptions.parse(options, self._now_ms)
         exists = self._find(key) is not None
-        refused = how.only_if_missing if exists else how.only_if_there
-        if not refused:
-            self._values[key] = value
-            if how.deadline is not None:
-                self._deadlines[key] = how.deadline
-            elif not how.keep_ttl:
-                self._deadlines.pop(key, None)
-        return None if refused else OK
+        if exists and how.only_if_missing:
+            return None
+        self._values[key] = value
+        self._deadlines.pop(key, None)
+        if how.deadline is not None:
+            self._deadlines[key] = how.deadline
+        return OK
 
     def _add(self, key: bytes, amount: int) -> int:
         old = self._string(key)
@@ -628,19 +623,16 @@ class Keyspace:
 
 class _SetOptions(NamedTuple):
     only_if_missing: bool
-    only_if_there: bool
-    keep_ttl: bool
     deadline: int | None
 
     @classmethod
     def parse(cls, options: Sequence[bytes], now_ms: int) -> _SetOptions:
-        flags: set[bytes] = set()
-        deadline = None
+        only_if_missing, deadline = False, None
         rest = list(options)
         while rest:
             option = rest.pop(0).upper()
-            if option in (b"NX", b"XX", b"KEEPTTL"):
-                flags.add(option)
+            if option == b"NX":
+                only_if_missing = True
             elif option == b"PX" and rest:
                 lasts = parse_integer(rest.pop(0))
                 deadline = lasts + now_ms
@@ -648,7 +640,7 @@ class _SetOptions(NamedTuple):
                     raise ServerError("ERR", "invalid expire time in 'set' command")
             else:
                 raise _syntax_error()
-        return cls(b"NX" in flags, b"XX" in flags, b"KEEPTTL" in flags, deadline)
+        return cls(only_if_missing, deadline)
 
 
 def _hash_value_is_not_an_integer() -> ServerError:

@@ -90,7 +90,6 @@ class SimulatedRedis(Keyspace):
 
     Attributes:
         on_message: Takes what is published; without it ``PUBLISH`` reaches nobody.
-        eviction: Its ``maxmemory-policy``, for ``INFO``; nothing is ever evicted here by itself.
         maxmemory_reached: While true, commands that need memory fail with ``OOM``; in a script, until it has written.
         paused: While true, the server accepts no command; whoever simulates the network keeps them until it is false.
         replicas: What ``WAIT`` replies, and ``INFO`` calls ``connected_slaves``.
@@ -115,7 +114,6 @@ class SimulatedRedis(Keyspace):
         self.role = "master"
         self.read_only = False
         self.writes = 0
-        self.eviction = "noeviction"
         self.started_us = clock() - 86_400_000_000
         self.up = True
         self.only_declared_keys = False
@@ -172,24 +170,12 @@ class SimulatedRedis(Keyspace):
             script = self._remembered(sha)
         return self._run(script, keys, args)
 
-    def script_load(self, text: bytes | str) -> str:
-        """Remember a script without running it, and return its name for :meth:`evalsha`."""
-        self._begin()
-        script = self._lua.compile(_encoded(text))
-        self._scripts[script.sha] = script
-        return script.sha
-
     def script_flush(self) -> None:
         """Forget all scripts."""
         self._begin()
         self._scripts.clear()
 
     # -- What happens to a server
-
-    def flushall(self) -> None:
-        """Remove every key, as somebody's ``FLUSHALL`` does."""
-        self._begin()
-        self._flushall()
 
     def crash(self) -> None:
         """End at once. Until :meth:`restart`, commands raise :class:`ServerUnreachableError`."""
@@ -339,7 +325,7 @@ class SimulatedRedis(Keyspace):
             f"run_id:{sha1_of(f'{self.name} {self._restarts}'.encode())}",
             f"uptime_in_seconds:{max(0, self.now_us - self.started_us) // 1_000_000}",
             "# Memory",
-            f"maxmemory_policy:{self.eviction}",
+            "maxmemory_policy:noeviction",
             "# Persistence",
             "aof_enabled:0",
             "# Replication",

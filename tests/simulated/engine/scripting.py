@@ -1,8 +1,7 @@
 """Redis's Lua, from lupa's Lua 5.1: the same language as in the real servers, and the same sandbox.
 
-A script sees ``KEYS``, ``ARGV``, ``redis`` and the standard functions, and can neither set a global nor change what it
-sees there. What would make two runs differ is absent: ``math.random``, ``collectgarbage``, ``os``, and so on; calling
-it is an error. Absent, too: ``cjson``, ``cmsgpack``, ``struct``, ``bit``, coroutines, ``xpcall`` and ``loadstring``.
+A script sees ``KEYS``, ``ARGV``, ``redis`` and what scripts of locks may need of the standard functions. It can neither
+set a global nor change what it sees there, and it is an error to use anything else.
 
 There is one interpreter a thread, shared by all the simulated servers in it, so that a script is compiled once.
 """
@@ -28,15 +27,12 @@ _PRELUDE: Final = rb"""
 local python = ...
 
 local globals = {}
-local readonly = {}
 
 local function read_only(contents, missing)
-    local proxy = setmetatable({}, {
+    return setmetatable({}, {
         __index = setmetatable(contents, {__index = missing}),
         __newindex = function() error('Attempt to modify a readonly table', 2) end,
     })
-    readonly[proxy] = true
-    return proxy
 end
 
 local function pick(library, names, into)
@@ -51,29 +47,12 @@ local environment = read_only(globals, function(_, name)
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
 end)
 
-pick(_G, 'assert error getmetatable ipairs next pairs rawequal rawget select tonumber tostring type unpack _VERSION',
-    globals)
-globals._G = environment
+pick(_G, 'assert error ipairs next pairs select tonumber tostring type unpack', globals)
 globals.KEYS = {}
 globals.ARGV = {}
 globals.string = read_only(pick(string, 'byte char find format gmatch gsub len lower match rep reverse sub upper'))
-globals.table = read_only(pick(table, 'concat foreach foreachi getn insert maxn remove sort'))
-globals.math = read_only(pick(math, 'abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log '
-    .. 'log10 max min mod modf pi pow rad sin sinh sqrt tan tanh'))
-
-function globals.rawset(subject, name, value)
-    if readonly[subject] then
-        error('Attempt to modify a readonly table', 0)
-    end
-    return rawset(subject, name, value)
-end
-
-function globals.setmetatable(subject, metatable)
-    if readonly[subject] then
-        error('Attempt to modify a readonly table', 0)
-    end
-    return setmetatable(subject, metatable)
-end
+globals.table = read_only(pick(table, 'concat insert remove sort'))
+globals.math = read_only(pick(math, 'abs ceil floor fmod huge max min modf'))
 
 -- What a Python function raised arrives as userdata. A script that catches an error reply gets its text, as from a real
 -- server; any other exception, say of a hook, is none of its business.
@@ -99,26 +78,7 @@ end
 globals.redis = read_only({
     call = python.call,
     pcall = python.pcall,
-    sha1hex = python.sha1hex,
-    error_reply = function(text)
-        if type(text) ~= 'string' then
-            return {err = 'ERR wrong number or type of arguments'}
-        end
-        if text:sub(1, 1) == '-' then
-            text = text:sub(2)
-        elseif not text:find(' ', 1, true) then
-            text = 'ERR ' .. text
-        end
-        return {err = one_line(text)}
-    end,
-    status_reply = function(text)
-        if type(text) ~= 'string' then
-            return {err = 'ERR wrong number or type of arguments'}
-        end
-        return {ok = one_line(text)}
-    end,
-    log = python.log,
-    LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+    error_reply = function(text) return {err = one_line(text)} end,
 })
 
 -- The same handler as in Redis 7.0: it notes where the error was raised, while that is still on the stack.
@@ -154,10 +114,6 @@ local function convert_table(value)
     text = rawget(value, 'ok')
     if type(text) == 'string' then
         return python.reply_status(one_line(text))
-    end
-    local number = rawget(value, 'double')
-    if type(number) == 'number' then
-        return python.reply_double(number)
     end
     local items, count = {}, 0
     while true do
@@ -283,12 +239,9 @@ class Interpreter:
         python = {
             b"call": self._call,
             b"pcall": self._pcall,
-            b"log": _log,
-            b"sha1hex": lambda text: sha1_of(text).encode(),
             b"text_of": _text_of,
             b"reply_error": lambda text: ServerError.from_text(text.decode(errors="replace")),
             b"reply_status": Status,
-            b"reply_double": lambda number: b"%.17g" % number,
             b"reply_array": lambda *items: list(map(_plain, items)),
             b"reply_long_array": lambda items, count: [_plain(items[at]) for at in range(1, count + 1)],
             b"failed": self._failed,
@@ -425,16 +378,6 @@ def _text_of(problem: BaseException) -> bytes | None:
     # Lua keeps it until it collects its garbage: let it not keep all the callers, and their server, too.
     problem.__traceback__ = None
     return str(problem).encode()
-
-
-def _log(*args: object) -> None:
-    """``redis.log``: nobody reads it here."""
-    if len(args) < 2:
-        raise _Refused("ERR redis.log() requires two arguments or more.")
-    if not isinstance(args[0], (int, float)):
-        raise _Refused("ERR First argument must be a number (log level).")
-    if not 0 <= args[0] <= 3:
-        raise _Refused("ERR Invalid debug level.")
 
 
 def _plain(value: Any) -> Any:

@@ -248,7 +248,6 @@ class Node:
         self.world = world
         self.name = name
         self.rate = rate
-        self.wall_jump = 0.0
         self.redis = SimulatedRedis(self._clock, on_message=self._on_message, name=name)
         self.redis.only_declared_keys = True
         self.listeners: list[Callable[[bytes, bytes], int]] = []
@@ -262,7 +261,7 @@ class Node:
         return self.redis.restarts
 
     def _clock(self) -> int:
-        return int((EPOCH + self.world.now * self.rate + self.wall_jump) * 1_000_000)
+        return int((EPOCH + self.world.now * self.rate) * 1_000_000)
 
     def _on_message(self, channel: bytes, payload: bytes, sharded: bool) -> int:
         self.messages.append((self.world.now, channel, payload))
