@@ -1,4 +1,4 @@
-"""Django over ASGI: sync and async views over one lock, and sync locks through ``sync_to_async`` and its kin."""
+"""Django over ASGI: sync locks through ``sync_to_async`` and its kin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
 from tests.servers import VALKEY, SharedServers
-from tests.volumes import Volume
 from tests.waiting import until
 
 #: Each runs its calls in copies of the caller's context. A bare ``run_in_executor`` does not: there, jobs that share a
@@ -55,22 +54,6 @@ def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFact
         surroundings.close()
 
 
-@pytest.mark.volume
-def test_views_of_all_kinds_exclude_each_other(program: Program, volume: Volume) -> None:
-    paths = ["/view/sync", "/view/async", "/view/async-over-sync"] * volume(8, full=100)
-    replies = program.site.get_all(paths, at_once=8)
-    assert [each for each in replies if each.status != 200] == []
-    program.surroundings.check_exclusion()
-    program.free()
-
-
-def test_a_coroutine_under_async_to_sync_is_an_owner(program: Program) -> None:
-    replies = program.site.get_all(["/view/sync-over-async", "/view/async"] * 6, at_once=4)
-    assert [each for each in replies if each.status != 200] == []
-    program.surroundings.check_exclusion()
-    program.free()
-
-
 @pytest.mark.parametrize("warm", ["", "?warm"], ids=["", "after a use in the parent"])
 @pytest.mark.parametrize("way", WAYS)
 def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(
@@ -95,25 +78,4 @@ def test_tasks_exclude_each_other_in_the_ways_that_are_meant(program: Program, w
     assert reply.status == 200, reply
     assert reply.json == ["released"] * 6
     program.surroundings.check_exclusion()
-    program.free()
-
-
-@pytest.mark.parametrize("way", ["to_thread", "anyio"])  # asgiref hands marks on to the tasks that a holder starts.
-def test_child_tasks_do_not_join_what_their_parent_holds(program: Program, way: str) -> None:
-    reply = program.site.get(f"/within/{way}")
-    assert reply.status == 200, reply
-    assert reply.json == [False] * 3
-    program.free()
-
-
-@pytest.mark.parametrize("form", ["lock", "stack", "owner"])
-def test_released_on_another_thread_than_it_was_acquired_on(program: Program, form: str) -> None:
-    reply = program.site.get(f"/another/{form}")
-    assert reply.status == 200, reply
-    if form == "lock":
-        assert "'one_0'" in reply.json
-        assert "hold()" in reply.json
-        assert "owner=" in reply.json
-    else:
-        assert reply.json == "released"
     program.free()

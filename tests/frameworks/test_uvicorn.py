@@ -76,14 +76,6 @@ def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume:
     until(lambda: not program.keys(), SOON, what="nothing is held")
 
 
-@pytest.mark.parametrize("path", ["/dependency/sync", "/dependency/async"])
-def test_forty_requests_through_a_sync_dependency_leave_nothing(program: Program, path: str) -> None:
-    replies = program.site.get_all([path] * 40, at_once=8)
-    assert [reply.status for reply in replies] == [200] * 40
-    program.surroundings.check_exclusion()
-    until(lambda: not program.keys(), SOON, what="nothing is held")
-
-
 def test_a_plain_block_in_a_dependency_says_what_to_use(program: Program) -> None:
     replies = program.site.get_all(["/plain"] * 3, at_once=2)
     assert {reply.status for reply in replies} <= {200, 500}
@@ -93,15 +85,6 @@ def test_a_plain_block_in_a_dependency_says_what_to_use(program: Program) -> Non
     assert "LockNotOwnedError" in output
     assert "hold()" in output
     assert "owner=" in output
-
-
-def test_a_sync_lock_in_a_coroutine_is_the_tasks(program: Program) -> None:
-    replies = program.site.get_all(["/block"] * 12, at_once=6)
-    assert [reply.status for reply in replies] == [200] * 12
-    outcomes = [reply.json for reply in replies]
-    assert "entered" in outcomes
-    assert all(each == "entered" or "pyredisson.asyncio" in each for each in outcomes), outcomes
-    program.surroundings.check_exclusion()
 
 
 @pytest.mark.parametrize("path", ["/stream/async/with", "/stream/async/hold"])
@@ -124,14 +107,6 @@ def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_colle
     for reset in (True, False):
         begin_to_read(program.site, "/stream/sync").go_away(reset=reset)
         until(released, SOON, what="the lock is released")
-    program.surroundings.check_exclusion()
-
-
-@pytest.mark.volume
-def test_readers_that_come_and_go_are_never_two_at_once(program: Program, volume: Volume) -> None:
-    for number in range(volume(8, full=200)):
-        begin_to_read(program.site, "/stream/async/hold").go_away(reset=number % 2 == 0)
-    until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
     program.surroundings.check_exclusion()
 
 

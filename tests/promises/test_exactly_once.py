@@ -23,7 +23,7 @@ pytestmark = sync_and_async
 How: TypeAlias = Literal["hang", "reset"]
 
 REENTRANT = ("lock", "read_lock", "write_lock")
-KINDS = (*REENTRANT, "token_lock")
+KINDS = (*REENTRANT, "fair_lock", "token_lock")
 
 #: The channel of each kind, and what its last unlock publishes there.
 PUBLISHED = {

@@ -129,36 +129,6 @@ def test_an_acquire_counts_once_a_replica_has_acknowledged_it(
     assert not world.losses
 
 
-@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_permits_are_given_back(world: ClockWorld, pair: Set, unique_name: str, kind: str) -> None:
-    client, actor = world.from_url(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
-    permits = handle(client, kind, unique_name)
-    actor.do(permits.try_set_permits, 3)
-    pair.stop()
-    with pytest.raises(NoSyncedSlavesError):
-        actor.do(permits.drain_permits if kind == "semaphore" else permits.acquire)
-    assert actor.do(permits.available_permits) == 3
-
-
-def test_a_refused_acquire_waits_for_no_replica(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(pair.master.url, slaves_sync_timeout=10.0)
-    holder, other = world.actor(), world.actor()
-    lock = client.get_lock(unique_name)
-    holder.do(lock.lock)
-    pair.stop()
-    before = waits(direct)
-    began = time.monotonic()
-    assert other.do(lock.try_lock) is False
-    assert other.do(client.get_semaphore(f"{unique_name}-2").try_acquire) is False
-    assert time.monotonic() - began < 6
-    assert waits(direct) == before
-    holder.do(lock.unlock)
-    assert time.monotonic() - began < 6
-    nothing_left(direct, client, unique_name)
-
-
 def test_a_wait_for_replicas_delays_no_other_request(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -208,18 +178,6 @@ def test_without_the_check_no_replica_is_asked(
     assert waits(direct) == before
 
 
-def test_without_replicas_nothing_more_is_sent(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
-    waited = Tally(proxy, WAIT)
-    requests = Tally(proxy, lambda args: args[0].upper() in (b"EVALSHA", b"EVAL", b"WAIT", b"PING"))
-    client, actor = world.from_url(proxy.url), world.actor()
-    lock = client.get_lock(unique_name)
-    for _ in range(3):
-        actor.do(lock.lock)
-        actor.do(lock.unlock)
-    assert waited.count == 0
-    assert requests.count == 6
-
-
 def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,26 +196,6 @@ def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     replica.restart()
     pair.in_step(1)
     until(lambda: waits_of_a_pair(direct, actor, lock) == 1, what="asked again")
-
-
-def test_a_replica_in_its_first_synchronisation_is_waited_for_once_that_is_over(
-    world: ClockWorld,
-    fresh_server: Callable[..., Server],
-    unique_name: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pyredisson.core.requests.replicas.LOOK_AGAIN", 0.2)
-    master = fresh_server(VALKEY, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "1000")
-    fresh_server(VALKEY, "--replicaof", HOST, str(master.port))
-    load_scripts(master)
-    with master.client(decode_responses=True) as direct:
-        until(lambda: direct.info("replication").get("slave0", {}).get("state") == "wait_bgsave", within=30)
-        client, actor = world.from_url(master.url, **PATIENT), world.actor()
-        lock = client.get_lock(unique_name)
-
-        assert waits_of_a_pair(direct, actor, lock) == 0
-        direct.config_set("repl-diskless-sync-delay", 0)
-        until(lambda: waits_of_a_pair(direct, actor, lock) > 0, within=30, what="asked now that it is in step")
 
 
 def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -27,17 +27,9 @@ from tests.real_servers.client_settings import await_renewals, changed, renewed_
 from tests.real_servers.contenders import Contenders
 from tests.real_servers.observation import ACQUIRE, INFO, busy, listens
 from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
+from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
-
-
-@pytest.fixture
-def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
-    """One master, two replicas, three sentinels."""
-    servers = SentinelSet(fresh_server, VALKEY)
-    yield servers
-    servers.stop()
 
 
 def eventually(call: Callable[[], Any], within: float = 15.0) -> Any:
@@ -318,10 +310,9 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
     kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
     theirs = kinds[world.runtime](addresses)
     master = theirs.master_for(SERVICE, socket_timeout=2.0)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}
     config = pyredisson.Config(lock_watchdog_timeout=300.0, check_lock_synced_slaves=False, **patient)
-    client = world.close_at_end(redisson(master, config=config))
+    client = world.close_at_end(world.api.Redisson(master, config=config))
     try:
         holder, waiter = world.actor(), world.actor()
         lock = client.get_lock(unique_name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
 
 import redis
 
@@ -19,37 +17,6 @@ from tests.worlds.clock import ClockWorld
 
 # Nothing here is served by the regular look: that comes later than any of these waits may last.
 NEVER = {"max_wait_without_check": 60.0}
-
-
-def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    clients = [world.from_url(valkey.url, **NEVER) for _ in range(3)]
-    actors = [world.actor() for _ in range(6)]
-    locks = [client.get_lock(unique_name) for client in clients]
-    inside: list[int] = []
-
-    def begin() -> list[Future[Any]]:
-        steps = []
-        for index, actor in enumerate(actors):
-            lock = locks[index % 3]
-            for _ in range(15):
-                steps += [actor.start(lock.lock), actor.start(lambda: inside.append(direct.hlen(unique_name)))]
-                steps.append(actor.start(lock.unlock))
-        return steps
-
-    rounds = kills = 0
-    while kills < 3:  # As a rule it is far more the first time.
-        rounds += 1
-        steps = begin()
-        while not all(step.done() for step in steps):
-            kills += int(direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
-            until(lambda: listeners(direct, unique_name) or all(step.done() for step in steps), what="back")  # noqa: B023
-        for step in steps:
-            step.result(0)
-    assert inside == [1] * 90 * rounds
-    for client in clients:
-        nothing_left(direct, client, unique_name)
 
 
 def test_silent_and_found_out_by_a_ping_without_an_answer(

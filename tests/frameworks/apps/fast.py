@@ -167,18 +167,6 @@ def plain_dependency() -> Entered:
     return {"pid": os.getpid()}
 
 
-@app.get("/block")
-async def block_the_loop() -> str:
-    """A sync lock in a coroutine, awaiting while it is held."""
-    lock = client.get_lock(f"{NAME}-loop")
-    try:
-        with lock.hold(wait_time=5), CriticalSection("-loop"):
-            await asyncio.sleep(0.02)
-    except pyredisson.LockError as error:
-        return f"{type(error).__name__}: {error}"
-    return "entered"
-
-
 # ---- streams -----------------------------------------------------------------------------------------------------
 
 
