@@ -9,7 +9,7 @@ import pytest
 
 from tests.frameworks.celery_workers import Workers, workers_of
 from tests.frameworks.common import Program, Surroundings, require
-from tests.servers import VALKEY, SharedServers
+from tests.servers import SharedServers
 from tests.volumes import Volume
 from tests.waiting import until
 
@@ -18,15 +18,12 @@ SOON = 10.0
 
 
 @pytest.fixture(scope="module")
-def queue(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+def queue(module_surroundings: Surroundings, shared_servers: SharedServers) -> Iterator[Workers]:
     """One queue for all tests of this file."""
     require("celery")
-    folder = tmp_path_factory.mktemp("celery")
-    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}", folder)
-    with workers_of("tests.frameworks.apps.tasks", surroundings, shared_servers, database=9) as workers:
+    with workers_of("tests.frameworks.apps.tasks", module_surroundings, shared_servers, database=9) as workers:
         yield workers
         assert workers.noted("lost") == []
-        surroundings.check_nothing_left()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
-from tests.servers import VALKEY, SharedServers
 from tests.waiting import until
 
 #: Each runs its calls in copies of the caller's context. A bare ``run_in_executor`` does not: there, jobs that share a
@@ -38,20 +37,13 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+def program(module_surroundings: Surroundings) -> Iterator[Program]:
     """One program for all tests of this file. At its end it leaves nothing."""
     require("uvicorn", "django", "asgiref", "anyio")
-    folder = tmp_path_factory.mktemp("django")
-    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}", folder)
-    try:
-        program = Program(surroundings)
-        yield program
-        # uvicorn shuts down in order, then hands the signal on to itself.
-        assert program.site.stop() in (0, -signal.SIGTERM)
-        assert "overlap" not in surroundings.notes()
-        surroundings.check_nothing_left()
-    finally:
-        surroundings.close()
+    program = Program(module_surroundings)
+    yield program
+    # uvicorn shuts down in order, then hands the signal on to itself.
+    assert program.site.stop() in (0, -signal.SIGTERM)
 
 
 @pytest.mark.parametrize("warm", ["", "?warm"], ids=["", "after a use in the parent"])

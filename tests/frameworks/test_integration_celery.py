@@ -23,6 +23,7 @@ def workers(surroundings: Surroundings, shared_servers: SharedServers) -> Iterat
     with workers_of(APP, surroundings, shared_servers, database=11) as workers:
         yield workers
         workers.stop()
+        assert "overlap" not in surroundings.notes()
 
 
 POOLS = {

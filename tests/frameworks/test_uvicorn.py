@@ -10,7 +10,6 @@ import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
 from tests.frameworks.streams import begin_to_read
-from tests.servers import VALKEY, SharedServers
 from tests.volumes import Volume
 from tests.waiting import until
 
@@ -20,9 +19,6 @@ PATHS = [
     "/sync/nested",
     "/dependency/sync",
     "/dependency/async",
-    "/dependency/nested",
-    "/dependency/owner",
-    "/async-dependency/sync",
     "/async-dependency/async",
 ]
 #: Well under the lease of 30 s: it was released, and did not just run out.
@@ -46,24 +42,15 @@ class Program:
 
 
 @pytest.fixture(scope="module", params=[("asyncio", 1), ("uvloop", 2)], ids=["asyncio", "uvloop with two workers"])
-def program(
-    request: pytest.FixtureRequest, shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Program]:
+def program(request: pytest.FixtureRequest, module_surroundings: Surroundings) -> Iterator[Program]:
     """One program for all tests of this file. At its end it leaves nothing."""
     require("uvicorn", "fastapi", "uvloop")
-    loop, workers = request.param
-    folder = tmp_path_factory.mktemp("uvicorn")
-    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}-{loop}", folder)
-    try:
-        program = Program(surroundings, loop, workers)
-        yield program
-        # uvicorn shuts down in order, then hands the signal on to itself.
-        assert program.site.stop() in (0, -signal.SIGTERM)
-        assert "overlap" not in surroundings.notes()
-        assert [each for each in surroundings.notes() if each.startswith("lost")] == []
-        surroundings.check_nothing_left()
-    finally:
-        surroundings.close()
+    program = Program(module_surroundings, *request.param)
+    yield program
+    # uvicorn shuts down in order, then hands the signal on to itself.
+    assert program.site.stop() in (0, -signal.SIGTERM)
+    assert [each for each in module_surroundings.notes() if each.startswith("lost")] == []
+    module_surroundings.check_nothing_left()
 
 
 @pytest.mark.volume

@@ -18,10 +18,10 @@ from redis.crc import key_slot
 from pyredisson import events
 from pyredisson.core.names import LockNames
 from tests.clusters import RunningCluster
-from tests.real_servers.contenders import Contenders
 from tests.real_servers.handles import handle
 from tests.real_servers.kind_table import FENCED, KINDS, Kind
 from tests.real_servers.observation import busy, listens, waiting
+from tests.real_servers.test_mutual_exclusion import Contenders
 from tests.servers import HOST, REDIS_6, Server
 from tests.volumes import Volume
 from tests.waiting import until
@@ -334,47 +334,44 @@ def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningClu
     nothing_left(any_cluster, client, unique_name)
 
 
-@pytest.fixture
-def both_worlds() -> Iterator[list[ClockWorld]]:
-    from tests.worlds.by_runtime import WORLDS
-
-    worlds = [kind() for kind in WORLDS.values()]
-    yield worlds
-    for world in worlds:
-        world.close()
-
-
 @pytest.mark.volume
-@pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 @pytest.mark.parametrize("what", ["slots move", "masters change"])
 def test_only_one_owner_at_a_time_while(
-    both_worlds: list[ClockWorld],
     cluster: RunningCluster,
+    valkey: Server,
+    direct: redis.Redis,
     unique_name: str,
     to_and_fro: Callable[..., None],
     volume: Volume,
     what: str,
     kind: str,
 ) -> None:
-    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no hold is lost."""
-    contenders = Contenders(cluster, both_worlds, unique_name, kind)
-    try:
-        contenders.progress()
+    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no call fails, no hold is lost."""
+
+    def counted() -> int:
+        return int(direct.get(f"{unique_name}-counter") or 0)
+
+    def progress() -> None:
+        before = counted()
+        until(lambda: counted() >= before + 20 or not contenders.under_way(), 60, what="they go on")
+
+    direct.set(f"{unique_name}-go", 1)
+    with Contenders(cluster.url, valkey, unique_name, 2, 3, 1_000_000, kind, 6, 15) as contenders:
+        progress()
         for _ in range(volume(1, full=30)):
             if what == "slots move":
-                to_and_fro(between=contenders.progress)
+                to_and_fro(between=progress)
             else:
                 for _ in range(2):  # There and back.
                     cluster.fail_over(cluster.master_of(unique_name))
-                    contenders.progress()
+                    progress()
                     until(cluster.ready, 20, what="the former master follows")
-            contenders.progress()
-    finally:
-        contenders.stop()
-    assert contenders.errors == []
-    assert contenders.counter == contenders.done
-    for client in contenders.clients:
-        nothing_left(cluster, client, unique_name)
+            progress()
+        direct.set(f"{unique_name}-stop", 1)
+        assert contenders.went_through().total() == 0
+    assert counted() == sum(map(int, direct.hvals(f"{unique_name}-written"))) > 40
+    until(lambda: [key for key in left_of(cluster, unique_name) if not key.startswith("pyredisson_")] == [], 15)
 
 
 # ---- masters that change ---------------------------------------------------------------------------------------------

@@ -67,29 +67,6 @@ def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
 
 
 @by_a_task
-def test_a_killed_reader_ends_no_other_read(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    client, reader, writer = world.from_url(valkey.url), world.actor(), world.actor()
-    both = client.get_read_write_lock(unique_name)
-    read, write = both.read_lock(), both.write_lock()
-    with Peer("threads", valkey.url, unique_name, "read_lock", lock_watchdog_timeout=LEASE) as peer:
-        reader.do(read.lock)
-        peer.do("lock")
-        waiting = writer.start(write.lock)
-        await_waiting(direct, write)
-        peer.kill()
-        gone = f"{{{unique_name}}}:{peer.client_id}:{peer.number}:rwlock_timeout:1"
-        until(lambda: not direct.exists(gone), what="the dead one's lease is over")
-        assert reader.do(read.get_hold_count) == 1
-        assert not waiting.done()
-        reader.do(read.unlock)
-        waiting.result(20)  # Nothing of the dead one keeps the lock alive.
-    writer.do(write.unlock)
-    READ.await_rest(direct, client, unique_name, 0)
-
-
-@by_a_task
 @pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
 def test_a_killed_waiter_delays_no_other(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind

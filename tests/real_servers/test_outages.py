@@ -145,49 +145,29 @@ def test_a_place_in_the_queue_is_given_up_after_an_outage(
     FAIR.await_rest(direct, client, unique_name, 0)
 
 
-# --- an unlock that could not be settled ---
+# --- an inner hold that could not be released ---
 
 
-def test_a_partial_unlock_that_gets_through_at_last_resumes_the_renewal(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
+@pytest.mark.parametrize("form", ["calls", "blocks"])
+def test_an_outer_hold_is_renewed_after_an_inner_one_that_could_not_be_released(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, form: str
 ) -> None:
-    client = world.from_url(proxy.url)
-    renewed_every(client, 0.3)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.lock)
-    actor.do(lock.lock)
-    swallowed = proxy.hold_request(RELEASE, None, then="reset")
-    with pytest.raises(OutcomeUnknownError), changed(client, timeout=0.3):
-        actor.do(lock.unlock)
-    swallowed.remove()
-    actor.do(lock.unlock)
-    assert held(direct, lock, actor) == 1
-
-    await_renewals(direct, unique_name)
-    assert held(direct, lock, actor) == 1
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-
-
-# --- an inner block ---
-
-
-def test_an_outer_block_goes_on_after_an_inner_one_that_could_not_be_left(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+    """The caller repeats the call; nobody comes back to a block, which is released in the background."""
     client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
     outer, inner = lock.hold(), lock.hold()
     lease = actor.do(world.enter(outer))
-    actor.do(world.enter(inner))
+    actor.do(world.enter(inner) if form == "blocks" else lock.lock)
+    leave = world.leave(inner) if form == "blocks" else lock.unlock
     swallowed = proxy.hold_request(RELEASE, None, then="reset")
     with pytest.raises(OutcomeUnknownError), changed(client, timeout=0.3):
-        actor.do(world.leave(inner))
+        actor.do(leave)
     swallowed.remove()
-    until(lambda: held(direct, lock, actor) == 1, what="left behind")
+    if form == "calls":
+        actor.do(lock.unlock)
+    until(lambda: held(direct, lock, actor) == 1, what="the inner hold is released")
 
-    # Nobody comes back for the inner hold, so once that is settled the outer one is renewed as before.
     await_renewals(direct, unique_name)
     lease.ensure_held()
     actor.do(world.leave(outer))

@@ -16,29 +16,20 @@ from pyredisson import Config, LockLostError
 from pyredisson.testing import RedissonServer, lose_next_reply, partition, take_away
 from pyredisson.testing._proxy import read_value
 from tests.real_servers.handles import handle
+from tests.real_servers.kind_table import KINDS
 from tests.waiting import until
 
 pytest_plugins = ["pyredisson.testing.plugin"]
 
 AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
 
-KINDS = [
-    "lock",
-    "fair_lock",
-    "fenced_lock",
-    "spin_lock",
-    "token_lock",
-    "non_reentrant_lock",
-    "non_reentrant_fair_lock",
-    "read_lock",
-    "write_lock",
-]
+LOCKS = [kind.name for kind in KINDS if kind.release == "unlock"]
 
 
 # ---- take_away -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOCKS)
 def test_a_hold_that_is_taken_away_is_lost_at_once(
     redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, kind: str
 ) -> None:
