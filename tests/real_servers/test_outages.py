@@ -156,10 +156,15 @@ def test_an_outer_hold_is_renewed_after_an_inner_one_that_could_not_be_released(
     client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
-    outer, inner = lock.hold(), lock.hold()
+    outer = lock.hold()
     lease = actor.do(world.enter(outer))
-    actor.do(world.enter(inner) if form == "blocks" else lock.lock)
-    leave = world.leave(inner) if form == "blocks" else lock.unlock
+    if form == "blocks":
+        inner = lock.hold()
+        actor.do(world.enter(inner))
+        leave = world.leave(inner)
+    else:
+        actor.do(lock.lock)
+        leave = lock.unlock
     swallowed = proxy.hold_request(RELEASE, None, then="reset")
     with pytest.raises(OutcomeUnknownError), changed(client, timeout=0.3):
         actor.do(leave)
