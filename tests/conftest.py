@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
+from tests.command_line import Programs, programs
 from tests.parts import is_quick, may_have_tests
 from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
 from tests.volumes import Volume
@@ -62,6 +63,13 @@ def volume(request: pytest.FixtureRequest) -> Volume:
 def unique_name() -> str:
     """A name that no other test uses on the shared servers, not even in another process."""
     return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def command_line(tmp_path: Path) -> Iterator[Programs]:
+    """Starts programs, which end with the test."""
+    with programs(tmp_path) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

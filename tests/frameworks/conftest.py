@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 pytest.register_assert_rewrite("tests.frameworks.common")
 
 from tests.frameworks.common import Surroundings  # noqa: E402
-from tests.servers import Server  # noqa: E402
+from tests.servers import VALKEY, Server, SharedServers  # noqa: E402
 
 
 @pytest.fixture
@@ -19,6 +20,21 @@ def surroundings(valkey: Server, unique_name: str, tmp_path: Path) -> Iterator[S
     surroundings = Surroundings(valkey, unique_name, tmp_path)
     yield surroundings
     surroundings.close()
+
+
+@pytest.fixture(scope="module")
+def module_surroundings(
+    request: pytest.FixtureRequest, shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Surroundings]:
+    """The same for all tests of a file, whose program runs until their end. No two were inside at once, ever."""
+    folder = tmp_path_factory.mktemp(request.module.__name__.rpartition("test_")[2])
+    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}-{uuid.uuid4().hex}", folder)
+    try:
+        yield surroundings
+        assert "overlap" not in surroundings.notes()
+        surroundings.check_nothing_left()
+    finally:
+        surroundings.close()
 
 
 @pytest.fixture

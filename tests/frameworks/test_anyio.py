@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frameworks.common import START_WITHIN, Surroundings, require
+from tests.frameworks.common import Surroundings, require
 from tests.volumes import Volume
-from tests.waiting import until
 
 
 @pytest.mark.volume
@@ -22,19 +21,3 @@ def test_cancellations_leave_nothing(surroundings: Surroundings, loop: str, volu
     assert surroundings.notes().count("cancelled") >= count // 3
     surroundings.check_exclusion()
     surroundings.check_nothing_left()
-
-
-def test_a_cancelled_holder_waits_quietly_for_a_server_that_does_not_answer(own_surroundings: Surroundings) -> None:
-    """anyio cancels again at every turn of the loop, as long as the release is under way."""
-    require("anyio")
-    program = own_surroundings.program("-m", "tests.frameworks.apps.quiet")
-    until(lambda: "holding" in own_surroundings.notes(), START_WITHIN, what="it holds its locks")
-    own_surroundings.server.pause()
-    try:
-        (own_surroundings.folder / "section-paused").touch()
-        status = program.wait(30)
-    finally:
-        own_surroundings.server.resume()
-    assert status == 0, program.output()
-    (spent,) = [float(note.split()[1]) for note in own_surroundings.notes() if note.startswith("cpu")]
-    assert spent < 0.5

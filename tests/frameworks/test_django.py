@@ -1,4 +1,4 @@
-"""Django over ASGI: sync and async views over one lock, and sync locks through ``sync_to_async`` and its kin."""
+"""Django over ASGI: sync locks through ``sync_to_async`` and its kin."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
-from tests.servers import VALKEY, SharedServers
-from tests.volumes import Volume
 from tests.waiting import until
 
 #: Each runs its calls in copies of the caller's context. A bare ``run_in_executor`` does not: there, jobs that share a
@@ -39,36 +37,13 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+def program(module_surroundings: Surroundings) -> Iterator[Program]:
     """One program for all tests of this file. At its end it leaves nothing."""
     require("uvicorn", "django", "asgiref", "anyio")
-    folder = tmp_path_factory.mktemp("django")
-    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}", folder)
-    try:
-        program = Program(surroundings)
-        yield program
-        # uvicorn shuts down in order, then hands the signal on to itself.
-        assert program.site.stop() in (0, -signal.SIGTERM)
-        assert "overlap" not in surroundings.notes()
-        surroundings.check_nothing_left()
-    finally:
-        surroundings.close()
-
-
-@pytest.mark.volume
-def test_views_of_all_kinds_exclude_each_other(program: Program, volume: Volume) -> None:
-    paths = ["/view/sync", "/view/async", "/view/async-over-sync"] * volume(8, full=100)
-    replies = program.site.get_all(paths, at_once=8)
-    assert [each for each in replies if each.status != 200] == []
-    program.surroundings.check_exclusion()
-    program.free()
-
-
-def test_a_coroutine_under_async_to_sync_is_an_owner(program: Program) -> None:
-    replies = program.site.get_all(["/view/sync-over-async", "/view/async"] * 6, at_once=4)
-    assert [each for each in replies if each.status != 200] == []
-    program.surroundings.check_exclusion()
-    program.free()
+    program = Program(module_surroundings)
+    yield program
+    # uvicorn shuts down in order, then hands the signal on to itself.
+    assert program.site.stop() in (0, -signal.SIGTERM)
 
 
 @pytest.mark.parametrize("warm", ["", "?warm"], ids=["", "after a use in the parent"])
@@ -95,25 +70,4 @@ def test_tasks_exclude_each_other_in_the_ways_that_are_meant(program: Program, w
     assert reply.status == 200, reply
     assert reply.json == ["released"] * 6
     program.surroundings.check_exclusion()
-    program.free()
-
-
-@pytest.mark.parametrize("way", ["to_thread", "anyio"])  # asgiref hands marks on to the tasks that a holder starts.
-def test_child_tasks_do_not_join_what_their_parent_holds(program: Program, way: str) -> None:
-    reply = program.site.get(f"/within/{way}")
-    assert reply.status == 200, reply
-    assert reply.json == [False] * 3
-    program.free()
-
-
-@pytest.mark.parametrize("form", ["lock", "stack", "owner"])
-def test_released_on_another_thread_than_it_was_acquired_on(program: Program, form: str) -> None:
-    reply = program.site.get(f"/another/{form}")
-    assert reply.status == 200, reply
-    if form == "lock":
-        assert "'one_0'" in reply.json
-        assert "hold()" in reply.json
-        assert "owner=" in reply.json
-    else:
-        assert reply.json == "released"
     program.free()

@@ -111,21 +111,3 @@ def test_a_waiting_greenlet_does_not_keep_the_worker_from_ending(surroundings: S
         waiting.join()
         redis.delete(surroundings.name)
     surroundings.check_nothing_left(waiters_killed=True)
-
-
-@each_kind
-def test_a_late_patch_is_refused(surroundings: Surroundings, kind: str) -> None:
-    """``--preload`` imports the application before gunicorn patches: all greenlets would be one owner."""
-    require("gunicorn", kind)
-    site = surroundings.site(
-        *("-m", "gunicorn", "-b", "{address}", "-k", kind, "--preload", APP),
-        environment={"PYREDISSON_TEST_USE_EARLY": "1"},
-    )
-    replies = site.get_all(["/enter?hold=0.1"] * 5, at_once=5)
-    for reply in replies:
-        assert reply.status == 500
-        assert "RuntimeError" in reply.json["error"]
-        assert "gunicorn.conf.py" in reply.json["error"]
-    assert site.stop() == 0
-    assert surroundings.notes() == []
-    surroundings.check_nothing_left()

@@ -9,67 +9,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.frameworks.common import Program, Surroundings, require
-from tests.servers import VALKEY, SharedServers
+from tests.frameworks.celery_workers import WITHIN, Workers, workers_of
+from tests.frameworks.common import Surroundings, require
+from tests.servers import SharedServers
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_celery"
-WITHIN = 40.0
-
-
-class Workers:
-    """A queue, with workers and beats of its own."""
-
-    def __init__(self, surroundings: Surroundings, broker: str) -> None:
-        self.surroundings = surroundings
-        self._environment = {"PYREDISSON_TEST_BROKER": broker}
-        self.started: list[Program] = []
-
-    def start(self, *options: str, ready: str) -> Program:
-        program = self.surroundings.program("-m", "celery", "-A", APP, *options, environment=self._environment)
-        self.started.append(program)
-        until(lambda: ready in program.output() or not program.running(), WITHIN, what=f"{ready!r} is logged")
-        assert program.running(), program.output()
-        return program
-
-    def worker(self, *options: str, name: str = "one") -> Program:
-        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
-        return self.start("worker", *quiet, "-n", f"{name}@%h", *options, ready=" ready.")
-
-    def beat(self) -> Program:
-        return self.start("beat", "-S", f"{APP}:Beat", "--loglevel", "INFO", "--pidfile=", ready="beat: Starting")
-
-    def send(self, calls: str) -> None:
-        done = self.surroundings.program("-c", f"from {APP} import *\n{calls}", environment=self._environment)
-        assert done.wait(WITHIN) == 0, done.output()
-
-    def noted(self, beginning: str) -> list[str]:
-        return [each for each in self.surroundings.notes() if each.startswith(beginning)]
-
-    def until_noted(self, beginning: str, times: int = 1) -> list[str]:
-        return until(
-            lambda: (found := self.noted(beginning))[times - 1 :] and found, WITHIN, what=f"{beginning} × {times}"
-        )
-
-    def stop(self) -> None:
-        for program in self.started:
-            if program.running():
-                assert program.stop() == 0, program.output()
 
 
 @pytest.fixture
 def workers(surroundings: Surroundings, shared_servers: SharedServers) -> Iterator[Workers]:
     require("celery")
-    broker = shared_servers.get(VALKEY, 1)
-    workers = Workers(surroundings, broker.url.rsplit("/", 1)[0] + "/11")
-    try:
+    with workers_of(APP, surroundings, shared_servers, database=11) as workers:
         yield workers
         workers.stop()
         assert "overlap" not in surroundings.notes()
-    finally:
-        surroundings.close()
-        with broker.client(db=11) as client:
-            client.flushdb()
 
 
 POOLS = {
@@ -139,12 +93,12 @@ def test_of_two_beats_one_sends_each_tick_and_the_other_takes_over(workers: Work
     other = next(each for each in beats if each is not leader)
     assert "Sending due task" not in other.output()
     assert leader.stop() == 0, leader.output()
+    until(lambda: "Sending due task" in other.output(), WITHIN, what="the other one sends")
     workers.until_noted("tick", 8)
-    assert "Sending due task" in other.output()
     third = workers.beat()
     other.kill()
+    until(lambda: "Sending due task" in third.output(), WITHIN, what="the third one sends")
     workers.until_noted("tick", 12)
-    assert "Sending due task" in third.output()
     times = [float(each.split()[1]) for each in workers.noted("tick")]
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) > 0.5
     assert sum(each.output().count("Sending due task") for each in (leader, other, third)) - len(times) in (0, 1)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.frameworks.common import ROOT, Response, Site, Surroundings, require
 from tests.frameworks.page_programs import save_program
-from tests.servers import HOST, VALKEY, Server, SharedServers
+from tests.servers import HOST, Server
 from tests.volumes import Volume
 from tests.waiting import until
 
@@ -62,20 +62,14 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def program(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+def program(module_surroundings: Surroundings) -> Iterator[Program]:
     """One program for the tests of this file. At its end it leaves nothing in Redis."""
     require("uvicorn", "fastapi")
-    folder = tmp_path_factory.mktemp("fastapi")
-    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}", folder)
-    try:
-        program = Program(surroundings)
-        yield program
-        assert program.site.stop() in (0, -signal.SIGTERM)
-        surroundings.check_nothing_left()
-        with surroundings.server.client() as redis:
-            assert list(redis.scan_iter(match="*order:[78]*")) == []
-    finally:
-        surroundings.close()
+    program = Program(module_surroundings)
+    yield program
+    assert program.site.stop() in (0, -signal.SIGTERM)
+    with module_surroundings.server.client() as redis:
+        assert list(redis.scan_iter(match="*order:[78]*")) == []
 
 
 @pytest.mark.volume

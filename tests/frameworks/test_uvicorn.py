@@ -10,7 +10,6 @@ import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
 from tests.frameworks.streams import begin_to_read
-from tests.servers import VALKEY, SharedServers
 from tests.volumes import Volume
 from tests.waiting import until
 
@@ -20,9 +19,6 @@ PATHS = [
     "/sync/nested",
     "/dependency/sync",
     "/dependency/async",
-    "/dependency/nested",
-    "/dependency/owner",
-    "/async-dependency/sync",
     "/async-dependency/async",
 ]
 #: Well under the lease of 30 s: it was released, and did not just run out.
@@ -46,24 +42,15 @@ class Program:
 
 
 @pytest.fixture(scope="module", params=[("asyncio", 1), ("uvloop", 2)], ids=["asyncio", "uvloop with two workers"])
-def program(
-    request: pytest.FixtureRequest, shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Program]:
+def program(request: pytest.FixtureRequest, module_surroundings: Surroundings) -> Iterator[Program]:
     """One program for all tests of this file. At its end it leaves nothing."""
     require("uvicorn", "fastapi", "uvloop")
-    loop, workers = request.param
-    folder = tmp_path_factory.mktemp("uvicorn")
-    surroundings = Surroundings(shared_servers.get(VALKEY), f"test-{folder.name}-{loop}", folder)
-    try:
-        program = Program(surroundings, loop, workers)
-        yield program
-        # uvicorn shuts down in order, then hands the signal on to itself.
-        assert program.site.stop() in (0, -signal.SIGTERM)
-        assert "overlap" not in surroundings.notes()
-        assert [each for each in surroundings.notes() if each.startswith("lost")] == []
-        surroundings.check_nothing_left()
-    finally:
-        surroundings.close()
+    program = Program(module_surroundings, *request.param)
+    yield program
+    # uvicorn shuts down in order, then hands the signal on to itself.
+    assert program.site.stop() in (0, -signal.SIGTERM)
+    assert [each for each in module_surroundings.notes() if each.startswith("lost")] == []
+    module_surroundings.check_nothing_left()
 
 
 @pytest.mark.volume
@@ -72,14 +59,6 @@ def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume:
     replies = program.site.get_all_of_each(paths, 12, program.workers)
     wrong = [(path, reply) for path, reply in zip(itertools.cycle(paths), replies, strict=False) if reply.status != 200]
     assert wrong == []
-    program.surroundings.check_exclusion()
-    until(lambda: not program.keys(), SOON, what="nothing is held")
-
-
-@pytest.mark.parametrize("path", ["/dependency/sync", "/dependency/async"])
-def test_forty_requests_through_a_sync_dependency_leave_nothing(program: Program, path: str) -> None:
-    replies = program.site.get_all([path] * 40, at_once=8)
-    assert [reply.status for reply in replies] == [200] * 40
     program.surroundings.check_exclusion()
     until(lambda: not program.keys(), SOON, what="nothing is held")
 
@@ -93,15 +72,6 @@ def test_a_plain_block_in_a_dependency_says_what_to_use(program: Program) -> Non
     assert "LockNotOwnedError" in output
     assert "hold()" in output
     assert "owner=" in output
-
-
-def test_a_sync_lock_in_a_coroutine_is_the_tasks(program: Program) -> None:
-    replies = program.site.get_all(["/block"] * 12, at_once=6)
-    assert [reply.status for reply in replies] == [200] * 12
-    outcomes = [reply.json for reply in replies]
-    assert "entered" in outcomes
-    assert all(each == "entered" or "pyredisson.asyncio" in each for each in outcomes), outcomes
-    program.surroundings.check_exclusion()
 
 
 @pytest.mark.parametrize("path", ["/stream/async/with", "/stream/async/hold"])
@@ -124,14 +94,6 @@ def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_colle
     for reset in (True, False):
         begin_to_read(program.site, "/stream/sync").go_away(reset=reset)
         until(released, SOON, what="the lock is released")
-    program.surroundings.check_exclusion()
-
-
-@pytest.mark.volume
-def test_readers_that_come_and_go_are_never_two_at_once(program: Program, volume: Volume) -> None:
-    for number in range(volume(8, full=200)):
-        begin_to_read(program.site, "/stream/async/hold").go_away(reset=number % 2 == 0)
-    until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
     program.surroundings.check_exclusion()
 
 

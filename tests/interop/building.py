@@ -1,4 +1,4 @@
-"""The Java side, built by Maven: once for each version of Redisson, and kept for the next time."""
+"""Programs of other languages, built once and kept; the Java side by Maven, for each version of Redisson."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,29 +21,34 @@ OLD = "3.16.8"
 VERSIONS = (CURRENT, LAST_3, OLD)
 
 _SOURCES = Path(__file__).parent / "java"
-_KEPT = Path(__file__).parents[2] / ".pytest_cache" / "interop"
+KEPT = Path(__file__).parents[2] / ".pytest_cache" / "interop"
 
 
-class NoJava(Exception):
-    """The peer cannot be had on this machine; the message says why."""
+class NotBuilt(Exception):
+    """A peer is not available on this machine; the message says why."""
 
 
 def require(version: str) -> list[str]:
-    """The command that starts the peer; skips the test without it, or fails it under ``PYREDISSON_REQUIRE_ALL=1``."""
-    command, reason = _attempt(version)
-    if command is None:
+    """The command that starts a JVM with this Redisson; see ``available()``."""
+    return available(peer_command, version)
+
+
+def available(command: Callable[[str], list[str]], peer: str) -> list[str]:
+    """The command that starts a peer; skips the test without it, or fails it under ``PYREDISSON_REQUIRE_ALL=1``."""
+    found = _attempt(command, peer)
+    if isinstance(found, str):
         if os.environ.get("PYREDISSON_REQUIRE_ALL") == "1":
-            pytest.fail(f"PYREDISSON_REQUIRE_ALL=1: {reason}", pytrace=False)
-        pytest.skip(str(reason))
-    return command
+            pytest.fail(f"PYREDISSON_REQUIRE_ALL=1: {found}", pytrace=False)
+        pytest.skip(found)
+    return found
 
 
 @functools.cache
-def _attempt(version: str) -> tuple[list[str] | None, str | None]:
+def _attempt(command: Callable[[str], list[str]], peer: str) -> list[str] | str:
     try:
-        return peer_command(version), None
-    except NoJava as error:
-        return None, str(error)
+        return command(peer)
+    except NotBuilt as error:
+        return str(error)
 
 
 #: It is small, short-lived, and has to share the machine with two more and with the tests.
@@ -57,18 +63,17 @@ def peer_command(version: str, *, settings: Sequence[str] = SMALL) -> list[str]:
         settings: Of the JVM.
 
     Raises:
-        NoJava: There is no Java or no Maven here, or Maven could not fetch what is needed.
+        NotBuilt: There is no Java or no Maven here, or Maven could not fetch what is needed.
     """
-    java = shutil.which("java")
-    if java is None:
-        raise NoJava("no java here: apt-get install default-jdk-headless")
-    directory = _KEPT / version
-    directory.mkdir(parents=True, exist_ok=True)
-    # Several processes may want it at once; one builds, the others wait for that. So do those who want another version:
-    # Mavens that fetch at the same time could spoil what the other is writing.
-    with (_KEPT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _build(version, directory)
+    java = program("java", "default-jdk-headless")
+    directory = KEPT / version
+    with building(directory):
+        order = [
+            *("mvn", "-q", "-B", "-f", str(_SOURCES / "pom.xml")),
+            *(f"-Dredisson.version={version}", f"-Dpeer.directory={directory}", "compile"),
+        ]
+        # What was fetched once is enough; only the first time needs the network.
+        build(f"the peer with Redisson {version}", _SOURCES, directory, [*order, "-o"], order)
     return [
         java,
         *settings,
@@ -77,37 +82,51 @@ def peer_command(version: str, *, settings: Sequence[str] = SMALL) -> list[str]:
     ]
 
 
-def _build(version: str, directory: Path) -> None:
-    stamp = directory / "built-from"
-    wanted = _fingerprint()
-    if stamp.exists() and stamp.read_text() == wanted:
+def program(name: str, package: str) -> str:
+    """The path of a program."""
+    path = shutil.which(name)
+    if path is None:
+        raise NotBuilt(f"no {name} here: apt-get install {package}")
+    return path
+
+
+@contextmanager
+def building(directory: Path) -> Iterator[None]:
+    """Build something in this folder: several processes may want it at once, so one builds, and the others wait.
+
+    That is so for all folders: two Mavens that fetch at the same time could spoil what the other is writing.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (KEPT / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build(what: str, sources: Path, directory: Path, *commands: list[str], cwd: Path | None = None) -> None:
+    """Run the first of these commands that succeeds, unless that was done for the same sources.
+
+    Raises:
+        NotBuilt: None of them succeeded.
+    """
+    stamp, digest = directory / "built-from", hashlib.sha256()
+    for path in sorted(sources.rglob("*")):
+        if path.is_file():
+            digest.update(path.relative_to(sources).as_posix().encode() + path.read_bytes())
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
         return
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NoJava("no mvn here: apt-get install maven")
-    order = [
-        *(maven, "-q", "-B", "-f", str(_SOURCES / "pom.xml")),
-        *(f"-Dredisson.version={version}", f"-Dpeer.directory={directory}", "compile"),
-    ]
-    # What was fetched once is enough; only the first time needs the network.
     said = ""
-    for how in (["-o"], []):
+    for order in commands:
         try:
-            done = subprocess.run([*order, *how], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                order, cwd=cwd, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, check=False
+            )
+        except FileNotFoundError:
+            raise NotBuilt(f"no {order[0]} here, with which {what} is built") from None
         except subprocess.TimeoutExpired:
-            raise NoJava(f"mvn could not fetch Redisson {version} within 600 s") from None
+            raise NotBuilt(f"{what} could not be fetched within 600 s") from None
         said = done.stdout + done.stderr
         if done.returncode == 0:
-            stamp.write_text(wanted)
+            stamp.write_text(digest.hexdigest())
             return
-        if "COMPILATION ERROR" in said:
-            raise AssertionError(f"the peer does not compile with Redisson {version}:\n{said}")
-    raise NoJava(f"mvn could not build the peer with Redisson {version}: {said.strip().splitlines()[:3]}")
-
-
-def _fingerprint() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(_SOURCES.rglob("*")):
-        if path.is_file():
-            digest.update(path.relative_to(_SOURCES).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
+        assert "COMPILATION ERROR" not in said, f"{what} does not compile:\n{said}"
+    raise NotBuilt(f"{what} could not be built: {said.strip().splitlines()[-3:]}")

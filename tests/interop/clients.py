@@ -214,8 +214,6 @@ def not_owned(error: BaseException | None) -> bool:
 
 # ---- our calls in Redisson's words -----------------------------------------------------------------------------------
 
-_FOREVER = math.inf
-
 
 def _time(seconds: float) -> list[str]:
     return [f"m{math.ceil(seconds * 1000)}"]

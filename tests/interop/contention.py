@@ -13,13 +13,15 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import redis
 import redis.asyncio
 
+from pyredisson.core.driver import run
+from tests.real_servers.programs import Do, at_once, awaited
 from tests.waiting import until
 
 Times: TypeAlias = list[tuple[int, int]]
@@ -50,75 +52,53 @@ def let_begin(client: Any, counter: str, counting: Sequence[Future[Times]]) -> N
     client.set(f"{counter}:begin", 1)
 
 
-def contend(shared: Any, url: str, kind: str, counter: str, wanted: int, hold: float, rest: float) -> Times:
-    """Count until the number is reached, as a thread."""
-    times: Times = []
-    permit = None
+def contend(shared: Any, url: str, *how: Any) -> Times:
+    """Count until the number is reached, as a thread; see ``_count()``."""
     with counters(url) as client:
-        client.incr(f"{counter}:here")
-        while not client.exists(f"{counter}:begin"):
-            time.sleep(0.001)
-        while True:
-            permit = _enter(shared, kind)
-            came = time.monotonic_ns()
-            value, twin = int(client.get(counter) or 0), int(client.get(f"{counter}:twin") or 0)
-            assert value == twin, f"somebody else is inside: {value}, then {twin}"
-            over = value >= wanted and bool(times)
-            if not over and kind != "read_lock":
-                client.set(counter, value + 1)
-            if hold:
-                time.sleep(hold)
-            if not over and kind != "read_lock":
-                client.set(f"{counter}:twin", value + 1)
-            if not over:
-                times.append((came, time.monotonic_ns()))
-            _leave(shared, kind, permit)
-            if over:
-                return times
-            if rest:
-                time.sleep(random.uniform(0, 2 * rest))
+        return run(_count(shared, client, at_once, time.sleep, *how))
 
 
-async def contend_as_task(
-    shared: Any, url: str, kind: str, counter: str, wanted: int, hold: float, rest: float
-) -> Times:
-    """Count until the number is reached, as a task."""
-    times: Times = []
+async def contend_as_task(shared: Any, url: str, *how: Any) -> Times:
+    """Count until the number is reached, as a task; see ``_count()``."""
     async with counters(url, redis.asyncio) as client:
-        await client.incr(f"{counter}:here")
-        while not await client.exists(f"{counter}:begin"):  # noqa: ASYNC110 - Redis says so
-            await asyncio.sleep(0.001)
-        while True:
-            permit = await _enter(shared, kind)
-            came = time.monotonic_ns()
-            value, twin = int(await client.get(counter) or 0), int(await client.get(f"{counter}:twin") or 0)
-            assert value == twin, f"somebody else is inside: {value}, then {twin}"
-            over = value >= wanted and bool(times)
-            if not over and kind != "read_lock":
-                await client.set(counter, value + 1)
-            if hold:
-                await asyncio.sleep(hold)
-            if not over and kind != "read_lock":
-                await client.set(f"{counter}:twin", value + 1)
-            if not over:
-                times.append((came, time.monotonic_ns()))
-            await _leave(shared, kind, permit)
-            if over:
-                return times
-            if rest:
-                await asyncio.sleep(random.uniform(0, 2 * rest))
+        return await _count(shared, client, awaited, asyncio.sleep, *how)
 
 
-def _enter(shared: Any, kind: str) -> Any:
-    if kind == "permit_expirable_semaphore":
-        return shared.acquire(_LEASE)
-    return shared.acquire()
-
-
-def _leave(shared: Any, kind: str, permit: Any) -> Any:
-    if kind == "permit_expirable_semaphore":
-        return shared.release(permit)
-    return shared.release()
+async def _count(
+    shared: Any,
+    client: Any,
+    do: Do,
+    sleep: Callable[[float], Any],
+    kind: str,
+    counter: str,
+    wanted: int,
+    hold: float,
+    rest: float,
+) -> Times:
+    times: Times = []
+    await do(client.incr, f"{counter}:here")
+    while not await do(client.exists, f"{counter}:begin"):
+        await do(sleep, 0.001)
+    while True:
+        permit = await do(shared.acquire, *([_LEASE] if kind == "permit_expirable_semaphore" else []))
+        came = time.monotonic_ns()
+        value, twin = [int(await do(client.get, key) or 0) for key in (counter, f"{counter}:twin")]
+        assert value == twin, f"somebody else is inside: {value}, then {twin}"
+        over = value >= wanted and bool(times)
+        writes = not over and kind != "read_lock"
+        if writes:
+            await do(client.set, counter, value + 1)
+        if hold:
+            await do(sleep, hold)
+        if writes:
+            await do(client.set, f"{counter}:twin", value + 1)
+        if not over:
+            times.append((came, time.monotonic_ns()))
+        await do(shared.release, *([permit] if kind == "permit_expirable_semaphore" else []))
+        if over:
+            return times
+        if rest:
+            await do(sleep, random.uniform(0, 2 * rest))
 
 
 def check_exclusion(everybody: Sequence[Times]) -> int:

@@ -7,8 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -18,17 +17,11 @@ from pyredisson import Config, Redisson
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.tools.common import BadUsage
 from pyredisson.tools.exporter import Exporter, Scanner, read_address
-from tests.command_line import Program, Programs, programs
+from tests.command_line import Program, Programs
 from tests.servers import HOST, NOBODYS_PORT, Server, free_port
 from tests.waiting import until
 
 NOW = 1_000.0
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 def view(name: str, *, kind: str = "lock", since: float | None = None, waiting: int = 0, **more: object) -> LockView:

@@ -10,6 +10,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from pyredisson import LockError, OutcomeUnknownError
+from tests.promises import test_read_write_lock as read_write
 from tests.promises.kinds import handle
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
@@ -21,9 +22,29 @@ pytestmark = sync_and_async
 
 How: TypeAlias = Literal["hang", "reset"]
 
+REENTRANT = ("lock", "read_lock", "write_lock")
+KINDS = (*REENTRANT, "fair_lock", "token_lock")
+
+#: The channel of each kind, and what its last unlock publishes there.
+PUBLISHED = {
+    "lock": (CHANNEL, b"0"),
+    "read_lock": (read_write.CHANNEL, b"0"),
+    "write_lock": (read_write.CHANNEL, b"1"),
+}
+
 either_way = pytest.mark.parametrize("then", ["hang", "reset"])
-#: What is counted by owner, and what has a token.
-each_kind = pytest.mark.parametrize("kind", ["lock", "token_lock"])
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_reentrant_kind = pytest.mark.parametrize("kind", REENTRANT)
+
+
+def holds(kind: str, lock: Remote) -> int:
+    """How often the lock's actor holds it."""
+    return int(lock.get_hold_count() if kind in REENTRANT else lock.is_held_by_current_thread())
+
+
+@pytest.fixture
+def alice(world: ClockWorld) -> Actor:
+    return world.actor()
 
 
 @pytest.fixture
@@ -34,6 +55,12 @@ def client(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
 
 
 @pytest.fixture
+def mine(client: Remote, alice: Actor, kind: str) -> Remote:
+    """A lock of alice's."""
+    return handle(alice, client, kind)
+
+
+@pytest.fixture
 def impatient(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
     """The same, of a client that gives up sooner: for what cannot be settled."""
     return handle(alice, client_through(world, proxy, alice, kind, timeout=1.2), kind)
@@ -41,33 +68,49 @@ def impatient(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remot
 
 def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **config: float) -> Remote:
     client = world.through(proxy.port, **config)
-    warm = handle(alice, client, kind, "warm-up")
-    assert not warm.is_locked()
-    warm.lock()
-    warm.unlock()
+    for each in (kind, "read_lock", "write_lock") if kind in PUBLISHED and kind != "lock" else (kind,):
+        warm = handle(alice, client, each, "warm-up")
+        assert not warm.is_locked()
+        depth = 2 if kind in REENTRANT else 1
+        for _ in range(depth):
+            warm.lock()
+        for _ in range(depth):
+            warm.unlock()
     return client
 
 
 @either_way
 @each_kind
-def test_each_call_counts_once_and_the_last_unlock_publishes_once(
-    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
-) -> None:
-    said = world.messages(CHANNEL)
-    nested = [(mine.lock, 2), (mine.unlock, 1)] if kind == "lock" else []
-    for call, holds in [(mine.lock, 1), *nested, (mine.unlock, 0)]:
-        lost = proxy.drop_reply("EVALSHA", then=then)
-        call()
-        assert lost.hits == 1
-        assert mine.get_hold_count() == holds
-    assert not mine.is_locked()
-    assert said.received() == ([b"0"] if kind == "lock" else [])
+def test_acquire_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+    lost = proxy.drop_reply("EVALSHA", then=then)
     mine.lock()
-    assert mine.get_hold_count() == 1
+    assert lost.hits == 1
+    assert holds(kind, mine) == 1
+    mine.unlock()
+    assert not mine.is_locked()
 
 
 @either_way
-@pytest.mark.parametrize("kind", ["lock", "read_lock", "write_lock", "token_lock"])
+@each_kind
+def test_unlock_counts_once_and_publishes_once(
+    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
+) -> None:
+    channel, message = PUBLISHED.get(kind, (None, None))
+    said = world.messages(channel) if channel else None
+    mine.lock()
+    lost = proxy.drop_reply("EVALSHA", then=then)
+    mine.unlock()
+    assert lost.hits == 1
+    assert holds(kind, mine) == 0
+    assert not mine.is_locked()
+    if said is not None:
+        assert said.received() == [message]
+    mine.lock()
+    assert holds(kind, mine) == 1
+
+
+@either_way
+@each_kind
 def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
     mine.lock(lease_time=10)
     mine.extend(10)  # The server knows the script now.
@@ -78,8 +121,24 @@ def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, 
     mine.unlock()
 
 
+@either_way
+@each_reentrant_kind
+def test_each_of_nested_holds_counts_once(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+    channel, message = PUBLISHED[kind]
+    said = world.messages(channel)
+    mine.lock()
+    for call, count in ((mine.lock, 2), (mine.unlock, 1), (mine.unlock, 0)):
+        lost = proxy.drop_reply("EVALSHA", then=then)
+        call()
+        assert lost.hits == 1
+        assert mine.get_hold_count() == count
+    assert said.received() == [message]
+    mine.lock()
+    assert mine.get_hold_count() == 1
+
+
 @each_kind
-def test_late_copy_is_refused(proxy: Proxy, mine: Remote) -> None:
+def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
     """The owner has gone on meanwhile: a late unlock would free its next hold, a late acquire would strand one."""
     mine.lock()
     late_unlock = proxy.hold_request("EVALSHA", then="reset")
@@ -87,7 +146,7 @@ def test_late_copy_is_refused(proxy: Proxy, mine: Remote) -> None:
     late_acquire = proxy.hold_request("EVALSHA", then="reset")
     mine.lock()
     assert late_unlock.release()
-    assert mine.get_hold_count() == 1
+    assert holds(kind, mine) == 1
     mine.unlock()
     assert late_acquire.release()
     assert not mine.is_locked(), "a late acquire must not take a lock that nothing releases"
@@ -121,7 +180,19 @@ def test_unknown_acquire_is_an_error_and_given_back(
     proxy.heal()
     world.until(lambda: not mine.is_locked())
     mine.lock()
-    assert mine.get_hold_count() == 1
+    assert holds(kind, mine) == 1
+
+
+@each_kind
+def test_an_acquire_after_one_with_unknown_outcome_adopts_its_hold(proxy: Proxy, impatient: Remote, kind: str) -> None:
+    silence = proxy.drop_reply("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError):
+        impatient.try_lock(lease_time=60)
+    silence.remove()
+    proxy.heal()
+    assert impatient.try_lock(5, 60)
+    impatient.unlock()
+    assert not impatient.is_locked()
 
 
 @each_kind

@@ -10,7 +10,8 @@ import redis
 from tests.proxy import Proxy
 from tests.real_servers.fleets import Fleet
 from tests.real_servers.observation import load_scripts
-from tests.servers import Server
+from tests.sentinels import SentinelSet
+from tests.servers import VALKEY, Server
 from tests.worlds.by_runtime import WORLDS
 from tests.worlds.clock import ClockWorld
 
@@ -38,6 +39,20 @@ def direct(valkey: Server) -> Iterator[redis.Redis]:
     """The shared server, past the proxy."""
     with valkey.client(decode_responses=True) as client:
         yield client
+
+
+@pytest.fixture
+def own(fresh_server: Callable[..., Server]) -> Server:
+    """A server of the test's own: what is stored there is all that is found."""
+    return fresh_server()
+
+
+@pytest.fixture
+def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
+    """One master, two replicas, three sentinels."""
+    servers = SentinelSet(fresh_server, VALKEY)
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture

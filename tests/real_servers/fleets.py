@@ -1,4 +1,4 @@
-"""Independent nodes for a quorum: servers of the test's own, each to be killed, stopped, or cut off by its proxy."""
+"""Independent nodes for a quorum: servers of the test's own, each to be killed or stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyredisson.core.names import LockNames
-from tests.proxy import Proxy
 from tests.real_servers.observation import load_scripts
 from tests.servers import VALKEY, Server
 from tests.waiting import until
@@ -19,42 +18,33 @@ PATIENT = {"quorum_node_timeout": 3.0}
 
 
 class Fleet:
-    """So many nodes.
+    """Five nodes.
 
     Attributes:
         servers: The nodes.
-        proxies: One before each, once it was asked for.
     """
 
-    def __init__(self, start: Callable[..., Server], nodes: int = NODES, *args: str) -> None:
-        self.servers = [start(VALKEY, *args) for _ in range(nodes)]
-        self.proxies: dict[int, Proxy] = {}
+    def __init__(self, start: Callable[..., Server]) -> None:
+        self.servers = [start(VALKEY) for _ in range(NODES)]
         for server in self.servers:
             load_scripts(server)
 
-    def __len__(self) -> int:
-        return len(self.servers)
-
-    def proxy(self, index: int) -> Proxy:
-        """What clients go through that are made from now on."""
-        if index not in self.proxies:
-            self.proxies[index] = Proxy(self.servers[index].port)
-        return self.proxies[index]
-
     def urls(self) -> list[str]:
-        """Of each node, or of the proxy before it."""
-        return [
-            self.proxies[index].url if index in self.proxies else server.url
-            for index, server in enumerate(self.servers)
-        ]
+        """Of each node."""
+        return [server.url for server in self.servers]
 
     def clients(self, world: ClockWorld, **config: Any) -> list[Any]:
         """A client of each node."""
         return [world.from_url(url, **{**PATIENT, **config}) for url in self.urls()]
 
-    def lock(self, world: ClockWorld, name: str, kind: str = "lock", **config: Any) -> Any:
+    def lock(self, world: ClockWorld, name: str, **config: Any) -> Any:
         """A Redlock over all nodes, with clients of its own."""
-        return over(self.clients(world, **config), name, kind)
+        return over(self.clients(world, **config), name)
+
+    def stop(self, *indices: int) -> None:
+        """Stop these nodes; they go on after the test."""
+        for index in indices:
+            self.servers[index].pause()
 
     def holders(self, name: str) -> list[bool]:
         """On which nodes there is such a key; a node that does not answer fails the test."""
@@ -81,14 +71,12 @@ class Fleet:
         return count
 
     def close(self) -> None:
-        """End the proxies; the servers belong to whoever started them."""
+        """Resume what was stopped; the servers belong to whoever started them."""
         for server in self.servers:
             if not server.killed:
                 server.resume()
-        for proxy in self.proxies.values():
-            proxy.close()
 
 
-def over(clients: Sequence[Any], name: str, kind: str = "lock") -> Any:
+def over(clients: Sequence[Any], name: str) -> Any:
     """A Redlock over a lock of each client."""
-    return clients[0].get_red_lock(*[getattr(client, f"get_{kind}")(name) for client in clients])
+    return clients[0].get_red_lock(*[client.get_lock(name) for client in clients])

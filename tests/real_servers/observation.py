@@ -42,7 +42,6 @@ def load_scripts(server: Server) -> None:
 ACQUIRE = calls("lock_acquire", "lock_acquire_waiting")
 RELEASE = calls("lock_release")
 RENEW = calls("lock_renew")
-FORCE = calls("lock_force_unlock")
 
 
 def INFO(args: list[bytes]) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -31,8 +31,8 @@ class Scene:
     Attributes:
         client: The client that holds it.
         lock: The lock.
+        direct: The server.
         inside: Set when the body has begun.
-        go_on: What it waits for.
     """
 
     def __init__(self, client: pyredisson.asyncio.Redisson, name: str, direct: redis.Redis) -> None:
@@ -40,19 +40,13 @@ class Scene:
         self.lock = client.get_lock(name)
         self.direct = direct
         self.inside = asyncio.Event()
-        self.go_on = asyncio.Event()
 
     def hold(self) -> Any:
         return self.lock.hold(cancel_on_loss=True)
 
     async def sleep(self) -> None:
         self.inside.set()
-        await self.go_on.wait()
-
-    async def lose(self) -> None:
-        """Another task forces the lock open: its holder is told at once."""
-        await asyncio.wait_for(self.inside.wait(), 10)
-        assert await self.lock.force_unlock()
+        await asyncio.Event().wait()
 
     def at_the_loss(self, call: Callable[[], object], first: str) -> None:
         """Make a call in the same turn as the loss is reported: after that if ``first`` is "loss", else before."""
@@ -60,17 +54,16 @@ class Scene:
         told = ownership.on_loss
         ownership.on_loss = (*told, call) if first == "loss" else (call, *told)
 
-    async def run(self, body: Callable[[], Awaitable[Any]]) -> asyncio.Task[Any]:
-        """Run a body until the lock was lost, and to its end."""
-        task = asyncio.ensure_future(body())
-        await self.lose()
+    async def lose(self, task: asyncio.Task[None]) -> None:
+        """Force the lock open, as soon as the body of a task has begun, and wait until the task has ended."""
+        await asyncio.wait_for(self.inside.wait(), 10)
+        assert await self.lock.force_unlock()
         await asyncio.wait({task}, timeout=10)
         assert task.done(), "it goes on"
-        return task
 
 
 Play = Callable[[Scene], Awaitable[None]]
-Played = Callable[[Play], None]
+Run = Callable[[Play], None]
 
 
 def cancelling() -> int:
@@ -78,23 +71,47 @@ def cancelling() -> int:
     return task.cancelling() if sys.version_info >= (3, 11) and task is not None else 0
 
 
-@pytest.fixture
-def played(valkey: Server, direct: redis.Redis, unique_name: str) -> Played:
-    """``played(play)`` runs a coroutine function with a scene."""
+@contextmanager
+def ends_with(error: type[BaseException]) -> Iterator[None]:
+    """The block ends with this error, and leaves no cancellation counted."""
+    before = cancelling()
+    with pytest.raises(error):
+        yield
+    assert cancelling() == before
 
-    @asynccontextmanager
-    async def scene() -> AsyncIterator[Scene]:
-        config = Config(lock_watchdog_timeout=60.0, timeout=20.0)
-        async with pyredisson.asyncio.Redisson.from_url(valkey.url, config=config) as client:
-            await client.get_lock(unique_name).is_locked()
-            yield Scene(client, unique_name, direct)
+
+@pytest.fixture
+def played(valkey: Server, direct: redis.Redis, unique_name: str) -> Run:
+    """``played(play)`` runs a coroutine function with a scene."""
 
     def run(play: Play) -> None:
         async def main() -> None:
-            async with scene() as each:
-                await play(each)
+            config = Config(lock_watchdog_timeout=60.0, timeout=20.0)
+            async with pyredisson.asyncio.Redisson.from_url(valkey.url, config=config) as client:
+                await client.get_lock(unique_name).is_locked()
+                await play(Scene(client, unique_name, direct))
+                await asyncio.sleep(0)
 
         asyncio.run(main())
+
+    return run
+
+
+@pytest.fixture
+def lost(played: Run) -> Run:
+    """``lost(work)`` runs it in a task, in whose body the lock is lost: another task forces it open."""
+
+    def run(work: Play) -> None:
+        async def play(scene: Scene) -> None:
+            async def in_task() -> None:
+                await work(scene)
+                await asyncio.sleep(0)
+
+            task = asyncio.ensure_future(in_task())
+            await scene.lose(task)
+            task.result()
+
+        played(play)
 
     return run
 
@@ -130,19 +147,17 @@ FINDINGS = [_an_inner_block, _an_inner_block_that_is_caught, _an_unlock, _a_reen
 
 
 @pytest.mark.parametrize("find", FINDINGS, ids=lambda find: find.__name__[1:])
-def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Played, find: Play) -> None:
+def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Run, find: Play) -> None:
     async def play(scene: Scene) -> None:
-        with pytest.raises(LockLostError):
+        with ends_with(LockLostError):
             async with scene.hold():
                 await find(scene)
-        assert cancelling() == 0
-        await asyncio.sleep(0)
 
     played(play)
 
 
 @counts_cancellations
-def test_a_task_group_reports_the_loss(played: Played) -> None:
+def test_a_task_group_reports_the_loss(played: Run) -> None:
     async def play(scene: Scene) -> None:
         async def work() -> None:
             async with scene.hold():
@@ -187,44 +202,29 @@ each_body = pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name
 
 
 @each_body
-def test_a_loss_is_a_loss_however_the_body_ends(played: Played, body: Play) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            with pytest.raises(LockLostError):
-                async with scene.hold():
-                    await body(scene)
-            assert cancelling() == 0
-            await asyncio.sleep(0)
-
-        (await scene.run(work)).result()
-
-    played(play)
-
-
-@each_body
-def test_a_loss_is_a_loss_in_a_task_that_was_cancelled_before(played: Played, body: Play) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
+@pytest.mark.parametrize("blocks", [1, 2], ids=["", "nested"])
+@pytest.mark.parametrize("cancelled", [False, True], ids=["", "cancelled before"])
+def test_a_loss_is_a_loss_however_the_body_ends(lost: Run, body: Play, blocks: int, cancelled: bool) -> None:
+    async def work(scene: Scene) -> None:
+        if cancelled:
             task = asyncio.current_task()
             assert task is not None
             asyncio.get_running_loop().call_soon(task.cancel)
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.sleep(60)
-            before = cancelling()
-            with pytest.raises(LockLostError):
-                async with scene.hold():
-                    await body(scene)
-            assert cancelling() == before
+        with ends_with(LockLostError):
+            async with AsyncExitStack() as stack:
+                for _ in range(blocks):
+                    await stack.enter_async_context(scene.hold())
+                await body(scene)
 
-        (await scene.run(work)).result()
-
-    played(play)
+    lost(work)
 
 
 @counts_cancellations
-def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(played: Played) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
+def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost: Run) -> None:
+    async def work(scene: Scene) -> None:
+        with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):  # type: ignore[attr-defined]
                 with pytest.raises(ZeroDivisionError):
                     async with scene.hold():
@@ -234,47 +234,26 @@ def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(played: Pl
                             raise ZeroDivisionError from None
                 await asyncio.sleep(60)
 
-        task = await scene.run(work)
-        assert isinstance(task.exception(), TimeoutError)
-
-    played(play)
+    lost(work)
 
 
 @counts_cancellations
-def test_a_loss_after_a_task_group_that_failed(played: Played) -> None:
+def test_a_loss_after_a_task_group_that_failed(lost: Run) -> None:
     """Before Python 3.13 that leaves the task with a cancellation counted."""
 
-    async def play(scene: Scene) -> None:
-        async def fail() -> None:
-            raise ZeroDivisionError
+    async def fail() -> None:
+        raise ZeroDivisionError
 
-        async def work() -> None:
-            with pytest.raises(BaseException):  # noqa: B017
-                async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
-                    _ = group.create_task(fail())
-                    await asyncio.sleep(60)
-            with pytest.raises(LockLostError):
-                async with scene.hold():
-                    await scene.sleep()
+    async def work(scene: Scene) -> None:
+        with pytest.raises(BaseException):  # noqa: B017
+            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
+                _ = group.create_task(fail())
+                await asyncio.sleep(60)
+        with pytest.raises(LockLostError):
+            async with scene.hold():
+                await scene.sleep()
 
-        (await scene.run(work)).result()
-
-    played(play)
-
-
-@each_body
-def test_nested_blocks_that_are_lost_at_once(played: Played, body: Play) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            with pytest.raises(LockLostError):
-                async with scene.hold(), scene.hold():
-                    await body(scene)
-            assert cancelling() == 0
-            await asyncio.sleep(0)
-
-        (await scene.run(work)).result()
-
-    played(play)
+    lost(work)
 
 
 # ---- cancellations requested by others stay --------------------------------------------------------------------------
@@ -282,7 +261,7 @@ def test_nested_blocks_that_are_lost_at_once(played: Played, body: Play) -> None
 
 @pytest.mark.parametrize("first", ["loss", "outside"])
 @each_body
-def test_a_cancellation_from_outside_in_the_same_turn(played: Played, body: Play, first: str) -> None:
+def test_a_cancellation_from_outside_in_the_same_turn(played: Run, body: Play, first: str) -> None:
     if first == "loss" and sys.version_info < (3, 11) and body is not _swallows_it:
         pytest.skip("Python 3.10 does not count cancellations: see docs/explanation/safety.md")
 
@@ -304,8 +283,7 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Played, body: Play
             assert task.cancel()
 
         scene.at_the_loss(cancel, first)
-        assert await scene.lock.force_unlock()
-        await asyncio.wait({task}, timeout=10)
+        await scene.lose(task)
         swallowed = body is _swallows_it  # Then there is none on its way any more that could go on.
         assert isinstance(left[0], LockLostError if swallowed else asyncio.CancelledError)
         if sys.version_info >= (3, 11):
@@ -316,40 +294,19 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Played, body: Play
 
 @counts_cancellations
 @pytest.mark.parametrize("first", ["loss", "limit"])
-def test_a_time_limit_around_that_is_over_in_the_same_turn(played: Played, first: str) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            limit = asyncio.timeout(None)  # type: ignore[attr-defined]
-            with pytest.raises(TimeoutError):
-                async with limit, scene.hold():
-                    scene.at_the_loss(limit._on_timeout, first)
-                    await scene.sleep()
-            assert cancelling() == 0
-            await asyncio.sleep(0)
+@pytest.mark.parametrize("where", ["around", "inside"])
+def test_a_time_limit_that_is_over_in_the_same_turn(lost: Run, first: str, where: str) -> None:
+    """Inside, the block ends with the loss: its own cancellation goes past the limit, as any other would."""
 
-        (await scene.run(work)).result()
+    async def work(scene: Scene) -> None:
+        limit = asyncio.timeout(None)  # type: ignore[attr-defined]
+        blocks = (limit, scene.hold()) if where == "around" else (scene.hold(), limit)
+        with ends_with(TimeoutError if where == "around" else LockLostError):
+            async with blocks[0], blocks[1]:
+                scene.at_the_loss(limit._on_timeout, first)
+                await scene.sleep()
 
-    played(play)
-
-
-@counts_cancellations
-@pytest.mark.parametrize("first", ["loss", "limit"])
-def test_a_time_limit_inside_that_is_over_in_the_same_turn(played: Played, first: str) -> None:
-    """The block ends with the loss: its own cancellation goes past the limit, as any other would."""
-
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            with pytest.raises(LockLostError):
-                async with scene.hold():
-                    async with asyncio.timeout(None) as limit:  # type: ignore[attr-defined]
-                        scene.at_the_loss(limit._on_timeout, first)
-                        await scene.sleep()
-            assert cancelling() == 0
-            await asyncio.sleep(0)
-
-        (await scene.run(work)).result()
-
-    played(play)
+    lost(work)
 
 
 @asynccontextmanager
@@ -366,45 +323,34 @@ async def limited(scene: Scene, where: str, seconds: float) -> AsyncIterator[Non
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_limit_of_anyio_stays_what_it_is(played: Played, where: str) -> None:
+def test_a_limit_of_anyio_stays_what_it_is(played: Run, where: str) -> None:
     async def play(scene: Scene) -> None:
-        with pytest.raises(TimeoutError):
+        with ends_with(TimeoutError):
             async with limited(scene, where, 0.05):
                 await anyio.sleep(60)
-        assert cancelling() == 0
-        await asyncio.sleep(0)
         assert not await scene.lock.is_locked()
 
     played(play)
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_loss_under_a_limit_of_anyio(played: Played, where: str) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            with pytest.raises(LockLostError):
-                async with limited(scene, where, 60):
-                    await scene.sleep()
-            assert cancelling() == 0
-            await asyncio.sleep(0)
+def test_a_loss_under_a_limit_of_anyio(lost: Run, where: str) -> None:
+    async def work(scene: Scene) -> None:
+        with ends_with(LockLostError):
+            async with limited(scene, where, 60):
+                await scene.sleep()
 
-        (await scene.run(work)).result()
-
-    played(play)
+    lost(work)
 
 
 @pytest.mark.parametrize("first", ["loss", "limit"])
-def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(played: Played, first: str) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
-            with anyio.CancelScope() as scope:
-                async with scene.hold():
-                    scene.at_the_loss(scope.cancel, first)
-                    await scene.sleep()
-            assert scope.cancelled_caught
-            assert cancelling() == 0
-            await asyncio.sleep(0)
+def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(lost: Run, first: str) -> None:
+    async def work(scene: Scene) -> None:
+        with anyio.CancelScope() as scope:
+            async with scene.hold():
+                scene.at_the_loss(scope.cancel, first)
+                await scene.sleep()
+        assert scope.cancelled_caught
+        assert cancelling() == 0
 
-        (await scene.run(work)).result()
-
-    played(play)
+    lost(work)

@@ -232,8 +232,9 @@ def test_while_a_client_is_closed(valkey: Server, unique_name: str) -> None:
     asyncio.run(use())
 
 
+@pytest.mark.parametrize("step", ["acquire", "release"])
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
-def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str, kind: str) -> None:
+def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str, kind: str, step: str) -> None:
     """It cancels again at each turn of the loop. Fifty tasks wait for a server that does not answer."""
 
     async def use() -> None:
@@ -243,13 +244,28 @@ def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str,
         async with pyredisson.asyncio.Redisson.from_url(proxy.url, config=config) as client:
             locks = [getattr(client, f"get_{kind}")(f"{unique_name}:{each}") for each in range(50)]
             await client.get_lock(unique_name).is_locked()
-            proxy.blackhole("down")
-            asked = proxy.requests
+            if kind == "semaphore":
+                for lock in locks:
+                    await lock.try_set_permits(1)
+            inside = 0
+
+            async def hold(lock: Any) -> None:
+                nonlocal inside
+                async with lock:
+                    inside += 1
+                    await anyio.sleep_forever()
+
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as group:
+                    if step == "acquire":
+                        proxy.blackhole("down")
+                    asked = proxy.requests
                     for lock in locks:
-                        group.start_soon(lock.acquire)
+                        group.start_soon(hold, lock)
                     await soon(lambda: proxy.requests >= asked + len(locks))
+                    if step == "release":
+                        await soon(lambda: inside == len(locks))
+                        proxy.blackhole("down")
                     before, began = loop.calls, loop.time()
                     scope.cancel()
             assert scope.cancelled_caught

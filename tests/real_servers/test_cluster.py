@@ -15,16 +15,13 @@ import redis
 import redis.asyncio
 from redis.crc import key_slot
 
-import pyredisson
-import pyredisson.asyncio
 from pyredisson import events
 from pyredisson.core.names import LockNames
-from pyredisson.net.slots import slot_of
 from tests.clusters import RunningCluster
-from tests.real_servers.contenders import Contenders
 from tests.real_servers.handles import handle
-from tests.real_servers.kind_table import KINDS, Kind
+from tests.real_servers.kind_table import FENCED, KINDS, Kind
 from tests.real_servers.observation import busy, listens, waiting
+from tests.real_servers.test_mutual_exclusion import Contenders
 from tests.servers import HOST, REDIS_6, Server
 from tests.volumes import Volume
 from tests.waiting import until
@@ -67,32 +64,13 @@ def test_a_waiter_acquires_what_is_released(
     let_in()
     kind.give_back(waiter, handle, acquired.result(20))
     stays = {unique_name} if kind.has_permits else set()
+    if kind is FENCED:
+        stays = {f"redisson_lock_token:{{{unique_name}}}"}
     until(
         lambda: {key for key in left_of(any_cluster, unique_name) if not key.startswith("pyredisson_")} == stays,
-        what="only permits are left",
+        what="only permits, or the last token, are left",
     )
     assert not busy(client)
-
-
-@pytest.mark.parametrize(
-    "kind", ["spin_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock", "fenced_lock"]
-)
-def test_a_lock_of_another_kind_excludes_others(
-    world: ClockWorld, any_cluster: RunningCluster, unique_name: str, kind: str
-) -> None:
-    client, holder, waiter = world.from_url(any_cluster.url, timeout=6.0), world.actor(), world.actor()
-    lock = handle(client, kind, unique_name)
-    holder.do(lock.lock)
-    assert waiter.do(lock.try_lock) is False
-    acquired = waiter.start(lock.lock)
-    holder.do(lock.unlock)
-    acquired.result(20)
-    waiter.do(lock.unlock)
-    stays = {f"redisson_lock_token:{{{unique_name}}}"} if kind == "fenced_lock" else set()
-    until(
-        lambda: {key for key in left_of(any_cluster, unique_name) if not key.startswith("pyredisson_")} == stays,
-        what="only the last token is left",
-    )
 
 
 def test_messages_go_to_a_shard_where_the_server_has_that(
@@ -149,9 +127,8 @@ def test_a_client_that_the_user_made(world: ClockWorld, cluster: RunningCluster,
     port = cluster.masters()[0].port
     kinds: dict[str, Callable[..., Any]] = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
     yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     try:
-        client = world.close_at_end(redisson(yours))
+        client = world.close_at_end(world.api.Redisson(yours))
         assert client.url.startswith(f"redis+cluster://{HOST}:")
         actor = world.actor()
         locks = [client.get_lock(f"{unique_name}-{each}") for each in range(12)]
@@ -244,14 +221,13 @@ def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
 
 def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
     """What it made goes with it: no connection stays at any node."""
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     actor, other = world.actor(), world.actor()
 
     def connections() -> int:
         return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
 
     def use() -> None:
-        client = redisson.from_url(cluster.url, client_name=unique_name)
+        client = world.api.Redisson.from_url(cluster.url, client_name=unique_name)
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
         waiting_for = other.start(lock.lock)
@@ -358,47 +334,44 @@ def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningClu
     nothing_left(any_cluster, client, unique_name)
 
 
-@pytest.fixture
-def both_worlds() -> Iterator[list[ClockWorld]]:
-    from tests.worlds.by_runtime import WORLDS
-
-    worlds = [kind() for kind in WORLDS.values()]
-    yield worlds
-    for world in worlds:
-        world.close()
-
-
 @pytest.mark.volume
-@pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 @pytest.mark.parametrize("what", ["slots move", "masters change"])
 def test_only_one_owner_at_a_time_while(
-    both_worlds: list[ClockWorld],
     cluster: RunningCluster,
+    valkey: Server,
+    direct: redis.Redis,
     unique_name: str,
     to_and_fro: Callable[..., None],
     volume: Volume,
     what: str,
     kind: str,
 ) -> None:
-    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no hold is lost."""
-    contenders = Contenders(cluster, both_worlds, unique_name, kind)
-    try:
-        contenders.progress()
+    """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no call fails, no hold is lost."""
+
+    def counted() -> int:
+        return int(direct.get(f"{unique_name}-counter") or 0)
+
+    def progress() -> None:
+        before = counted()
+        until(lambda: counted() >= before + 20 or not contenders.under_way(), 60, what="they go on")
+
+    direct.set(f"{unique_name}-go", 1)
+    with Contenders(cluster.url, valkey, unique_name, 2, 3, 1_000_000, kind, 6, 15) as contenders:
+        progress()
         for _ in range(volume(1, full=30)):
             if what == "slots move":
-                to_and_fro(between=contenders.progress)
+                to_and_fro(between=progress)
             else:
                 for _ in range(2):  # There and back.
                     cluster.fail_over(cluster.master_of(unique_name))
-                    contenders.progress()
+                    progress()
                     until(cluster.ready, 20, what="the former master follows")
-            contenders.progress()
-    finally:
-        contenders.stop()
-    assert contenders.errors == []
-    assert contenders.counter == contenders.done
-    for client in contenders.clients:
-        nothing_left(cluster, client, unique_name)
+            progress()
+        direct.set(f"{unique_name}-stop", 1)
+        assert contenders.went_through().total() == 0
+    assert counted() == sum(map(int, direct.hvals(f"{unique_name}-written"))) > 40
+    until(lambda: [key for key in left_of(cluster, unique_name) if not key.startswith("pyredisson_")] == [], 15)
 
 
 # ---- masters that change ---------------------------------------------------------------------------------------------
@@ -458,9 +431,3 @@ def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, un
         holder.do(each.unlock)
     nothing_left(cluster, client, unique_name)
     assert waiting(client, unique_name) == 0
-
-
-def test_the_slot_of_a_lock_is_that_of_all_its_keys(unique_name: str) -> None:
-    names = LockNames(unique_name)
-    keys = (names.raw, names.channel, names.token, names.queue, names.timeouts, names.epoch("me"))
-    assert len({slot_of(key) for key in (*keys, names.channel_of("me"))}) == 1

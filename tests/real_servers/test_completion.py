@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,18 +16,12 @@ from click.shell_completion import get_completion_class
 
 from pyredisson.tools.cli import COMMANDS, cli
 from pyredisson.tools.completion import SECONDS, SHELLS, completion_script, register
-from tests.command_line import ROOT, Programs, programs
+from tests.command_line import ROOT, Programs
 from tests.servers import Server
 from tests.terminals import terminal
 from tests.waiting import until
 
 HOLDER = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 @pytest.fixture

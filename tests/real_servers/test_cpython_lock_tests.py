@@ -1,4 +1,4 @@
-"""CPython's own tests of ``threading.RLock`` (and what applies of those of ``Lock``), run against ours.
+"""CPython's own tests of the locks and synchronizers of ``threading``, as far as they apply, run against ours.
 
 They come with the ``test`` package of the standard library, which some distributions leave out.
 """
@@ -25,17 +25,24 @@ except ImportError:
 
 MISSING = "this Python comes without its `test` package (on Debian: apt-get install libpython3-testsuite)"
 
+REPR = "a repr says '... object at ...' there; ours names the object, its holders and waiters"
+AT_FORK = "an internal of threading; ours begins a new client in the child of a fork"
+
 #: What of CPython's tests does not apply to us, and why.
 NOT_OURS = {
-    "test_repr": "a repr says '<unlocked ... object at ...>' there; ours names the lock, its holders and waiters",
-    "test_locked_repr": "as test_repr",
-}
-NOT_OURS_OF_LOCK = {
-    **NOT_OURS,
-    "test_reacquire": "a Lock of threading blocks its own holder; ours is reentrant",
-    "test_state_after_timeout": "as test_reacquire",
-    "test_different_thread": "a Lock of threading may be released by any thread; ours by its holder only",
-    "test_at_fork_reinit": "an internal of threading; ours begins a new client in the child of a fork",
+    "RLockTests": {"test_repr": REPR, "test_locked_repr": REPR},
+    "LockTests": {
+        "test_repr": REPR,
+        "test_locked_repr": REPR,
+        "test_reacquire": "a Lock of threading blocks its own holder; ours is reentrant",
+        "test_state_after_timeout": "as test_reacquire",
+        "test_different_thread": "a Lock of threading may be released by any thread; ours by its holder only",
+        "test_at_fork_reinit": AT_FORK,
+    },
+    "EventTests": {"test_repr": REPR, "test_at_fork_reinit": AT_FORK},
+    "ConditionTests": {"test_acquire": "it gives the condition a lock of threading"},
+    "BoundedSemaphoreTests": {"test_repr": REPR},
+    "BarrierTests": {"test_repr": REPR},
 }
 
 
@@ -82,33 +89,37 @@ def client(shared_servers: SharedServers) -> Iterator[pyredisson.Redisson]:
         yield client
 
 
+def unique() -> str:
+    return f"cpython-{uuid.uuid4().hex}"
+
+
 class OnRedis:
-    """A mixin: ``locktype()`` makes a lock with a name of its own."""
+    """A mixin: the types make objects with names of their own."""
 
     @pytest.fixture(autouse=True)
     def _client(self, client: pyredisson.Redisson) -> Iterator[None]:
-        self.locktype = lambda: Adapter(client.get_lock(f"cpython-{uuid.uuid4().hex}"))
+        def condition(lock: Any = None) -> pyredisson.Condition:
+            return client.get_condition(unique() if lock is None else lock)
+
+        def barrier(parties: int, action: Any = None, timeout: float | None = None) -> pyredisson.Barrier:
+            return client.get_barrier(unique(), parties, action, timeout)
+
+        self.locktype = lambda: Adapter(client.get_lock(unique()))
+        self.eventtype = lambda: client.get_event(unique())
+        self.condtype = condition
+        self.barriertype = barrier
+        self.semtype = lambda value=1: client.get_bounded_semaphore(unique(), value)
         yield
         gc.collect()
 
 
-def required() -> None:
-    """Skip, or fail under ``PYREDISSON_REQUIRE_ALL=1``, without CPython's tests."""
+@pytest.mark.parametrize("kind", NOT_OURS)
+def test_what_is_left_out_exists(kind: str) -> None:
     if lock_tests is None:
         if os.environ.get("PYREDISSON_REQUIRE_ALL") == "1":
             pytest.fail(f"PYREDISSON_REQUIRE_ALL=1: {MISSING}", pytrace=False)
         pytest.skip(MISSING)
-
-
-def test_the_tests_of_cpython_are_here() -> None:
-    required()
-
-
-@pytest.mark.parametrize("kind", ["RLockTests", "LockTests"])
-def test_what_is_left_out_exists(kind: str) -> None:
-    required()
-    left_out = NOT_OURS if kind == "RLockTests" else NOT_OURS_OF_LOCK
-    assert [name for name in left_out if not hasattr(getattr(lock_tests, kind), name)] == []
+    assert [name for name in NOT_OURS[kind] if not hasattr(getattr(lock_tests, kind), name)] == []
 
 
 if lock_tests is not None:
@@ -119,7 +130,19 @@ if lock_tests is not None:
     class TestLock(OnRedis, lock_tests.LockTests):  # type: ignore[misc]
         """What applies of ``test.lock_tests.LockTests``."""
 
-    for name in NOT_OURS:
-        setattr(TestRLock, name, None)
-    for name in NOT_OURS_OF_LOCK:
-        setattr(TestLock, name, None)
+    class TestEvent(OnRedis, lock_tests.EventTests):  # type: ignore[misc]
+        """``test.lock_tests.EventTests``."""
+
+    class TestCondition(OnRedis, lock_tests.ConditionTests):  # type: ignore[misc]
+        """``test.lock_tests.ConditionTests``."""
+
+    class TestBoundedSemaphore(OnRedis, lock_tests.BoundedSemaphoreTests):  # type: ignore[misc]
+        """``test.lock_tests.BoundedSemaphoreTests``."""
+
+    class TestBarrier(OnRedis, lock_tests.BarrierTests):  # type: ignore[misc]
+        """``test.lock_tests.BarrierTests``."""
+
+    for case in (TestRLock, TestLock, TestEvent, TestCondition, TestBoundedSemaphore, TestBarrier):
+        for name in NOT_OURS[case.__name__.removeprefix("Test") + "Tests"]:
+            setattr(case, name, None)
+    del case

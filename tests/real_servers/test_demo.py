@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from tests.command_line import Programs, programs
+from tests.command_line import Programs
 from tests.servers import VALKEY, Server
 from tests.waiting import until
 
 # Small: the subject here is the demo, not the lock.
 SMALL = ("--seats", "30", "--workers", "2")
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 def test_on_a_private_server(command_line: Programs) -> None:

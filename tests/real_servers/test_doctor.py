@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 
 import pyredisson
@@ -137,13 +136,6 @@ def test_an_even_number_is_remarked_upon() -> None:
 
 
 # ---- sentinels and clusters ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
-    servers = SentinelSet(fresh_server, VALKEY)
-    yield servers
-    servers.stop()
 
 
 def test_what_sentinels_watch(watched: SentinelSet) -> None:

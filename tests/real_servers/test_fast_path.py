@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson.asyncio.pipe import Pipe
+from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.kinds.lock import LockCore
@@ -29,6 +31,7 @@ from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
 from tests.real_servers.observation import load_scripts
+from tests.real_servers.programs import Do, at_once, awaited
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import soon, until
@@ -47,7 +50,7 @@ STEPS = {
     "hold": 1,
     "body raises": 1,
     "handle": 1,
-    "force": 1,
+    "force_unlock": 1,
 }
 #: What happens to the first request of a step.
 FAULTS = {
@@ -178,45 +181,25 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
     return found
 
 
-def do_step(lock: Any, step: str) -> object:
+async def do_step(lock: Any, step: str, do: Do) -> object:
     """Do one step. Returns what came of it."""
     match step:
-        case "lock":
-            return lock.lock()
-        case "try_lock":
-            return lock.try_lock()
+        case "lock" | "unlock" | "try_lock" | "force_unlock":
+            return await do(getattr(lock, step))
         case "wait":
-            return lock.try_lock(wait_time=0.02)
+            return await do(partial(lock.try_lock, wait_time=0.02))
         case "lease":
-            return lock.try_lock(lease_time=20_000)
-        case "unlock":
-            return lock.unlock()
-        case "with" | "body raises":
-            with lock:
-                if step == "body raises":
-                    raise ZeroDivisionError
-        case "hold":
-            with lock.hold(0, skip=True) as lease:
-                return lease is None
-        case "force":
-            return lock.force_unlock()
-    return None
-
-
-async def do_async_step(lock: Any, step: str) -> object:
-    """Do one step. Returns what came of it."""
-    match step:
-        case "with" | "body raises":
-            async with lock:
-                if step == "body raises":
-                    raise ZeroDivisionError
-        case "hold":
-            async with lock.hold(0, skip=True) as lease:
-                return lease is None
-        case "handle":
-            return None
-        case _:
-            return await do_step(lock, step)  # type: ignore[misc]
+            return await do(partial(lock.try_lock, lease_time=20_000))
+        case "with" | "body raises" | "hold":
+            block = lock.hold(0, skip=True) if step == "hold" else lock
+            enter, leave = (getattr(block, f"__a{x}__", None) or getattr(block, f"__{x}__") for x in ("enter", "exit"))
+            entered = await do(enter)
+            if step == "body raises":
+                error = ZeroDivisionError()
+                await do(leave, type(error), error, None)
+                raise error
+            await do(leave, None, None, None)
+            return step == "hold" and entered is None
     return None
 
 
@@ -296,6 +279,23 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+async def compare(twins: Twins, seed: int, do: Do) -> None:
+    """Let both do the steps of one history, and compare them after each."""
+    for step, fault in plan(seed):
+        for index in range(2):
+            lock = twins.begin(index, step, fault)
+            if do is at_once:
+                lock.is_locked()  # Whether "not sent" is an error depends on whether the connection is new.
+            if step in ENDLESS and twins.direct.hexists(lock.name, STRANGER):
+                twins.direct.delete(lock.name)
+            try:
+                twins.outcomes.append(await do_step(lock, step, do))
+            except BaseException as error:
+                twins.outcomes.append(type(error).__name__)
+        await do(until if do is at_once else soon, twins.settled, 10.0)
+        twins.check()
+
+
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 def test_threads(
@@ -314,18 +314,7 @@ def test_threads(
         for seed in range(volume(40, full=5000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_threads(twins.faults, monkeypatch):
-                for step, fault in plan(seed):
-                    for index in range(2):
-                        lock = twins.begin(index, step, fault)
-                        lock.is_locked()  # Whether "not sent" is an error depends on whether the connection is new.
-                        if step in ENDLESS and direct.hexists(lock.name, STRANGER):
-                            direct.delete(lock.name)
-                        try:
-                            twins.outcomes.append(do_step(lock, step))
-                        except BaseException as error:
-                            twins.outcomes.append(type(error).__name__)
-                    until(twins.settled, 10.0)
-                    twins.check()
+                run(compare(twins, seed, at_once))
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
 
 
@@ -346,23 +335,15 @@ def test_tasks(
             for seed in range(volume(40, full=5000)):
                 twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general))
                 with in_tasks(twins.faults, monkeypatch):
-                    for step, fault in plan(seed):
-                        await one_step(twins, step, fault)
-
-    async def one_step(twins: Twins, step: str, fault: str) -> None:
-        for index in range(2):
-            lock = twins.begin(index, step, fault)
-            if step in ENDLESS and direct.hexists(lock.name, STRANGER):
-                direct.delete(lock.name)
-            try:
-                twins.outcomes.append(await do_async_step(lock, step))
-            except BaseException as error:
-                twins.outcomes.append(type(error).__name__)
-        await soon(twins.settled)
-        twins.check()
+                    await compare(twins, seed, awaited)
 
     asyncio.run(histories())
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
+
+
+def use_once(lock: Any) -> None:
+    with lock:
+        pass
 
 
 def test_a_handle_that_another_thread_uses_meanwhile(
@@ -372,9 +353,9 @@ def test_a_handle_that_another_thread_uses_meanwhile(
     with pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as client:
         lock = client.get_lock(unique_name)
         core: Any = lock._core
-        do_step(lock, "with")
+        use_once(lock)
         own = core.last
-        other_thread = threading.Thread(target=do_step, args=(lock, "with"))
+        other_thread = threading.Thread(target=use_once, args=(lock,))
         other_thread.start()
         other_thread.join()
         others = core.last

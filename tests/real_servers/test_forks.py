@@ -212,31 +212,6 @@ def test_a_fork_without_pythons_hooks_makes_another_client_of_asyncio(valkey: Se
     assert len(set(said.split())) == 4, "each process is a client of its own"
 
 
-def test_a_watchdog_that_cannot_run_is_warned_of_once(valkey: Server, unique_name: str) -> None:
-    """As in a process whose main thread keeps the interpreter to itself while it waits for requests."""
-    said, logged = run_program(
-        valkey,
-        unique_name,
-        """
-        events = []
-        config = pyredisson.Config(lock_watchdog_timeout=1.5, listeners=(events.append,))
-        client = pyredisson.Redisson.from_url(URL, config=config)
-        lock = client.get_lock(NAME)
-        for _ in range(2):
-            lock.lock()
-            ctypes.PyDLL(None).sleep(3)  # Two leases. One call, which keeps the interpreter's lock.
-            assert not lock.is_held_by_current_thread()
-            try:
-                lock.unlock()
-            except pyredisson.LockLostError:
-                print("lost")
-        print([type(event).__name__ for event in events].count("WatchdogLate"))
-        """,
-    )
-    assert said.split() == ["lost", "lost", "1"]
-    assert logged.count("--enable-threads") == 1
-
-
 LOADERS = """
 import sys, threading
 

@@ -29,12 +29,6 @@ from tests.worlds.clock import ClockWorld
 SOON = {"presence_after": 0.05, "lock_watchdog_timeout": 3.0}
 
 
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    """A server of the test's own: what is stored there is all that is found."""
-    return fresh_server()
-
-
 def found(world: ClockWorld, client: Any, method: str, *arguments: str) -> list[LockView]:
     """All that such a method yields."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import subprocess
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -127,64 +125,7 @@ def test_a_unix_socket(
 
 # --- passwords ---
 
-SECRET = "correct-horse%2Fbattery"
-SPELLINGS = ("correct-horse", "battery")
-
-
-def test_no_password_is_ever_shown(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = fresh_server()
-    with server.client() as direct:
-        direct.execute_command("ACL", "SETUSER", "guest", "on", ">correct-horse/battery", "~*", "&*", "+@all")
-        direct.execute_command("ACL", "SETUSER", "default", ">correct-horse/battery")
-    shown: list[str] = []
-    with caplog.at_level(logging.DEBUG), Proxy(server.port) as proxy:
-        clients = [
-            world.from_url(f"redis://guest:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0, lock_watchdog_timeout=3.0),
-            world.from_url(f"redis://:{SECRET}@{HOST}:{proxy.port}/0", timeout=3.0),
-            world.from_url(proxy.url, redis_kwargs={"password": "correct-horse/battery"}, timeout=3.0),
-            world.from_url(f"redis://{HOST}:{proxy.port}/0?username=guest&password={SECRET}", timeout=3.0),
-        ]
-        wrong = world.from_url(f"redis://guest:{SECRET}x@{HOST}:{proxy.port}/0", timeout=3.0)
-        actor, other = world.actor(), world.actor()
-        for client in clients:
-            lock = client.get_lock(unique_name)
-            context = lock.hold()
-            lease = actor.do(world.enter(context))
-            assert other.do(lock.try_lock, 0.05) is False
-            shown += map(repr, (client, client.url, client.config, lock, lease, context, client._core, client._runtime))
-            shown += [repr(ownership) for ownership in client._core.ownerships]
-            proxy.cut()
-            errors = [
-                other.start(call).exception(20) for call in (lock.lock, lock.try_lock, lock.is_locked, lock.unlock)
-            ]
-            proxy.heal()
-            errors.append(actor.start(world.leave(context)).exception(20))  # The cut may have outlasted its lease.
-            for error in filter(None, errors):
-                shown += [*traceback.format_exception(error), repr(error), repr(error.__cause__)]
-        error = actor.start(wrong.get_lock(unique_name).lock).exception(20)
-        assert isinstance(error, rx.AuthenticationError)
-        shown += [*traceback.format_exception(error), repr(error), repr(wrong)]
-        for client in clients:
-            world.run(client.close)
-            shown.append(repr(client))
-    shown += [record.getMessage() + repr(record.__dict__) for record in caplog.records]
-    shown += [repr(event) for _, event in world.events]
-    assert len(shown) > 50
-    text = "\n".join(shown)
-    assert not [spelling for spelling in SPELLINGS if spelling in text]
-
-
 # --- slow links ---
-
-
-def test_latency_with_jitter(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
-    proxy.latency(0.02, 0.03, direction="both")
-    client = world.from_url(proxy.url, timeout=9.0, lock_watchdog_timeout=3.0)
-    works(world, client, direct, unique_name, period=1.0)
-    assert proxy.hits["latency"] > 20
-    assert not world.losses
 
 
 def test_slices_of_one_byte(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -10,43 +12,115 @@ import redis
 from redis.exceptions import LockNotOwnedError
 
 from tests.proxy import Proxy
-from tests.real_servers.test_quorum_peers import needs
 from tests.servers import Server
 from tests.waiting import until
 
 SHORT = 0.2  # seconds: a lease that ends within the test
+LONG = 10.0
 
 
-def is_gone(direct: redis.Redis, key: str) -> None:
-    """Wait until a lock that nothing renews has expired."""
-    until(lambda: not direct.exists(key), what=f"{key} expired, renewed by nothing")
+def needs(module: str, wanted: str) -> None:
+    """Skip the test, or fail it under ``PYREDISSON_REQUIRE_ALL=1``, without this module."""
+    if find_spec(module) is None:
+        reason = f"no module {module}: {wanted}"
+        if os.environ.get("PYREDISSON_REQUIRE_ALL") == "1":
+            pytest.fail(f"PYREDISSON_REQUIRE_ALL=1: {reason}", pytrace=False)
+        pytest.skip(reason)
 
 
-# ---- redis-py --------------------------------------------------------------------------------------------------------
+class RedisPy:
+    """A lock of redis-py."""
+
+    def __init__(self, server: Server, direct: redis.Redis, name: str) -> None:
+        self.key, self._make = name, lambda seconds: direct.lock(name, timeout=seconds)
+        self.error: type[Exception] | None = LockNotOwnedError
+
+    def acquire(self, seconds: float | None) -> Callable[[], object] | None:
+        """Return the call that releases it, if it was acquired."""
+        lock = self._make(seconds)
+        return lock.release if lock.acquire(blocking=False) else None
+
+    def close(self) -> None:
+        """Nothing is left open."""
 
 
-def test_a_lock_of_redis_py_never_expires_by_default(direct: redis.Redis, unique_name: str) -> None:
-    lock = direct.lock(unique_name)
-    assert lock.acquire(blocking=False)
+class Pottery(RedisPy):
+    """A lock of pottery, whose key begins with ``redlock:``."""
+
+    def __init__(self, server: Server, direct: redis.Redis, name: str) -> None:
+        needs("pottery", "pip install pottery")
+        from pottery import Redlock, ReleaseUnlockedLock
+
+        self.key, self.error = f"redlock:{name}", ReleaseUnlockedLock
+        self._make = lambda seconds: Redlock(
+            key=name, masters={direct}, **({} if seconds is None else {"auto_release_time": seconds})
+        )
+
+
+class RedlockNg:
+    """A lock of redlock-ng, whose release reports nothing."""
+
+    error: type[Exception] | None = None
+
+    def __init__(self, server: Server, direct: redis.Redis, name: str) -> None:
+        needs("redlock", "pip install --no-deps redlock-ng, whose requirements exclude today's redis-py")
+        needs("pydantic", "redlock-ng needs it: pip install pydantic")
+        from redlock import Redlock, RedlockConfig
+
+        self.key = name
+        # Its own 100 ms are few on a machine at work.
+        config = RedlockConfig(masters=[server.url], socket_timeout=2.0, socket_connect_timeout=2.0)
+        self._made = Redlock(config, retry_count=0)
+
+    def acquire(self, seconds: float) -> Callable[[], object] | None:
+        lock = self._made.acquire(self.key, int(seconds * 1000))
+        assert lock is None or lock.validity > 0
+        return None if lock is None else lambda: self._made.release(lock)
+
+    def close(self) -> None:
+        for instance in self._made.client.instances:
+            instance.close()
+
+
+@pytest.fixture(params=[RedisPy, Pottery, RedlockNg], ids=lambda each: each.__name__)
+def library(request: pytest.FixtureRequest, valkey: Server, direct: redis.Redis, unique_name: str) -> Iterator[Any]:
+    """Each library in turn, with a lock of the test's name."""
+    library = request.param(valkey, direct, unique_name)
+    yield library
+    library.close()
+
+
+def test_a_lock_is_not_renewed_and_its_release_reports_that_or_nothing(library: Any, direct: redis.Redis) -> None:
+    release = library.acquire(SHORT)
+    until(lambda: not direct.exists(library.key), what="it expired, renewed by nothing")
+    if library.error is None:
+        release()
+    else:
+        with pytest.raises(library.error):
+            release()
+
+
+def test_a_lock_is_not_reentrant(library: Any, direct: redis.Redis) -> None:
+    assert library.acquire(LONG)
+    assert library.acquire(LONG) is None
+    direct.delete(library.key)
+
+
+def test_a_lock_of_redis_py_never_expires_by_default(valkey: Server, direct: redis.Redis, unique_name: str) -> None:
+    release = RedisPy(valkey, direct, unique_name).acquire(None)
+    assert release is not None
     assert direct.pttl(unique_name) == -1
-    lock.release()
+    release()
 
 
-def test_a_lock_of_redis_py_is_not_renewed_and_reports_that_at_its_release(
-    direct: redis.Redis, unique_name: str
+def test_a_lock_of_pottery_expires_after_ten_seconds_by_default(
+    valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    lock = direct.lock(unique_name, timeout=SHORT)
-    assert lock.acquire(blocking=False)
-    is_gone(direct, unique_name)
-    with pytest.raises(LockNotOwnedError):
-        lock.release()
-
-
-def test_a_lock_of_redis_py_is_not_reentrant(direct: redis.Redis, unique_name: str) -> None:
-    lock = direct.lock(unique_name, timeout=10)
-    assert lock.acquire(blocking=False)
-    assert not lock.acquire(blocking=False)
-    lock.release()
+    library = Pottery(valkey, direct, unique_name)
+    release = library.acquire(None)
+    assert release is not None
+    assert 5_000 < direct.pttl(library.key) <= 10_000
+    release()
 
 
 def test_a_lost_reply_leaves_a_lock_of_redis_py_held_and_refused(
@@ -61,78 +135,3 @@ def test_a_lost_reply_leaves_a_lock_of_redis_py_held_and_refused(
     assert not acquired
     assert direct.exists(unique_name)
     direct.delete(unique_name)
-
-
-# ---- pottery ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pottery_lock(direct: redis.Redis, unique_name: str) -> Any:
-    """Makes locks of the test's name, with the key ``redlock:<name>``."""
-    needs("pottery", "pip install pottery")
-    from pottery import Redlock
-
-    return lambda **settings: Redlock(key=unique_name, masters={direct}, **settings)
-
-
-def test_a_lock_of_pottery_expires_after_ten_seconds_by_default(
-    pottery_lock: Any, direct: redis.Redis, unique_name: str
-) -> None:
-    lock = pottery_lock()
-    assert lock.acquire(blocking=False)
-    assert 5_000 < direct.pttl(f"redlock:{unique_name}") <= 10_000
-    lock.release()
-
-
-def test_a_lock_of_pottery_is_not_renewed_and_reports_that_at_its_release(
-    pottery_lock: Any, direct: redis.Redis, unique_name: str
-) -> None:
-    from pottery import ReleaseUnlockedLock
-
-    lock = pottery_lock(auto_release_time=SHORT)
-    assert lock.acquire(blocking=False)
-    is_gone(direct, f"redlock:{unique_name}")
-    with pytest.raises(ReleaseUnlockedLock):
-        lock.release()
-
-
-def test_a_lock_of_pottery_is_not_reentrant(pottery_lock: Any, direct: redis.Redis, unique_name: str) -> None:
-    lock = pottery_lock()
-    assert lock.acquire(blocking=False)
-    assert not lock.acquire(blocking=False)
-    direct.delete(f"redlock:{unique_name}")  # Its second attempt has replaced the id by which it could release it.
-
-
-# ---- redlock-ng ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def redlock_ng(valkey: Server) -> Iterator[Any]:
-    """Makes locks on one server."""
-    needs("redlock", "pip install --no-deps redlock-ng, whose requirements exclude today's redis-py")
-    needs("pydantic", "redlock-ng needs it: pip install pydantic")
-    from redlock import Redlock, RedlockConfig
-
-    # Its own 100 ms are few on a machine at work.
-    config = RedlockConfig(masters=[valkey.url], socket_timeout=2.0, socket_connect_timeout=2.0)
-    made = Redlock(config, retry_count=0)
-    yield made
-    for instance in made.client.instances:
-        instance.close()
-
-
-def test_a_lock_of_redlock_ng_is_not_renewed_and_its_release_reports_nothing(
-    redlock_ng: Any, direct: redis.Redis, unique_name: str
-) -> None:
-    lock = redlock_ng.acquire(unique_name, int(SHORT * 1000))
-    assert lock is not None
-    assert lock.validity > 0
-    is_gone(direct, unique_name)
-    redlock_ng.release(lock)
-
-
-def test_a_lock_of_redlock_ng_is_not_reentrant(redlock_ng: Any, unique_name: str) -> None:
-    lock = redlock_ng.acquire(unique_name, 10_000)
-    assert lock is not None
-    assert redlock_ng.acquire(unique_name, 10_000) is None
-    redlock_ng.release(lock)

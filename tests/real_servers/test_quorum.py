@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -12,27 +11,12 @@ from pyredisson.core.names import LockNames
 from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.table import multi_locks_of
 from tests.real_servers.fleets import NODES, PATIENT, Fleet, over
-from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.servers import HOST, NOBODYS_PORT
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
 #: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
 NODE_TIMEOUT = 0.5
-
-
-@pytest.fixture
-def stopped(fleet: Fleet) -> Iterator[Callable[..., None]]:
-    """``stopped(0, 1)``: stop these nodes; they go on after the test."""
-    paused: list[Server] = []
-
-    def stop(*indices: int) -> None:
-        for index in indices:
-            fleet.servers[index].pause()
-            paused.append(fleet.servers[index])
-
-    yield stop
-    for server in paused:
-        server.resume()
 
 
 # --- killed ---
@@ -102,15 +86,13 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["while connected", "before the first contact"])
-def test_two_stopped_cost_one_node_timeout(
-    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str, known: bool
-) -> None:
+def test_two_stopped_cost_one_node_timeout(world: ClockWorld, fleet: Fleet, unique_name: str, known: bool) -> None:
     alice = world.actor()
     lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
     if known:
         alice.do(lock.lock)
         alice.do(lock.unlock)
-    stopped(1, 3)
+    fleet.stop(1, 3)
     took = []
     for _ in range(4):
         began = time.monotonic()
@@ -125,14 +107,14 @@ def test_two_stopped_cost_one_node_timeout(
 
 @pytest.mark.parametrize("failure", ["stopped", "killed"])
 def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_waiting_again(
-    world: ClockWorld, fleet: Fleet, stopped: Callable[..., None], unique_name: str, failure: str
+    world: ClockWorld, fleet: Fleet, unique_name: str, failure: str
 ) -> None:
     alice, bob = world.actor(), world.actor()
     clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
     theirs = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
     alice.do(lambda: over(clients, unique_name).lock())
     if failure == "stopped":
-        stopped(0)
+        fleet.stop(0)
     else:
         fleet.servers[0].kill()
     alice.do(lambda: over(clients, unique_name).unlock())
@@ -150,37 +132,6 @@ def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_w
 
 
 # --- slow, or cut off in one direction ---
-
-
-def test_a_slow_node_does_not_keep_the_others_waiting(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    slow = fleet.proxy(2)
-    alice = world.actor()
-    lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
-    alice.do(lock.lock)
-    alice.do(lock.unlock)
-    slow.latency(6.0)
-    began = time.monotonic()
-    alice.do(lock.lock)
-    assert time.monotonic() - began < 5.0
-    until(lambda: fleet.holders(unique_name)[2], what="taken there, though nobody has heard of it")
-    alice.do(lock.unlock)
-    slow.latency(0)
-    fleet.free(unique_name)
-
-
-def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
-    for index in range(NODES):
-        fleet.proxy(index).latency(0.06)
-    alice, bob = world.actor(), world.actor()
-    mine, theirs = (fleet.lock(world, unique_name, quorum_node_timeout=None) for _ in range(2))
-    assert alice.do(mine.try_lock, 20)
-    assert alice.do(mine.validity) > 20
-    waiting = bob.start(theirs.try_lock, 20)
-    until(lambda: fleet.listeners(unique_name), what="he waits")
-    alice.do(mine.unlock)
-    assert waiting.result(25)
-    bob.do(theirs.unlock)
-    fleet.free(unique_name)
 
 
 # --- lost ---

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,38 +75,6 @@ def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fl
         bob.do(theirs.try_lock, 1)
     [barred] = world.heard(NodeBarred)
     assert 50 < barred.seconds <= 60
-
-
-# --- a node that kept its data ---
-
-
-def test_a_node_that_kept_its_data_refuses_as_before(
-    world: ClockWorld, fresh_server: Callable[..., Server], tmp_path: Path, unique_name: str
-) -> None:
-    folders = iter(range(NODES))
-
-    def start(*args: Any) -> Server:
-        folder = tmp_path / str(next(folders))
-        folder.mkdir()
-        return fresh_server(*args, "--dir", str(folder), "--appendonly", "yes", "--appendfsync", "always")
-
-    fleet = Fleet(start)
-    try:
-        alice, bob = world.actor(), world.actor()
-        mine = over(clients_of(world, fleet, (A, B, C), restart_guard=False), unique_name)
-        theirs = over(clients_of(world, fleet, (C, D, E), restart_guard=False), unique_name)
-        alice.do(mine.lock)
-        fleet.servers[C].restart()
-        assert fleet.holders(unique_name)[C]
-        reconnected(bob, theirs)
-        assert bob.do(theirs.try_lock, 0.5) is False
-        alice.do(mine.unlock)
-        assert bob.do(theirs.try_lock, 5) is True
-        bob.do(theirs.unlock)
-        fleet.free(unique_name)
-        assert not world.heard(ServerUnsafe)
-    finally:
-        fleet.close()
 
 
 # --- a young fleet, and one that does not say its age ---

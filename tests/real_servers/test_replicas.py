@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import redis
@@ -15,16 +15,12 @@ from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
 from tests.real_servers.fleets import over
-from tests.real_servers.handles import handle
+from tests.real_servers.kind_table import KINDS, LATCH, PERMITS, Kind
 from tests.real_servers.observation import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
 from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
-
-Call: TypeAlias = Callable[..., Any]
-
-KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "read_lock", "write_lock", "semaphore"]
 
 PATIENCE = 0.3  # seconds, for replicas that are to be missed
 #: For those that are to acknowledge something, however busy the machine is.
@@ -81,15 +77,6 @@ def waits(direct: redis.Redis) -> int:
     return int(direct.info("commandstats").get("cmdstat_wait", {"calls": 0})["calls"])
 
 
-def calls_of(client: Any, actor: Actor, kind: str, name: str) -> tuple[Call, Call]:
-    """Return the call that acquires something of a kind, and the one that releases it."""
-    lock = handle(client, kind, name)
-    if kind != "semaphore":
-        return lock.lock, lock.unlock
-    actor.do(lock.try_set_permits, 1)
-    return lock.acquire, lock.release
-
-
 def waits_of_a_pair(direct: redis.Redis, actor: Actor, lock: Any) -> int:
     """Acquire and release it. Returns how many WAITs that was."""
     before = waits(direct)
@@ -98,12 +85,15 @@ def waits_of_a_pair(direct: redis.Redis, actor: Actor, lock: Any) -> int:
     return waits(direct) - before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (PERMITS, LATCH)], ids=str)
 def test_an_acquire_counts_once_a_replica_has_acknowledged_it(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: str
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: Kind
 ) -> None:
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
-    acquire, release = calls_of(client, actor, kind, unique_name)
+    lock = kind.handle(client, unique_name)
+    if kind.has_permits:
+        actor.do(lock.try_set_permits, 1)
+    acquire, release = getattr(lock, kind.acquire), getattr(lock, str(kind.release))
     before = waits(direct)
     for count in (1, 2):  # The first one, too, of a client that knows nothing yet.
         actor.do(acquire)
@@ -121,42 +111,12 @@ def test_an_acquire_counts_once_a_replica_has_acknowledged_it(
     for said in (unique_name, "1 replica", "0 did", "released again", "slaves_sync_timeout"):
         assert said in str(caught.value)
     assert {key for key in direct.scan_iter() if direct.type(key) == "hash"} == kept
-    assert direct.get(unique_name) == ("1" if kind == "semaphore" else None)
+    assert direct.get(unique_name) == ("1" if kind.has_permits else None)
     pair.go()
     pair.in_step(1)
     actor.do(acquire)
     actor.do(release)
     assert not world.losses
-
-
-@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_permits_are_given_back(world: ClockWorld, pair: Set, unique_name: str, kind: str) -> None:
-    client, actor = world.from_url(pair.master.url, slaves_sync_timeout=PATIENCE), world.actor()
-    permits = handle(client, kind, unique_name)
-    actor.do(permits.try_set_permits, 3)
-    pair.stop()
-    with pytest.raises(NoSyncedSlavesError):
-        actor.do(permits.drain_permits if kind == "semaphore" else permits.acquire)
-    assert actor.do(permits.available_permits) == 3
-
-
-def test_a_refused_acquire_waits_for_no_replica(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.from_url(pair.master.url, slaves_sync_timeout=10.0)
-    holder, other = world.actor(), world.actor()
-    lock = client.get_lock(unique_name)
-    holder.do(lock.lock)
-    pair.stop()
-    before = waits(direct)
-    began = time.monotonic()
-    assert other.do(lock.try_lock) is False
-    assert other.do(client.get_semaphore(f"{unique_name}-2").try_acquire) is False
-    assert time.monotonic() - began < 6
-    assert waits(direct) == before
-    holder.do(lock.unlock)
-    assert time.monotonic() - began < 6
-    nothing_left(direct, client, unique_name)
 
 
 def test_a_wait_for_replicas_delays_no_other_request(
@@ -208,18 +168,6 @@ def test_without_the_check_no_replica_is_asked(
     assert waits(direct) == before
 
 
-def test_without_replicas_nothing_more_is_sent(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
-    waited = Tally(proxy, WAIT)
-    requests = Tally(proxy, lambda args: args[0].upper() in (b"EVALSHA", b"EVAL", b"WAIT", b"PING"))
-    client, actor = world.from_url(proxy.url), world.actor()
-    lock = client.get_lock(unique_name)
-    for _ in range(3):
-        actor.do(lock.lock)
-        actor.do(lock.unlock)
-    assert waited.count == 0
-    assert requests.count == 6
-
-
 def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,26 +186,6 @@ def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     replica.restart()
     pair.in_step(1)
     until(lambda: waits_of_a_pair(direct, actor, lock) == 1, what="asked again")
-
-
-def test_a_replica_in_its_first_synchronisation_is_waited_for_once_that_is_over(
-    world: ClockWorld,
-    fresh_server: Callable[..., Server],
-    unique_name: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pyredisson.core.requests.replicas.LOOK_AGAIN", 0.2)
-    master = fresh_server(VALKEY, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "1000")
-    fresh_server(VALKEY, "--replicaof", HOST, str(master.port))
-    load_scripts(master)
-    with master.client(decode_responses=True) as direct:
-        until(lambda: direct.info("replication").get("slave0", {}).get("state") == "wait_bgsave", within=30)
-        client, actor = world.from_url(master.url, **PATIENT), world.actor()
-        lock = client.get_lock(unique_name)
-
-        assert waits_of_a_pair(direct, actor, lock) == 0
-        direct.config_set("repl-diskless-sync-delay", 0)
-        until(lambda: waits_of_a_pair(direct, actor, lock) > 0, within=30, what="asked now that it is in step")
 
 
 def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(
@@ -403,18 +331,6 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(world: ClockWorld, three: 
     until(lambda: on_all(three, lambda direct: direct.exists(unique_name)) == [0, 0, 0], what="given back everywhere")
 
     assert not world.losses
-
-
-def test_without_a_number_a_quorum_asks_no_replica(world: ClockWorld, three: list[Set], unique_name: str) -> None:
-    """The other nodes are what replicas are elsewhere."""
-    actor = world.actor()
-    lock = quorum(world, three, unique_name, quorum_node_timeout=10.0)
-    for each in three:
-        each.stop()
-    before = on_all(three, waits)
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
-    assert on_all(three, waits) == before
 
 
 @pytest.mark.parametrize("least", [0, 1])

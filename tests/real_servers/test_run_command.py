@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.command_line import PYREDISSON, Program, Programs, programs
+from tests.command_line import PYREDISSON, Program, Programs
 from tests.servers import VALKEY, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -23,12 +23,6 @@ from tests.waiting import until
 WATCHDOG = "1.5"
 
 FORWARDED = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"]
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 class Shell:

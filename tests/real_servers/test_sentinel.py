@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,27 +16,16 @@ import redis.sentinel
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.names import LockNames
-from pyredisson.errors import LockLostError, NoSyncedSlavesError, OutcomeUnknownError
+from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.events import Renewed
 from pyredisson.net.endpoint import masked
-from pyredisson.net.sentinel import Sentinels
 from pyredisson.net.urls import parse_sentinel_url
-from tests.proxy import Proxy
-from tests.real_servers.client_settings import await_renewals, changed, renewed_every
-from tests.real_servers.contenders import Contenders
-from tests.real_servers.observation import ACQUIRE, INFO, busy, listens
+from tests.real_servers.client_settings import await_renewals, renewed_every
+from tests.real_servers.observation import busy, listens
 from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, NOBODYS_PORT, VALKEY, Server
+from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
-
-
-@pytest.fixture
-def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
-    """One master, two replicas, three sentinels."""
-    servers = SentinelSet(fresh_server, VALKEY)
-    yield servers
-    servers.stop()
 
 
 def eventually(call: Callable[[], Any], within: float = 15.0) -> Any:
@@ -115,18 +103,6 @@ def test_a_held_lock_goes_on_and_waiters_get_it(
         except NoSyncedSlavesError:  # The old master may still be on its way to being a replica.
             eventually(lambda: waiter.do(lock.lock))
         waiter.do(lock.unlock)
-
-
-def test_under_load_only_one_owner_at_a_time(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
-    """With an acknowledgement of both replicas, whichever is promoted knows of each hold."""
-    contenders = Contenders(watched, [world], unique_name, min_replicas=2, slaves_sync_timeout=0.5)
-    try:
-        contenders.progress()
-        watched.fail_over()
-        contenders.progress()
-    finally:
-        contenders.stop()
-    assert contenders.counter == contenders.written >= 40
 
 
 def test_a_master_that_was_replaced_is_left_before_it_knows(
@@ -234,47 +210,6 @@ def test_a_sentinel_that_reports_an_old_master_is_not_asked_forever(
     actor.do(lock.unlock)
 
 
-STATES = {
-    "LOADING": "LOADING Redis is loading the dataset in memory",
-    "READONLY": "READONLY You can't write against a read only replica.",
-    "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-}
-
-
-@pytest.mark.parametrize("first", ["request", "connection"])
-@pytest.mark.parametrize("state", STATES)
-def test_a_request_that_a_new_master_cannot_execute_yet_is_repeated(
-    world: ClockWorld, proxy: Proxy, unique_name: str, monkeypatch: pytest.MonkeyPatch, state: str, first: str
-) -> None:
-    """Sentinels have named it, so it will soon be ready, or replaced."""
-
-    async def there(self: Sentinels, ask: object, timeout: float) -> tuple[str, int]:
-        return HOST, proxy.port
-
-    monkeypatch.setattr(Sentinels, "locate", there)
-    client, actor = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0), world.actor()
-    lock = client.get_lock(unique_name)
-    refusal = proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
-    taking = actor.start(lock.lock)
-    until(lambda: refusal.hits >= 3, what="it was refused again and again")
-    assert not taking.done()
-    refusal.remove()
-    taking.result(20)
-    actor.do(lock.unlock)
-    impatient = world.from_url(f"redis+sentinel://{HOST}:1/{SERVICE}", timeout=15.0)
-    proxy.refuse_request(ACQUIRE if first == "request" else INFO, STATES[state])
-    others = (f"{unique_name}-{number}" for number in itertools.count())
-
-    def told() -> bool:
-        with pytest.raises((rx.RedisError, OutcomeUnknownError)) as caught:
-            actor.do(impatient.get_lock(next(others)).lock)
-        return isinstance(caught.value, rx.RedisError) and state in str(caught.value)
-
-    with changed(impatient, timeout=1.0, attempt=1.0):
-        # Unless the time was over in the middle of a request.
-        until(told, 30, what="the reason is told")
-
-
 @pytest.mark.parametrize("who", ["the same client", "another client"])
 def test_a_waiter_hears_of_a_release_at_the_new_master(
     world: ClockWorld, watched: SentinelSet, unique_name: str, who: str
@@ -318,10 +253,9 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
     kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
     theirs = kinds[world.runtime](addresses)
     master = theirs.master_for(SERVICE, socket_timeout=2.0)
-    redisson: Any = {"threads": pyredisson.Redisson, "asyncio": pyredisson.asyncio.Redisson}[world.runtime]
     patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}
     config = pyredisson.Config(lock_watchdog_timeout=300.0, check_lock_synced_slaves=False, **patient)
-    client = world.close_at_end(redisson(master, config=config))
+    client = world.close_at_end(world.api.Redisson(master, config=config))
     try:
         holder, waiter = world.actor(), world.actor()
         lock = client.get_lock(unique_name)

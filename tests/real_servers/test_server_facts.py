@@ -30,12 +30,6 @@ def seen_by(client: Any) -> list[tuple[ServerFacts, ServerFacts | None]]:
     return seen
 
 
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    """A server of the test's own."""
-    return fresh_server()
-
-
 def test_a_connection_is_asked_once(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
     asked = Tally(proxy, INFO)
     client, actor = world.from_url(proxy.url), world.actor()

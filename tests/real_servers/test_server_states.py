@@ -92,22 +92,6 @@ def test_out_of_memory_what_gives_back_works(
     assert not world.losses
 
 
-def test_out_of_memory_a_waiter_acquires_or_raises(
-    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
-) -> None:
-    server, direct = full
-    client = world.from_url(server.url)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(lock.lock)
-    waiting = waiter.start(lock.lock)
-    await_waiter(direct, client, unique_name)
-    fill(direct)
-    holder.do(lock.unlock)
-    with pytest.raises(rx.OutOfMemoryError):
-        waiting.result(20)
-    nothing_left(direct, client, unique_name)
-
-
 # --- no script ---
 
 
@@ -195,27 +179,6 @@ def test_a_waiter_lives_through_a_state_of_the_server(
 
 
 # --- keys changed by other programs ---
-
-
-@pytest.mark.parametrize("step", ["renewal", "re-entry", "partial unlock"])
-def test_a_key_without_an_end_gets_one_again(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, step: str
-) -> None:
-    client = world.from_url(valkey.url)
-    if step == "renewal":
-        renewed_every(client, 0.3)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    actor.do(lock.lock)
-    actor.do(lock.lock)
-    assert direct.persist(unique_name)
-    if step == "re-entry":
-        actor.do(lock.lock)
-    elif step == "partial unlock":
-        actor.do(lock.unlock)
-    until(lambda: direct.pttl(unique_name) > 0, what="it has an end again")
-    while held(direct, lock, actor):
-        actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
 
 
 # --- permissions ---

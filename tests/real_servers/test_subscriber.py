@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
 
 import redis
 
@@ -21,91 +19,64 @@ from tests.worlds.clock import ClockWorld
 NEVER = {"max_wait_without_check": 60.0}
 
 
-def test_killed_over_and_over_while_a_lock_goes_from_hand_to_hand(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    clients = [world.from_url(valkey.url, **NEVER) for _ in range(3)]
-    actors = [world.actor() for _ in range(6)]
-    locks = [client.get_lock(unique_name) for client in clients]
-    inside: list[int] = []
+class HandOver:
+    """A lock that one client holds, and that an owner of another client waits for.
 
-    def begin() -> list[Future[Any]]:
-        steps = []
-        for index, actor in enumerate(actors):
-            lock = locks[index % 3]
-            for _ in range(15):
-                steps += [actor.start(lock.lock), actor.start(lambda: inside.append(direct.hlen(unique_name)))]
-                steps.append(actor.start(lock.unlock))
-        return steps
+    Attributes:
+        acquired: The call of the one who waits.
+    """
 
-    rounds = kills = 0
-    while kills < 3:  # As a rule it is far more the first time.
-        rounds += 1
-        steps = begin()
-        while not all(step.done() for step in steps):
-            kills += int(direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
-            until(lambda: listeners(direct, unique_name) or all(step.done() for step in steps), what="back")  # noqa: B023
-        for step in steps:
-            step.result(0)
-    assert inside == [1] * 90 * rounds
-    for client in clients:
-        nothing_left(direct, client, unique_name)
+    def __init__(self, world: ClockWorld, url: str, holder_url: str, name: str, **config: float) -> None:
+        self.client = world.from_url(url, **NEVER, **config)
+        self._lock, self._theirs = self.client.get_lock(name), world.from_url(holder_url).get_lock(name)
+        self._holder, self._waiter = world.actor(), world.actor()
+        self._holder.do(self._theirs.lock)
+
+    def begin_to_wait(self) -> None:
+        self.acquired = self._waiter.start(self._lock.lock)
+
+    def finish(self, direct: redis.Redis) -> None:
+        """Release it, which the other one notices."""
+        self._holder.do(self._theirs.unlock)
+        self.acquired.result(20)
+        self._waiter.do(self._lock.unlock)
+        nothing_left(direct, self.client, self._lock.name)
 
 
 def test_silent_and_found_out_by_a_ping_without_an_answer(
     world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=1.2, **NEVER)
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
-    taken = waiter.start(lock.lock)
-    await_waiter(direct, client, unique_name)
+    hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=1.2)
+    hand_over.begin_to_wait()
+    await_waiter(direct, hand_over.client, unique_name)
     # From the next ping on, nothing comes back on that connection, and nobody says that it has ended.
     silent = proxy.drop_reply("PING", 1, then="hang")
     silent.wait()
     began = time.monotonic()
-    holder.do(theirs.unlock)
-
-    taken.result(20)
-
+    hand_over.finish(direct)
     assert 0.1 < time.monotonic() - began < 8.0
-    waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
 
 
 def test_the_confirmation_never_comes(
     world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=0.3, **NEVER)
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
+    hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=0.3)
     silent = [proxy.drop_reply("SUBSCRIBE", 1, then="hang"), proxy.hold_request("SUBSCRIBE", 2)]
-    taken = waiter.start(lock.lock)
+    hand_over.begin_to_wait()
     for each in silent:
         each.wait()
-    holder.do(theirs.unlock)
-    taken.result(20)
-    waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
+    hand_over.finish(direct)
 
 
 def test_a_healthy_but_quiet_subscription_is_kept(
     world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
-    client = world.from_url(proxy.url, ping_interval=0.1, ping_timeout=20.0, **NEVER)
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
-    taken = waiter.start(lock.lock)
+    hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.1, ping_timeout=20.0)
+    hand_over.begin_to_wait()
     until(lambda: proxy.commands["PING"] >= 5, what="five pings")
     assert len(world.heard(ConnectionUp)) == 1
     assert not world.heard(ConnectionDown)
-    holder.do(theirs.unlock)
-    taken.result(20)
-    waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
+    hand_over.finish(direct)
 
 
 def test_dropped_for_its_output_buffer(
@@ -114,19 +85,13 @@ def test_dropped_for_its_output_buffer(
     # Valkey counts no buffer for a payload that it need not copy.
     server = fresh_server(REDIS_6)
     server.config_set("client-output-buffer-limit", "pubsub 32kb 16kb 1")
-    client = world.from_url(server.url, **NEVER)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    theirs = world.from_url(server.url).get_lock(unique_name)
-    holder.do(theirs.lock)
-    taken = waiter.start(lock.lock)
+    hand_over = HandOver(world, server.url, server.url, unique_name)
+    hand_over.begin_to_wait()
     with server.client(decode_responses=True) as direct:
-        await_waiter(direct, client, unique_name)
+        await_waiter(direct, hand_over.client, unique_name)
         for round_ in range(1, 4):
             direct.publish(LockNames(unique_name).channel, "x" * 1_000_000)
             until(lambda round_=round_: len(world.heard(ConnectionDown)) >= round_, what="dropped")
             until(lambda: listeners(direct, unique_name) == 1, what="back")
-        assert not taken.done()
-        holder.do(theirs.unlock)
-        taken.result(20)
-        waiter.do(lock.unlock)
-        nothing_left(direct, client, unique_name)
+        assert not hand_over.acquired.done()
+        hand_over.finish(direct)

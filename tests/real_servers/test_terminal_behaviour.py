@@ -10,12 +10,12 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import PYREDISSON, ROOT, Programs, programs
+from tests.command_line import PYREDISSON, ROOT, Programs
 from tests.servers import Server
 from tests.terminals import terminal
 from tests.volumes import Volume
@@ -56,12 +56,6 @@ print("=== end", flush=True)
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10[0-7])[;m\d]*")
 DRAWING = re.compile(r"\x1b\[\?(?:25|1049)[hl]|\x1b\[H|\x1b\[\d*[ABCDJK]")  # of a live table
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 @pytest.fixture

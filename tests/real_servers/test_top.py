@@ -6,9 +6,8 @@ import json
 import signal
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -16,21 +15,10 @@ from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector
 from pyredisson.tools.top.rounds import TopRound
 from pyredisson.tools.top.sampler import Sampler
-from tests.command_line import PYREDISSON, Programs, programs
+from tests.command_line import PYREDISSON, Programs
 from tests.servers import Server
 from tests.terminals import terminal
 from tests.waiting import until
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
-
-
-@pytest.fixture
-def server(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 @contextmanager
@@ -42,9 +30,9 @@ def sampler_at(server: Server, pattern: str | None = None, prefix: str = "") -> 
         yield sampler
 
 
-def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
+def test_holders_waiters_and_releases_are_seen(own: Server) -> None:
     config = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3)
-    with Redisson.from_url(server.url, config=config) as client:
+    with Redisson.from_url(own.url, config=config) as client:
         held, quick = client.get_lock("held"), client.get_lock("quick")
         held.lock()
         waiter = threading.Thread(target=lambda: client.get_lock("held").lock(1))
@@ -59,7 +47,7 @@ def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
             ready = seen is not None and seen.longest_wait is not None and seen.held is not None
             return found if ready and rows.get("quick") is not None and found.rate else None
 
-        with sampler_at(server) as sampler:
+        with sampler_at(own) as sampler:
             found = until(lambda: contended(sampler), 30, what="all is seen")
         row = next(row for row in found.rows if row.lock.name == "held")
         assert found.rows[0] is row
@@ -70,23 +58,23 @@ def test_holders_waiters_and_releases_are_seen(server: Server) -> None:
         waiter.join()
 
 
-def test_a_prefix_and_a_pattern_leave_others_out(server: Server) -> None:
-    with Redisson.from_url(server.url, config=Config(prefix="shop:")) as client:
+def test_a_prefix_and_a_pattern_leave_others_out(own: Server) -> None:
+    with Redisson.from_url(own.url, config=Config(prefix="shop:")) as client:
         client.get_lock("order").lock(60)
         client.get_lock("other").lock(60)
-        with sampler_at(server, "ord*", "shop:") as sampler:
+        with sampler_at(own, "ord*", "shop:") as sampler:
             assert [row.lock.name for row in sampler.round().rows] == ["order"]
             assert [row.lock.name for row in sampler.round().rows] == ["order"]
 
 
 @pytest.mark.volume
-def test_ten_thousand_locks_cost_the_server_little(server: Server) -> None:
-    with server.client() as keys:
+def test_ten_thousand_locks_cost_the_server_little(own: Server) -> None:
+    with own.client() as keys:
         pipeline = keys.pipeline(transaction=False)
         for number in range(10_000):
             pipeline.hset(f"lock:{number}", "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", 1)
         pipeline.execute()
-        with sampler_at(server) as sampler:
+        with sampler_at(own) as sampler:
             until(lambda: sampler.round().complete and sampler._search is None, 60, what="a search is complete")
             before = keys.info("stats")["total_commands_processed"]
             assert sampler.round().held == 10_000
@@ -95,21 +83,21 @@ def test_ten_thousand_locks_cost_the_server_little(server: Server) -> None:
             assert keys.info("stats")["total_commands_processed"] - before < 500
 
 
-def test_in_a_pipe_each_round_is_a_record(command_line: Programs, server: Server) -> None:
-    program = command_line.pyredisson("top", "--json", "--rounds", "2", url=server.url)
+def test_in_a_pipe_each_round_is_a_record(command_line: Programs, own: Server) -> None:
+    program = command_line.pyredisson("top", "--json", "--rounds", "2", url=own.url)
     assert program.exit_code() == 0
     assert [json.loads(line)["schema"] for line in program.stdout.splitlines()] == [1, 1]
-    program = command_line.pyredisson("top", "--rounds", "1", url=server.url)
+    program = command_line.pyredisson("top", "--rounds", "1", url=own.url)
     assert program.exit_code() == 0
     assert program.stdout.startswith("0 held · 0 contended")
     assert "\x1b" not in program.stdout
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("\x03", -signal.SIGINT)])
-def test_q_and_ctrl_c_leave_the_terminal_as_it_was(command_line: Programs, server: Server, key: str, code: int) -> None:
+def test_q_and_ctrl_c_leave_the_terminal_as_it_was(command_line: Programs, own: Server, key: str, code: int) -> None:
     with terminal() as screen:
         before = termios.tcgetattr(screen.theirs)
-        environment = {"PYREDISSON_URL": server.url, "TERM": "xterm-256color"}
+        environment = {"PYREDISSON_URL": own.url, "TERM": "xterm-256color"}
         program = command_line.start(*PYREDISSON, "top", environment=environment, terminal=screen.theirs)
         screen.shows("q quits")
         screen.type(key)

@@ -12,7 +12,7 @@ import redis.exceptions as rx
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
 from pyredisson.tools.doctor import examine, run_doctor
 from tests.proxy import Proxy
-from tests.real_servers.handles import handle
+from tests.real_servers.kind_table import KINDS, LATCH, Kind
 from tests.real_servers.observation import ANY_SCRIPT, side_by_side
 from tests.servers import HOST, Server
 from tests.worlds.clock import ClockWorld
@@ -32,19 +32,6 @@ NONSENSE = {
     "a truth": b"#t\r\n",
     "a fraction": b",1.5\r\n",
 }
-
-KINDS = [
-    "lock",
-    "fair_lock",
-    "fenced_lock",
-    "spin_lock",
-    "token_lock",
-    "non_reentrant_lock",
-    "read_lock",
-    "write_lock",
-    "semaphore",
-    "permit_expirable_semaphore",
-]
 
 
 def answer(proxy: Proxy, match: Any, reply: bytes, k: int | None = None) -> Any:
@@ -115,28 +102,27 @@ def test_garbage_in_place_of_a_message(world: ClockWorld, proxy: Proxy, unique_n
 
 @pytest.mark.parametrize("what", NONSENSE)
 def test_an_answer_that_makes_no_sense(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
-    def ask(kind: str) -> None:
+    def ask(kind: Kind) -> None:
         name = f"{unique_name}-{kind}"
         client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
-        made = handle(client, kind, name)
-        take, give = ("acquire", "release") if "semaphore" in kind else ("lock", "unlock")
-        glance = "try_acquire" if "semaphore" in kind else "try_lock"
-        if "semaphore" in kind:
+        made = kind.handle(client, name)
+        if kind.has_permits:
             actor.do(made.try_set_permits, 3)
         answers = answer(proxy, scripts_about(name), NONSENSE[what])
-        for method in (take, glance):
+        for method in (kind.acquire, str(kind.try_acquire)):
             began = time.monotonic()
             error = actor.start(getattr(made, method)).exception(20)
             assert clear(error), f"{kind}.{method}: {error!r}"
             assert time.monotonic() - began < 5, f"{kind}.{method}"
         answers.remove()
-        taken = actor.do(getattr(made, take))
+        taken = actor.do(getattr(made, kind.acquire))
         answers = answer(proxy, scripts_about(name), NONSENSE[what])
-        error = actor.start(getattr(made, give), *([taken] if isinstance(taken, str) else [])).exception(20)
-        assert clear(error), f"{kind}.{give}: {error!r}"
+        give = getattr(made, str(kind.release))
+        error = actor.start(give, *([taken] if isinstance(taken, str) else [])).exception(20)
+        assert clear(error), f"{kind}.{kind.release}: {error!r}"
         answers.remove()
 
-    side_by_side(ask, KINDS)
+    side_by_side(ask, [kind for kind in KINDS if kind is not LATCH])
 
 
 @pytest.mark.parametrize("what", ["a word", "an array of a word", "arrays in an array"])

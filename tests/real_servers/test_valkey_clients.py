@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,18 +12,11 @@ import pyredisson
 import pyredisson.asyncio
 from tests.clusters import RunningCluster
 from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, VALKEY, Server
+from tests.servers import HOST, Server
 
 threads_valkey = pytest.importorskip("valkey")
 asyncio_valkey = pytest.importorskip("valkey.asyncio")
 asyncio_cluster = pytest.importorskip("valkey.asyncio.cluster")
-
-
-@pytest.fixture
-def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
-    servers = SentinelSet(fresh_server, VALKEY)
-    yield servers
-    servers.stop()
 
 
 def lock_by(client: Any, name: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from pyredisson import LockTimeoutError, Redisson
 from tests.clusters import RunningCluster
 from tests.sentinels import SentinelSet
-from tests.servers import VALKEY, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -52,18 +50,14 @@ def test_on_a_cluster_every_node_knows_who_is_connected(
 
 
 def test_behind_sentinels_the_master_knows_who_is_connected(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+    world: ClockWorld, watched: SentinelSet, unique_name: str
 ) -> None:
-    servers = SentinelSet(fresh_server, VALKEY)
-    try:
-        client, actor = world.from_url(servers.url, slaves_sync_timeout=10.0, client_name="web", **SOON), world.actor()
-        actor.do(client.get_lock(unique_name).lock)
-        with servers.master().client() as master:
-            until(lambda: master.exists(f"pyredisson_client:{client.id}"))
-            assert "pyredisson:web:" in str(master.client_list())
-        for sentinel in servers.sentinels:
-            with sentinel.client() as direct:
-                assert "pyredisson" not in str(direct.client_list())
-        actor.do(client.get_lock(unique_name).unlock)
-    finally:
-        servers.stop()
+    client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0, client_name="web", **SOON), world.actor()
+    actor.do(client.get_lock(unique_name).lock)
+    with watched.master().client() as master:
+        until(lambda: master.exists(f"pyredisson_client:{client.id}"))
+        assert "pyredisson:web:" in str(master.client_list())
+    for sentinel in watched.sentinels:
+        with sentinel.client() as direct:
+            assert "pyredisson" not in str(direct.client_list())
+    actor.do(client.get_lock(unique_name).unlock)

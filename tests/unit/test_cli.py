@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,10 @@ from pyredisson.tools.child import find_program
 from pyredisson.tools.cli import COMMANDS
 from pyredisson.tools.common import ExitCode
 from pyredisson.tools.demo import SaleResult, show_results
-from tests.command_line import Programs, programs
+from tests.command_line import Programs
 from tests.servers import HOST, free_port
 
 PASSWORD = "s3cret"
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 @pytest.fixture

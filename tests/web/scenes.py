@@ -136,6 +136,13 @@ class RunningSite:
         with self.client() as browser:
             return browser.get(path, **settings)
 
+    def page_of(self, name: str) -> str:
+        """The path of a lock's page; the site looks, if it has not yet."""
+        self.get("/")
+        until(lambda: self.watcher.seen is not None)
+        assert self.watcher.seen is not None
+        return next(f"/lock/{row.id}" for row in self.watcher.seen.rows.values() if row.lock.name == name)
+
     @contextmanager
     def events(self, path: str = "/events", browser: httpx.Client | None = None) -> Iterator[Iterator[dict[str, Any]]]:
         """The events of a page, as long as the block runs."""

@@ -21,13 +21,6 @@ HOLDER = who(1)
 Start = Callable[..., RunningSite]
 
 
-def page_of(site: RunningSite, name: str) -> str:
-    """The path of a lock's page."""
-    until(lambda: site.watcher.seen is not None)
-    assert site.watcher.seen is not None
-    return next(f"/lock/{row.id}" for row in site.watcher.seen.rows.values() if row.lock.name == name)
-
-
 @contextmanager
 def signed_in(site: RunningSite) -> Iterator[httpx.Client]:
     """A browser that has shown the token."""
@@ -115,7 +108,7 @@ def test_other_methods_are_refused(start: Start) -> None:
 def test_without_a_token_there_is_nothing_to_free(start: Start) -> None:
     scene = Scene(lock("orders", HOLDER))
     site = start(scene)
-    path = page_of_open(site)
+    path = site.page_of("orders")
     page = site.get(path)
     assert "<form" not in page.text
     form = site.form(HOLDER)
@@ -123,12 +116,6 @@ def test_without_a_token_there_is_nothing_to_free(start: Start) -> None:
         assert browser.post(f"{path}/free", data=form, headers={"origin": site.url}).status_code == 403
         assert browser.post("/sign-in", data={}, headers={"origin": site.url}).status_code == 303
     assert scene.freed == []
-
-
-def page_of_open(site: RunningSite, name: str = "orders") -> str:
-    """The path of a lock's page on a site that has not looked yet."""
-    site.get("/")
-    return page_of(site, name)
 
 
 def test_with_a_token_nothing_is_shown_without_it(start: Start) -> None:
@@ -224,7 +211,7 @@ def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start: Start
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
         browser.get("/")
-        path = page_of(site, "orders")
+        path = site.page_of("orders")
         assert site.access.form_token in browser.get(path).text
         response = browser.post(f"{path}/free", data=site.form(HOLDER))
         assert response.status_code == 200
@@ -242,7 +229,7 @@ def test_another_holder_keeps_the_lock(start: Start) -> None:
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
         browser.get("/")
-        path = page_of(site, "orders")
+        path = site.page_of("orders")
         for holders in ((who(2),), (who(1, 2),), (HOLDER, who(2)), ()):
             response = browser.post(f"{path}/free", data=site.form(*holders))
             assert response.status_code == 409
@@ -261,7 +248,7 @@ def test_forms_of_other_sites_are_refused(start: Start) -> None:
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
         browser.get("/")
-        path = page_of(site, "orders")
+        path = site.page_of("orders")
         del browser.headers["origin"]
         for origin in (None, "null", "https://evil.example", "http://localhost", "http://127.0.0.1:1", "file://"):
             headers = {} if origin is None else {"origin": origin}
@@ -276,7 +263,7 @@ def test_a_form_needs_the_token_of_our_pages_and_the_cookie(start: Start) -> Non
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
         browser.get("/")
-        path = page_of(site, "orders")
+        path = site.page_of("orders")
         for token in ("", "wrong", TOKEN, site.access.session):
             assert browser.post(f"{path}/free", data={**site.form(HOLDER), "form_token": token}).status_code == 403
         assert browser.get(f"{path}/free").status_code == 405

@@ -7,26 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import httpx
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, Redisson
-from tests.command_line import Program, Programs, programs
+from tests.command_line import Program, Programs
 from tests.servers import HOST, VALKEY, Server
 from tests.web.scenes import until
 
 pytestmark = pytest.mark.quick
 
 SECRET = "s3cret"
-
-
-@pytest.fixture
-def command_line(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 def address_of(program: Program) -> str:

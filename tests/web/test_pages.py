@@ -41,13 +41,6 @@ HOSTILE = {
 }
 
 
-def path_of(site: RunningSite, name: str) -> str:
-    site.get("/")
-    until(lambda: site.watcher.seen is not None)
-    assert site.watcher.seen is not None
-    return next(f"/lock/{row.id}" for row in site.watcher.seen.rows.values() if row.lock.name == name)
-
-
 def check_harmless(page: str) -> None:
     """Check that no name was read as HTML, as a template, or by a terminal that prints the page."""
     assert len(page) < 60_000
@@ -70,7 +63,7 @@ def test_texts_of_any_content_are_harmless(start: Start, text: str) -> None:
     scene.clients = (client(1, app=text, host=text, version=text, addresses=(text,)),)
     scene.fields = {"errors": (text,)}
     site = start(scene)
-    path = path_of(site, text)
+    path = site.page_of(text)
     pages = [
         site.get("/").text,
         site.get(path).text,
@@ -120,7 +113,7 @@ def test_a_lock_has_a_page_with_its_queue(start: Start) -> None:
         "orders", who(1, holds=2, watchdog=True), waiters=queue, kind="fair_lock", keys=("orders", "q:{orders}")
     )
     site = start(Scene(fair))
-    text = site.get(path_of(site, "orders")).text
+    text = site.get(site.page_of("orders")).text
     for shown in (
         "fair lock",
         "host-1",
@@ -179,7 +172,7 @@ def test_a_latch_is_open_or_closed(start: Start) -> None:
         (False, True, False, False),
         (True, False, True, False),
     ]
-    page = site.get(path_of(site, "shut")).text
+    page = site.get(site.page_of("shut")).text
     assert '<span class="tag">closed</span>' in page
     assert '<span class="tag">free</span>' not in page
 
@@ -187,7 +180,7 @@ def test_a_latch_is_open_or_closed(start: Start) -> None:
 def test_what_happened_to_a_lock_is_kept(start: Start) -> None:
     scene = Scene(lock("orders", who(1)))
     site = start(scene)
-    path = path_of(site, "orders")
+    path = site.page_of("orders")
     with site.events(f"{path}/events") as events:
         scene.locks = (lock("orders", who(2)),)
         until(lambda: "acquired it" in next(events)["blocks"].get("history", ""))
@@ -205,7 +198,7 @@ def test_what_happened_to_a_lock_is_kept(start: Start) -> None:
 def test_an_incomplete_look_ends_no_hold(start: Start) -> None:
     scene = Scene(lock("a", who(1)), lock("b", who(2)))
     site = start(scene)
-    path = path_of(site, "b")
+    path = site.page_of("b")
     with site.events() as events:
         scene.fields, scene.locks = {"complete": False}, (lock("a", who(3)),)
         until(lambda: "some locks may be missing" in next(events)["blocks"].get("alerts", ""))
@@ -286,7 +279,7 @@ def test_many_holders_and_waiters_of_one_lock_are_capped(start: Start) -> None:
         Scene(lock("orders", *(who(number) for number in range(1_000)), waiters=crowd, waiting_clients=3_000)),
         interval=0.5,
     )
-    page = site.get(path_of(site, "orders"))
+    page = site.get(site.page_of("orders"))
     assert "The first 200 of 1000" in page.text
     assert "The first 200 of 3000" in page.text
     assert len(page.content) < 300_000

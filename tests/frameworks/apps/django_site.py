@@ -7,13 +7,12 @@ import gc
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
 import anyio.to_thread
 import django
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.http import HttpRequest, JsonResponse
@@ -28,9 +27,6 @@ settings.configure(ROOT_URLCONF=__name__, SECRET_KEY="none", ALLOWED_HOSTS=["*"]
 django.setup()
 
 client = pyredisson.Redisson.from_url(URL, config=pyredisson.Config(lock_watchdog_timeout=1.5))
-aclient = pyredisson.asyncio.Redisson.from_url(URL)
-#: Two threads of which one takes and the other releases.
-one_thread, another_thread = ThreadPoolExecutor(1, "one"), ThreadPoolExecutor(1, "another")
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -134,37 +130,6 @@ async def gathered(request: HttpRequest, form: str, way: str) -> JsonResponse:
     return JsonResponse(await asyncio.gather(*(FORMS[form](call, name) for _ in range(count))), safe=False)
 
 
-async def within(request: HttpRequest, way: str) -> JsonResponse:
-    """Child tasks, while their parent holds the lock."""
-    call, lock = WAYS[way], client.get_lock(f"{NAME}-within-{way}")
-    assert await call(lock.try_lock)
-
-    async def child() -> bool:
-        try:
-            return bool(await call(lock.try_lock))
-        except pyredisson.LockError:
-            return False
-
-    taken = await asyncio.gather(*(child() for _ in range(3)))
-    await call(lock.force_unlock)
-    return JsonResponse(taken, safe=False)
-
-
-async def another(request: HttpRequest, form: str) -> JsonResponse:
-    """Acquired in one thread, released in another."""
-    acquire = sync_to_async(lambda call: call(), thread_sensitive=False, executor=one_thread)
-    release = sync_to_async(lambda call: call(), thread_sensitive=False, executor=another_thread)
-    stack = ExitStack()
-    owner = client.new_owner() if form == "owner" else None
-    lock = client.get_lock(f"{NAME}-another", owner=owner)
-    await acquire(lambda: stack.enter_context(lock.hold(wait_time=20)) if form == "stack" else lock.lock())
-    try:
-        await release(stack.close if form == "stack" else lock.unlock)
-    except pyredisson.LockNotOwnedError as error:
-        return JsonResponse(str(error), safe=False)
-    return JsonResponse("released", safe=False)
-
-
 def ready(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"pid": os.getpid()})
 
@@ -174,40 +139,9 @@ def collect(request: HttpRequest) -> JsonResponse:
     return JsonResponse(gc.collect(), safe=False)
 
 
-def sync_view(request: HttpRequest) -> JsonResponse:
-    with client.get_lock(f"{NAME}-view").hold(wait_time=20), CriticalSection("-view"):
-        return JsonResponse({})
-
-
-async def async_view(request: HttpRequest) -> JsonResponse:
-    async with aclient.get_lock(f"{NAME}-view").hold(wait_time=20):
-        await inside("-view")
-        return JsonResponse({})
-
-
-async def async_view_over_a_sync_function(request: HttpRequest) -> JsonResponse:
-    await sync_to_async(sync_view)(request)
-    return JsonResponse({})
-
-
-def sync_view_over_a_coroutine(request: HttpRequest) -> JsonResponse:
-    async def work() -> None:  # On the server's event loop.
-        async with aclient.get_lock(f"{NAME}-view").hold(wait_time=20):
-            await inside("-view")
-
-    async_to_sync(work)()
-    return JsonResponse({})
-
-
 urlpatterns = [
     path("ready", ready),
     path("collect", collect),
     path("gathered/<form>/<way>", gathered),
-    path("within/<way>", within),
-    path("another/<form>", another),
-    path("view/sync", sync_view),
-    path("view/async", async_view),
-    path("view/async-over-sync", async_view_over_a_sync_function),
-    path("view/sync-over-async", sync_view_over_a_coroutine),
 ]
 app = get_asgi_application()

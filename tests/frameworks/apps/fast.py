@@ -102,17 +102,6 @@ def holding() -> Iterator[pyredisson.Lease]:
         yield lease
 
 
-def holding_twice() -> Iterator[pyredisson.Lease]:
-    lock = client.get_lock(NAME)
-    with lock.hold(wait_time=WAIT), lock.hold(wait_time=0) as lease:
-        yield lease
-
-
-def owning() -> Iterator[None]:
-    with client.get_lock(NAME, owner=client.new_owner()):
-        yield
-
-
 async def holding_async() -> AsyncIterator[None]:
     async with aclient.get_lock(NAME).hold(wait_time=WAIT):
         yield
@@ -139,22 +128,6 @@ async def dependency_of_an_async_endpoint(lease: Lease) -> Entered:
     return await inside_for_a_while()
 
 
-@app.get("/dependency/nested")
-def nested_dependency(lease: Annotated[pyredisson.Lease, Depends(holding_twice)]) -> Entered:
-    lease.ensure_held()
-    return inside()
-
-
-@app.get("/dependency/owner", dependencies=[Depends(owning)])
-def dependency_with_an_owner() -> Entered:
-    return inside()
-
-
-@app.get("/async-dependency/sync", dependencies=[Depends(holding_async)])
-def async_dependency_of_a_sync_endpoint() -> Entered:
-    return inside()
-
-
 @app.get("/async-dependency/async", dependencies=[Depends(holding_async)])
 async def async_dependency_of_an_async_endpoint() -> Entered:
     return await inside_for_a_while()
@@ -165,18 +138,6 @@ def plain_dependency() -> Entered:
     with CriticalSection("-plain"):
         time.sleep(0.02)
     return {"pid": os.getpid()}
-
-
-@app.get("/block")
-async def block_the_loop() -> str:
-    """A sync lock in a coroutine, awaiting while it is held."""
-    lock = client.get_lock(f"{NAME}-loop")
-    try:
-        with lock.hold(wait_time=5), CriticalSection("-loop"):
-            await asyncio.sleep(0.02)
-    except pyredisson.LockError as error:
-        return f"{type(error).__name__}: {error}"
-    return "entered"
 
 
 # ---- streams -----------------------------------------------------------------------------------------------------

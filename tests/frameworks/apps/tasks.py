@@ -30,9 +30,8 @@ client = pyredisson.Redisson.from_url(
     URL,
     config=pyredisson.Config(lock_watchdog_timeout=20, on_lock_lost=lambda name, number: note(f"lost {name}")),
 )
-if os.environ.get("PYREDISSON_TEST_USE_EARLY"):
-    with client.get_lock(f"{NAME}-early"):
-        pass
+with client.get_lock(f"{NAME}-early"):
+    pass
 
 
 @app.task
@@ -50,17 +49,6 @@ def sleep(name: str, form: str) -> None:
     with lock.hold(wait_time=60) if form == "hold" else lock:
         note(f"holding{name}")
         time.sleep(60)
-
-
-@app.task
-def wait(name: str, kind: str) -> None:
-    """Wait for a lock of another until a time limit ends that."""
-    note(f"waiting{name}")
-    try:
-        getattr(client, f"get_{kind}")(f"{NAME}{name}").lock()
-    except SoftTimeLimitExceeded:
-        note(f"interrupted{name}")
-        raise
 
 
 @app.task
