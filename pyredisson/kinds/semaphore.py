@@ -169,7 +169,7 @@ class BoundedSemaphoreCore(SemaphoreCore):
     def check_released(self, reply: int) -> None:
         """Raise ``ValueError`` for a release too many, which has changed nothing."""
         if not reply:
-            raise ValueError(f"semaphore {self.names.name!r} released too many times: it has {self.value} permits")
+            raise ValueError(f"semaphore {self.names.name!r} released too many times: its value is {self.value}")
 
     async def take(self, blocking: bool, timeout: Seconds | None) -> bool:
         """Acquire a permit, by the rules of ``threading.Semaphore.acquire``."""

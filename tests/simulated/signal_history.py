@@ -171,5 +171,5 @@ class BoundedHistory(PermitHistory):
         assert self.world.run(until=task.done, seconds=60)
         task.outcome.result()
         self.world.run(seconds=90)
-        redis.command("DEL", "seats", "leased", "only", "ready", "printers")
+        redis.command("DEL", "seats", "leased", "only", "ready", "printers", "pyredisson_permits:{printers}")
         History.check(self)
