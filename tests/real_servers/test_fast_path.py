@@ -26,6 +26,7 @@ from pyredisson.asyncio.pipe import Pipe
 from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.requests import settle
 from pyredisson.kinds.lock import LockCore
 from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path
@@ -64,6 +65,9 @@ FAULTS = {
     "late": 2,
 }
 
+
+#: Seconds for a request of a caller that leaves: as long as on a busy machine an answer may take.
+BUDGET = 20.0
 
 #: How many steps a history has.
 LENGTH = 40
@@ -132,6 +136,7 @@ def in_threads(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
     with monkeypatch.context() as patch:
         patch.setattr(Connection, "exchange", planned)
+        patch.setattr(settle, "CLEANUP_BUDGET", BUDGET)
         yield
 
 
@@ -156,6 +161,7 @@ def in_tasks(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(Pipe, "post", planned)
+        patch.setattr(settle, "CLEANUP_BUDGET", BUDGET)
         yield
 
 
