@@ -203,13 +203,13 @@ class Inspector:
         for who in lock.holders:
             if who.reason is not None and who.client_id is not None:
                 key = encode_name(presence_key(who.client_id, self._prefix))
-                self._servers.of(key).tell("DEL", key)
+                self._servers.of(key).ask("DEL", key)
 
     def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
         """Write a presence entry. Raises as :meth:`unlock` does."""
         raw = encode_name(key)
         self._servers.masters()
-        self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
+        self._servers.of(raw).ask("SET", raw, value, "PX", time_to_live_ms)
 
     def _look(self, pattern: str | None = None, progress: Progress | None = None, seconds: float | None = None) -> Look:
         deadline = None if seconds is None else time.monotonic() + seconds

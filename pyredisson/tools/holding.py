@@ -21,7 +21,7 @@ from pyredisson.tools.looking import print_json, quoted
 MAX_REASON = 200  # characters
 
 
-def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: str, prefix: str, as_json: bool) -> int:
+def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson lock``. Returns the exit code.
 
     The lease is fixed and outlives this command. Whatever interrupts the command before that is printed releases it.

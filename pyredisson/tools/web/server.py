@@ -115,8 +115,8 @@ class WebServer(uvicorn.Server):
 
 
 def run_web(
-    url: str,
     *,
+    url: str,
     listen: str,
     prefix: str = "",
     interval: float,
