@@ -76,7 +76,7 @@ class Server:
         self.tls: bool = is_tls(place.connection_class)
         address = settings.get("host", "localhost"), settings.get("port", 6379)
         self.node: str = settings.get("path") or listed([address])
-        self._pool = redis.BlockingConnectionPool(
+        self._pool: Any = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
             connection_class=place.connection_class,
             max_connections=1,
             **{**settings, "retry": Retry(NoBackoff(), 0), "redis_connect_func": _greet, "timeout": None},
