@@ -362,15 +362,6 @@ def test_a_search_that_may_take_no_longer(own: Server, open_stage: Callable[[str
     assert snapshot.seconds < 2
 
 
-def test_a_server_that_does_not_know_types_in_scan(own: Server, open_stage: Callable[[str], Stage]) -> None:
-    stage = open_stage(own.url)
-    stage.client().get_lock("x").lock()
-    inspector = stage.inspector()
-    [server] = inspector._servers.masters()
-    server.filters_types = False  # As of one before Redis 6.0.
-    assert [view.name for view in inspector.snapshot().locks] == ["x"]
-
-
 # ---- reads only ------------------------------------------------------------------------------------------------------
 
 READS = ("+@read", "+@connection", "+@keyspace", "-@write", "+scan", "+info", "+time", "+dbsize", "+pubsub", "+client")
@@ -442,8 +433,8 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         stage.client().get_lock("x").lock()
         inspector = stage.inspector()
         assert inspector.snapshot().locks[0].name == "x"
-        asked = Mock(wraps=inspector._servers._by_sentinels)
-        with patch.object(inspector._servers, "_by_sentinels", asked):
+        asked = Mock(wraps=inspector.servers._by_sentinels)
+        with patch.object(inspector.servers, "_by_sentinels", asked):
             inspector.snapshot()
         assert asked.call_count == 1
         view = inspector.lock("x")

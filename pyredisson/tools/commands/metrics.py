@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import click
 
-from pyredisson.tools.common import BadUsage
+from pyredisson.tools.common import BadUsage, read_address
 from pyredisson.tools.options import server_options
 
 SECONDS = click.FloatRange(min=0.0, min_open=True)
@@ -78,7 +78,7 @@ def metrics(
     """
     if find_spec("prometheus_client") is None:
         raise BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')
-    from pyredisson.tools.exporter import Exporter, Scanner, read_address, scan_of, serve, write_once
+    from pyredisson.tools.exporter import Exporter, Scanner, scan_of, serve, write_once
 
     address = read_address(listen)
     scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval)

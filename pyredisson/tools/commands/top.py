@@ -35,6 +35,6 @@ def top(**options: Any) -> int:
        2  wrong usage
       69  the server is not available
     """
-    from pyredisson.tools.top import run_top
+    from pyredisson.tools.top.run import run_top
 
     return run_top(**options)

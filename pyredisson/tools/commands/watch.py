@@ -30,6 +30,6 @@ def watch(**options: Any) -> int:
        2  wrong usage
       69  the server is not available
     """
-    from pyredisson.tools.watch import run_watch
+    from pyredisson.tools.watch.run import run_watch
 
     return run_watch(**options)
