@@ -25,8 +25,8 @@ from pyredisson.tools.sampling.pace import in_daemon_thread
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-#: What the names of the metrics begin with, but for ``pyredisson_up``.
-PREFIX = "pyredisson_server"
+#: What the names of all metrics begin with.
+PREFIX = "pyredisson"
 
 #: A scrape waits for at most this long for a scan: by default Prometheus gives up after ten seconds.
 SCRAPE_SECONDS = 8.0
@@ -121,10 +121,12 @@ class Exporter:
         scan = self._scanner.latest()
         snapshot = None if scan is None else scan.snapshot
         yield GaugeMetricFamily(
-            "pyredisson_up", "Whether the server answered the last scan.", float(snapshot is not None)
+            f"{PREFIX}_up", "Whether the server answered the last scan.", float(snapshot is not None)
         )
-        yield CounterMetricFamily(f"{PREFIX}_scans", "Scans of the server.", self._scanner.scans)
-        yield CounterMetricFamily(f"{PREFIX}_scan_failures", "Scans that no server answered.", self._scanner.failures)
+        yield CounterMetricFamily(f"{PREFIX}_server_scans", "Scans of the server.", self._scanner.scans)
+        yield CounterMetricFamily(
+            f"{PREFIX}_server_scan_failures", "Scans that no server answered.", self._scanner.failures
+        )
         if scan is not None:
             yield _gauge("scan_seconds", "How long the last scan took.", scan.seconds)
             yield _gauge("scan_age_seconds", "How long ago the last scan ended.", time.monotonic() - scan.ended)
@@ -142,7 +144,7 @@ class Exporter:
         chosen.sort(key=lambda lock: _oldest(snapshot, lock), reverse=True)
         # The kind is no label here: it is known while a client publishes it, and a time series must not end with that.
         hold, waiters, free_in = (
-            GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["lock"])
+            GaugeMetricFamily(f"{PREFIX}_server_{name}", text, labels=["lock"])
             for name, text in (
                 ("lock_hold_seconds", "Since when this lock is held; 0 if that is not known."),
                 ("lock_waiters", "How many wait for this lock."),
@@ -202,11 +204,11 @@ def _lasted(snapshot: Snapshot, since: float | None) -> float:
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value)
+    return GaugeMetricFamily(f"{PREFIX}_server_{name}", text, value)
 
 
 def _by_kind(name: str, text: str, kinds: Iterable[str], counts: Counter[str]) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["kind"])
+    family = GaugeMetricFamily(f"{PREFIX}_server_{name}", text, labels=["kind"])
     for kind in kinds:
         family.add_metric([kind], counts[kind])
     return family
