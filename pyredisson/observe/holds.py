@@ -40,14 +40,23 @@ class Entries(Generic[T]):
         """Enter one that begins now. Returns that of the same key whose end was not noticed, if there is one."""
         before = self.all.get(key)
         self.all[key] = (time.monotonic(), lease, value)
+        self.sweep_if_many()
+        return None if before is None else before[2]
+
+    def sweep_if_many(self) -> None:
+        """Remove what has expired, if there is much. Who enters something into ``all`` calls this now and then."""
         if len(self.all) >= self._sweep_at:
             self.sweep()
             self._sweep_at = max(FIRST_SWEEP, 2 * len(self.all))
-        return None if before is None else before[2]
 
     def end(self, key: Key) -> T | None:
         """Remove one, and return its value; ``None`` if it is not there."""
         entry = self.all.pop(key, None)
+        return None if entry is None else entry[2]
+
+    def get(self, key: Key) -> T | None:
+        """Return the value of one; ``None`` if it is not there."""
+        entry = self.all.get(key)
         return None if entry is None else entry[2]
 
     def end_all(self, client_id: str) -> list[T]:
@@ -72,7 +81,11 @@ class Entries(Generic[T]):
         now = time.monotonic()
         return [(now - since, value) for since, _, value in self.all.copy().values()]
 
+    def clear(self) -> None:
+        """Forget all."""
+        self.all.clear()
+
 
 def _forget(entries: Entries[T] | None) -> None:
     if entries is not None:
-        entries.all.clear()
+        entries.clear()

@@ -17,8 +17,7 @@ from opentelemetry.trace import StatusCode
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, events
-from pyredisson.observe.opentelemetry import OpenTelemetryListener
-from pyredisson.observe.recorder import HOLDER_GONE, LOST, UNKNOWN
+from pyredisson.observe.opentelemetry import HOLDER_GONE, LOST, UNKNOWN, OpenTelemetryListener
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.base import World
@@ -263,7 +262,8 @@ def test_every_other_event_is_counted_by_its_class(telemetry: Telemetry) -> None
 def test_without_an_sdk_nothing_is_kept_but_what_is_held() -> None:
     listener = OpenTelemetryListener()
     listener(acquired("orders"))
-    _, _, (_, span) = listener._recorder.holds.all["orders", "client:1"]
-    assert span is None
+    hold = listener._holds.get(("orders", "client:1"))
+    assert hold is not None
+    assert hold.span is None
     listener(events.Released("orders", "client:1", 0, 0.1))
-    assert listener._recorder.holds.now() == []
+    assert listener._holds.now() == []

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyredisson import events
+from pyredisson.observe.histogram import BUFFER
 from pyredisson.observe.holds import FIRST_SWEEP
 from pyredisson.observe.labels import NAMES
 from pyredisson.observe.prometheus import PrometheusListener
@@ -168,7 +169,7 @@ def test_labels_are_remembered_for_a_limited_number_of_names(registry: Collector
     assert asked == ["orders"]
     for number in range(3 * NAMES):
         listener(events.TimedOut(f"order:{number}", "client:1", 0.0))
-    assert len(listener._recorder.by_label.by_name) <= NAMES
+    assert len(listener._by_label.by_name) <= NAMES
     assert value("timeouts_total", lock="all") == 3 * NAMES
 
 
@@ -193,7 +194,22 @@ def test_leases_that_end_without_an_event_take_no_memory(registry: CollectorRegi
     listener = PrometheusListener(registry)
     for number in range(10 * FIRST_SWEEP):
         listener(acquired(f"order:{number}", lease=0.0))
-    assert len(listener._recorder.holds.all) < FIRST_SWEEP
+    assert len(listener._held) < FIRST_SWEEP
+
+
+def test_values_take_no_memory_before_they_are_read(registry: CollectorRegistry, value: Value) -> None:
+    listener = PrometheusListener(registry)
+    for _ in range(3 * BUFFER):
+        listener(acquired("orders"))
+        listener(events.Released("orders", "client:1", 0, 0.5))
+        listener(events.TimedOut("orders", "client:2", 0.5))
+    metrics = listener._by_label.of("orders")
+    assert len(metrics.unsorted) < BUFFER
+    assert value("wait_seconds_count") == 6 * BUFFER
+    assert value("wait_seconds_bucket", le="0.001") == 3 * BUFFER
+    assert value("wait_seconds_bucket", le="+Inf") == 6 * BUFFER
+    assert value("hold_seconds_sum") == pytest.approx(0.5 * 3 * BUFFER)
+    assert value("acquisitions_total") == value("timeouts_total") == 3 * BUFFER
 
 
 def test_values_of_many_threads_are_all_counted(registry: CollectorRegistry, value: Value) -> None:
