@@ -197,13 +197,13 @@ class Inspector:
         for who in lock.holders:
             if who.reason is not None and who.client_id is not None:
                 key = encode_name(presence_key(who.client_id, self.prefix))
-                self.servers.of(key).ask("DEL", key)
+                self.servers.of(key).tell("DEL", key)
 
     def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
         """Write a presence entry. Raises as :meth:`unlock` does."""
         raw = encode_name(key)
         self.servers.masters()
-        self.servers.of(raw).ask("SET", raw, value, "PX", time_to_live_ms)
+        self.servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
     def _look(self, pattern: str | None = None, progress: Progress | None = None, seconds: float | None = None) -> Look:
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import redis.exceptions as rx
+
 from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.stored import StoredKind
@@ -49,13 +51,31 @@ def scan(server: Server, kind: bytes, match: bytes | None, stop: Callable[[], bo
         stop: Whether to end early.
 
     Raises:
-        redis.exceptions.RedisError: The server does not answer, or refuses.
+        redis.exceptions.RedisError: The server does not answer, refuses, or hands out what is too large.
         OSError: It does not answer.
     """
-    cursor = b"0"
+    cursor, count = b"0", COUNT
     pattern: tuple[Any, ...] = () if match is None else ("MATCH", match)
     while not stop():
-        cursor, names = read_scan("SCAN", server.ask("SCAN", cursor, *pattern, "COUNT", COUNT, "TYPE", kind))
+        typed = () if server.filters_types is False else ("TYPE", kind)
+        try:
+            reply = server.ask("SCAN", cursor, *pattern, "COUNT", count, *typed)
+        except rx.InvalidResponse:
+            if count == 1:
+                raise
+            count = max(1, count // 10)  # The names are huge: fewer at a time.
+            continue
+        except rx.ResponseError as error:
+            if server.filters_types is not None or "syntax" not in str(error).lower():
+                raise
+            server.filters_types = False  # Before Redis 6.0.
+            continue
+        cursor, names = read_scan("SCAN", reply)
+        if typed:
+            server.filters_types = True
+        else:
+            types = server.ask_many([("TYPE", name) for name in names])
+            names = [name for name, found in zip(names, types, strict=True) if found == kind]
         yield names
         if not int(cursor):
             return

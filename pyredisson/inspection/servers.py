@@ -17,7 +17,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.resp import as_redis_error, pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import SLOTS, Cluster, read_slots
 from pyredisson.net.urls import client_at, known_url, listed, own_settings
@@ -31,9 +31,11 @@ Command = tuple["str | bytes", ...]
 
 #: The name of our own connections.
 TOOL_NAME = "pyredisson-inspect"
+_NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
 MAX_BATCH = 500  # commands in flight
+MAX_BATCH_BYTES = 1024 * 1024  # and their size, of those after the first
 
 
 def describe(error: BaseException) -> str:
@@ -76,13 +78,11 @@ class Server:
         self.tls: bool = is_tls(place.connection_class)
         address = settings.get("host", "localhost"), settings.get("port", 6379)
         self.node: str = settings.get("path") or listed([address])
-        self._pool: Any = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
-            connection_class=place.connection_class,
-            max_connections=1,
-            **{**settings, "retry": Retry(NoBackoff(), 0), "redis_connect_func": _greet, "timeout": None},
-        )
-        self._client: Any = redis.Redis(connection_pool=self._pool)
-        self._client.response_callbacks.clear()  # Replies as they are.
+        #: Whether ``SCAN`` knows ``TYPE``; ``None`` until it was tried.
+        self.filters_types: bool | None = None
+        self._connection: Any = place.connection_class(**settings, retry=Retry(NoBackoff(), 0))
+        self._greeted = False
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -90,13 +90,18 @@ class Server:
         return url_of(self.settings, tls=self.tls) or self.node
 
     def ask(self, *command: Any) -> Any:
-        """Return the answer to one question. It is sent once.
+        """Return the answer to one question.
 
         Raises:
             redis.exceptions.RedisError: It could not be asked, or refuses.
             OSError: It could not be asked.
         """
-        return self._client.execute_command(*command)
+        return _only(self.ask_many([_words(command)]))
+
+    def tell(self, *command: Any) -> Any:
+        """Send what changes something: once."""
+        with self._lock:
+            return _only(self._exchange([pack_command(_words(command))]))
 
     def ask_many(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to many questions; one that is refused is answered by the error.
@@ -106,24 +111,69 @@ class Server:
             OSError: It could not be asked.
         """
         answers: list[Any] = []
-        for batch in in_batches(commands, MAX_BATCH):
-            with self._client.pipeline(transaction=False) as pipeline:
-                for command in batch:
-                    pipeline.execute_command(*command)
-                answers += pipeline.execute(raise_on_error=False)
+        with self._lock:
+            for batch in self._batches(commands):
+                may_be_closed = self._greeted
+                try:
+                    answers += self._exchange(batch)
+                except rx.ConnectionError:
+                    if not may_be_closed:
+                        raise
+                    answers += self._exchange(batch)  # The connection was idle: reading may be repeated.
         return answers
 
     def close(self) -> None:
         """Close the connection. It is made again when it is needed."""
-        self._pool.disconnect()
+        with self._lock:
+            self._drop()
+
+    def _batches(self, commands: Sequence[Command]) -> Iterator[list[bytes]]:
+        """Yield the commands, packed, as many at a time as may be in flight."""
+        batch: list[bytes] = []
+        size = 0
+        for command in commands:
+            packed = pack_command(command)
+            if batch and (len(batch) == MAX_BATCH or size + len(packed) > MAX_BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(packed)
+            size += len(packed)
+        if batch:
+            yield batch
+
+    def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
+        """Send commands, and return the replies. A new connection is given a name first, where that is permitted."""
+        connection, first = self._connection, () if self._greeted else (_NAME_IT,)
+        try:
+            self._greeted = True
+            connection.send_packed_command([b"".join((*first, *commands))], check_health=False)
+            return [_read(connection) for _ in (*first, *commands)][len(first) :]
+        except BaseException:
+            self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
+            raise
+
+    def _drop(self) -> None:
+        self._greeted = False
+        with suppress(Exception):
+            self._connection.disconnect()
 
 
-def _greet(connection: Any) -> None:
-    """Give a new connection its name, where that is permitted."""
-    connection.on_connect()
-    connection.send_command("CLIENT", "SETNAME", TOOL_NAME)
-    with suppress(rx.ResponseError):
-        connection.read_response()
+def _words(command: tuple[Any, ...]) -> Command:
+    return tuple(word if isinstance(word, (str, bytes)) else str(word) for word in command)
+
+
+def _read(connection: Any) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except rx.ResponseError as error:
+        return error
+
+
+def _only(replies: list[Any]) -> Any:
+    [reply] = replies
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 @final

@@ -84,7 +84,7 @@ def free(
     guard = [kind.form, mode or "", *expected]
     words = [each.encode("utf-8", "surrogateescape") for each in keys]
     script = _GUARD.replace("    -- script\n", script_text(kind.force_unlock))
-    reply = server.ask("EVAL", script, len(words), *words, *args, *guard, len(guard))
+    reply = server.tell("EVAL", script, len(words), *words, *args, *guard, len(guard))
     match reply:
         case [bytes() as outcome, int() as notified, *owners]:
             return outcome.decode("ascii", "replace"), [each for each in owners if isinstance(each, bytes)], notified

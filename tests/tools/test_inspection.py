@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import uuid
@@ -15,6 +14,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson import Config, LockLostError, Redisson
+from pyredisson.core.names import ReadWriteNames
 from pyredisson.inspection import Inspector, LockView
 from tests.clusters import RunningCluster
 from tests.sentinels import SentinelSet
@@ -73,6 +73,12 @@ def open_stage() -> Iterator[Callable[[str], Stage]]:
         yield make
     for stage in stages:
         stage.end()
+
+
+@pytest.fixture
+def stage(own: Server, open_stage: Callable[[str], Stage]) -> Stage:
+    """On the test's own server."""
+    return open_stage(own.url)
 
 
 def reported(inspector: Inspector, name: str, waiters: int = 0) -> LockView:
@@ -163,8 +169,7 @@ def test_all_kinds(build: Build, fresh_server: Callable[..., Server], open_stage
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair", "read", "write", "fenced"])
-def test_an_unlock_wakes_the_waiters(own: Server, open_stage: Callable[[str], Stage], kind: str) -> None:
-    stage = open_stage(own.url)
+def test_an_unlock_wakes_the_waiters(own: Server, stage: Stage, kind: str) -> None:
     calm = Config(lock_watchdog_timeout=60, presence_after=0.05)  # No waiter asks again by itself in time.
     one, other = stage.client(calm), stage.client(calm)
 
@@ -187,9 +192,35 @@ def test_an_unlock_wakes_the_waiters(own: Server, open_stage: Callable[[str], St
         get(one, kind).unlock()
 
 
-@pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
-def test_all_clients_on_the_list_are_counted(own: Server, open_stage: Callable[[str], Stage], kind: str) -> None:
+@pytest.mark.parametrize(("side", "message"), [("read", b"0"), ("write", b"1")])
+def test_an_unlock_of_one_side_sends_its_message(
+    own: Server, open_stage: Callable[[str], Stage], side: str, message: bytes
+) -> None:
     stage = open_stage(own.url)
+    getattr(stage.client().get_read_write_lock("x"), f"{side}_lock")().lock()
+    with own.client() as direct, direct.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(ReadWriteNames("x").channel)
+        assert stage.inspector().unlock("x").freed
+        assert until(heard.get_message)["data"] == message
+
+
+def test_an_unlock_on_a_cluster_wakes_the_waiter(
+    cluster: RunningCluster, open_stage: Callable[[str], Stage], unique_name: str
+) -> None:
+    stage = open_stage(cluster.url)
+    calm = Config(lock_watchdog_timeout=60, max_wait_without_check=60)  # No waiter asks again by itself in time.
+    held, wanted = (stage.client(calm).get_lock(unique_name) for _ in range(2))
+    held.lock()
+    acquired = threading.Event()
+    stage.wait_for(lambda: (wanted.lock(), acquired.set(), wanted.unlock()))
+    inspector = stage.inspector()
+    until(lambda: (inspector.lock(unique_name) or LockView("", "", "")).waiting_clients == 1)
+    assert inspector.unlock(unique_name).notified == 1
+    assert acquired.wait(10)
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
+def test_all_clients_on_the_list_are_counted(own: Server, stage: Stage, kind: str) -> None:
     getattr(stage.client(), f"get_{kind}")("x", **({} if kind == "lock" else {"permits": 1})).hold().__enter__()
     for _ in range(4):
         stage.wait_for(getattr(stage.client(), f"get_{kind}")("x").hold(wait_time=60).__enter__)
@@ -197,8 +228,7 @@ def test_all_clients_on_the_list_are_counted(own: Server, open_stage: Callable[[
     until(lambda: (inspector.lock("x") or LockView("x", "lock", "")).waiting_clients == 4)
 
 
-def test_an_unlock_only_of_the_holder_that_is_meant(own: Server, open_stage: Callable[[str], Stage]) -> None:
-    stage = open_stage(own.url)
+def test_an_unlock_only_of_the_holder_that_is_meant(own: Server, stage: Stage) -> None:
     client, inspector = stage.client(), stage.inspector()
     assert inspector.unlock("x").outcome == "not_held"
     client.get_lock("x").lock()
@@ -217,24 +247,6 @@ def test_an_unlock_only_of_the_holder_that_is_meant(own: Server, open_stage: Cal
     assert inspector.unlock("x", holder=HOLDER[:4]).freed
 
 
-def test_an_unlock_of_a_token_lock(own: Server, open_stage: Callable[[str], Stage]) -> None:
-    stage = open_stage(own.url)
-    inspector = stage.inspector()
-    with own.client() as direct:
-        lock = direct.lock("x", timeout=60)
-        lock.acquire()
-        token = direct.get("x")
-        [holder] = inspector.lock("x").holders  # type: ignore[union-attr]
-        assert holder.owner == hashlib.sha256(token).hexdigest()[:8]
-        assert token.decode() not in repr(inspector.lock("x"))
-        assert inspector.unlock("x", holder="00000000").outcome == "other_holder"
-        assert inspector.unlock("x", holder=holder.owner).freed
-        assert not direct.exists("x")
-        direct.set("count", 3)
-    with pytest.raises(ValueError, match="no owner"):
-        inspector.unlock("count")
-
-
 #: What other libraries write with SET NX PX: their values.
 FOREIGN = {
     "redsync": "cP3pmRS0XkbX7aPT9TVjHQ==",  # base64 of 16 bytes
@@ -246,9 +258,9 @@ FOREIGN = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_string_locks_of_all_libraries_are_found(own: Server, open_stage: Callable[[str], Stage]) -> None:
+def test_string_locks_of_all_libraries_are_found(own: Server, stage: Stage) -> None:
     pottery = pytest.importorskip("pottery", reason="pottery is not installed")
-    inspector = open_stage(own.url).inspector()
+    inspector = stage.inspector()
     with own.client() as direct:
         theirs = pottery.Redlock(key="orders", masters={direct}, auto_release_time=60)
         assert theirs.acquire(blocking=False)
@@ -280,9 +292,8 @@ def test_string_locks_of_all_libraries_are_found(own: Server, open_stage: Callab
         assert sorted(direct.keys()) == [b"a number", b"cfg:theme", b"long"]
 
 
-def test_hostile_data(own: Server, open_stage: Callable[[str], Stage]) -> None:
+def test_hostile_data(own: Server, stage: Stage) -> None:
     """Nothing that is stored breaks the inspection, or makes it fetch much."""
-    stage = open_stage(own.url)
     field = f"{HOLDER}:1"
     names: dict[bytes, dict[str, Any]] = {
         b"x" * 65_536: {field: 1},
@@ -341,25 +352,33 @@ def test_hostile_data(own: Server, open_stage: Callable[[str], Stage]) -> None:
     assert inspector.unlock("\x1b[2J\r\n{").freed
 
 
-def test_a_scan_of_huge_names_asks_for_fewer_at_a_time(own: Server, open_stage: Callable[[str], Stage]) -> None:
+def test_a_scan_of_huge_names_asks_for_fewer_at_a_time(own: Server, stage: Stage) -> None:
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         for number in range(40):
             pipeline.hset(f"{number}".ljust(4_000_000, "x"), f"{HOLDER}:1", 1)
         pipeline.hset("short", f"{HOLDER}:1", 1)
         pipeline.execute()
-    snapshot = open_stage(own.url).inspector(timeout=20.0).snapshot()
+    snapshot = stage.inspector(timeout=20.0).snapshot()
     assert [view.name for view in snapshot.locks if len(view.name) < 100] == ["short"]
     assert snapshot.complete
 
 
-def test_a_search_that_may_take_no_longer(own: Server, open_stage: Callable[[str], Stage]) -> None:
+def test_a_search_that_may_take_no_longer(own: Server, stage: Stage) -> None:
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         for number in range(20_000):
             pipeline.set(f"other:{number}", number)
         pipeline.execute()
-    snapshot = open_stage(own.url).inspector().snapshot(seconds=0.0)
+    snapshot = stage.inspector().snapshot(seconds=0.0)
     assert not snapshot.complete
     assert snapshot.seconds < 2
+
+
+def test_a_server_that_does_not_know_types_in_scan(own: Server, stage: Stage) -> None:
+    stage.client().get_lock("x").lock()
+    inspector = stage.inspector()
+    [server] = inspector._servers.masters()
+    server.filters_types = False  # As of one before Redis 6.0.
+    assert [view.name for view in inspector.snapshot().locks] == ["x"]
 
 
 # ---- reads only ------------------------------------------------------------------------------------------------------
@@ -367,8 +386,7 @@ def test_a_search_that_may_take_no_longer(own: Server, open_stage: Callable[[str
 READS = ("+@read", "+@connection", "+@keyspace", "-@write", "+scan", "+info", "+time", "+dbsize", "+pubsub", "+client")
 
 
-def test_a_user_that_may_only_read_sees_everything(own: Server, open_stage: Callable[[str], Stage]) -> None:
-    stage = open_stage(own.url)
+def test_a_user_that_may_only_read_sees_everything(own: Server, stage: Stage) -> None:
     stage.client().get_fair_lock("fair").lock()
     stage.client().get_read_write_lock("rw").read_lock().lock()
     with own.client() as direct:
@@ -387,8 +405,7 @@ def test_a_user_that_may_only_read_sees_everything(own: Server, open_stage: Call
         assert direct.exists("fair", "rw") == 2
 
 
-def test_a_user_that_may_read_keys_and_nothing_else(own: Server, open_stage: Callable[[str], Stage]) -> None:
-    stage = open_stage(own.url)
+def test_a_user_that_may_read_keys_and_nothing_else(own: Server, stage: Stage) -> None:
     stage.client(Config(presence=False)).get_lock("x").lock()
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "bob", "on", ">sesame", "~*", "+@read", "+scan", "+time")
@@ -433,8 +450,8 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         stage.client().get_lock("x").lock()
         inspector = stage.inspector()
         assert inspector.snapshot().locks[0].name == "x"
-        asked = Mock(wraps=inspector.servers._by_sentinels)
-        with patch.object(inspector.servers, "_by_sentinels", asked):
+        asked = Mock(wraps=inspector._servers._by_sentinels)
+        with patch.object(inspector._servers, "_by_sentinels", asked):
             inspector.snapshot()
         assert asked.call_count == 1
         view = inspector.lock("x")
@@ -455,8 +472,7 @@ def test_a_url_that_is_none(url: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["app:", "odd[*]:", "{app}"])
-def test_a_prefix(own: Server, open_stage: Callable[[str], Stage], prefix: str) -> None:
-    stage = open_stage(own.url)
+def test_a_prefix(own: Server, stage: Stage, prefix: str) -> None:
     client = stage.client(Config(prefix=prefix, presence_after=0.05, lock_watchdog_timeout=3.0))
     client.get_lock("x").lock()
     client.get_fair_lock("y").lock()
