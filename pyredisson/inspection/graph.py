@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import TypeAlias, final
 
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.model import LockView, WaiterView, Who
 
 MAX_EDGES = 100_000
-MAX_CYCLES = 1000
+MAX_CYCLES = 100
 
 _Node: TypeAlias = tuple[str, int]
 
@@ -78,57 +78,22 @@ def _node(who: Who) -> _Node | None:
 
 
 def _cycles(edges: list[Edge]) -> list[tuple[Edge, ...]]:
-    out: dict[_Node, list[tuple[_Node, Edge]]] = defaultdict(list)
+    between: dict[tuple[_Node, _Node], Edge] = {}
+    waits: dict[_Node, list[_Node]] = defaultdict(list)
     for edge in edges:
         waiter, holder = _node(edge.waiter), _node(edge.holder)
         if waiter is not None and holder is not None:
-            out[waiter].append((holder, edge))
+            between[waiter, holder] = edge
+            waits[waiter].append(holder)
     found: list[tuple[Edge, ...]] = []
-    covered: set[_Node] = set()
-    for node in _in_circles(out):
-        if node not in covered and len(found) < MAX_CYCLES:
-            cycle = _shortest_circle(node, out)
-            if cycle:
-                found.append(cycle)
-                covered.update(each for edge in cycle if (each := _node(edge.waiter)) is not None)
+    while len(found) < MAX_CYCLES:
+        try:
+            TopologicalSorter(waits).prepare()
+        except CycleError as error:
+            owners: list[_Node] = error.args[1][::-1]  # The first is the last, too.
+            found.append(tuple(between[pair] for pair in pairwise(owners)))
+            for owner in owners[1:]:
+                del waits[owner]  # Of these one cycle is enough.
+        else:
+            break
     return found
-
-
-def _in_circles(out: dict[_Node, list[tuple[_Node, Edge]]]) -> list[_Node]:
-    """Return the nodes that are left when those without a way out, and those without a way in, are taken away."""
-    back: dict[_Node, list[_Node]] = defaultdict(list)
-    for node, ways in out.items():
-        for to, _ in ways:
-            back[to].append(node)
-    return sorted(_without_end({node: [to for to, _ in ways] for node, ways in out.items()}) & _without_end(back))
-
-
-def _without_end(ways: Mapping[_Node, Iterable[_Node]]) -> set[_Node]:
-    """Return the nodes from which a circle can be reached."""
-    sorter = TopologicalSorter(ways)
-    with suppress(CycleError):
-        sorter.prepare()
-    left = set(ways)
-    while ended := sorter.get_ready():
-        left.difference_update(ended)
-        sorter.done(*ended)
-    return left
-
-
-def _shortest_circle(start: _Node, out: dict[_Node, list[tuple[_Node, Edge]]]) -> tuple[Edge, ...]:
-    """Return the shortest way from a node back to it; empty if there is none."""
-    reached: dict[_Node, tuple[_Node, Edge]] = {}
-    queue = deque([start])
-    while queue:
-        node = queue.popleft()
-        for to, edge in out.get(node, ()):
-            if to == start:
-                path = [edge]
-                while node != start:
-                    node, edge = reached[node]
-                    path.append(edge)
-                return tuple(reversed(path))
-            if to not in reached:
-                reached[to] = (node, edge)
-                queue.append(to)
-    return ()

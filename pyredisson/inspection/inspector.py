@@ -31,28 +31,22 @@ class Inspector:
         prefix: What stands before all names: ``Config.prefix``.
         timeout: Seconds for each answer.
 
+    Attributes:
+        servers: The servers, with one connection to each.
+        prefix: What stands before all names.
+
     Raises:
         ValueError: The URL is not valid.
     """
 
     def __init__(self, where: str | Endpoint | Cluster, *, prefix: str = "", timeout: float = 2.0) -> None:
-        self._servers = Servers(where, timeout)
-        self._prefix = prefix
+        self.servers: Servers = Servers(where, timeout)
+        self.prefix: str = prefix
 
     @property
     def url(self) -> str:
         """The URL, password masked."""
-        return self._servers.url
-
-    @property
-    def servers(self) -> Servers:
-        """The servers, with one connection to each."""
-        return self._servers
-
-    @property
-    def prefix(self) -> str:
-        """What stands before all names."""
-        return self._prefix
+        return self.servers.url
 
     def __enter__(self) -> Inspector:
         """Return the inspector; the block closes it."""
@@ -66,7 +60,7 @@ class Inspector:
 
     def close(self) -> None:
         """Close its connections."""
-        self._servers.close()
+        self.servers.close()
 
     def locks(
         self,
@@ -97,12 +91,12 @@ class Inspector:
 
     def lock(self, name: str) -> LockView | None:
         """Return the lock of a name; ``None`` if there is none. Raises as :meth:`locks` does."""
-        return self._meet().one(encode_name(self._prefix + name))
+        return self._meet().one(encode_name(self.prefix + name))
 
     def locks_named(self, names: Iterable[str]) -> list[LockView]:
         """Return those locks that there are, for one list of the clients. Raises as :meth:`locks` does."""
         look = self._meet()
-        found = [look.one(encode_name(self._prefix + name)) for name in names]
+        found = [look.one(encode_name(self.prefix + name)) for name in names]
         return [view for view in found if view is not None]
 
     def leaks(self) -> Iterator[LockView]:
@@ -119,8 +113,8 @@ class Inspector:
 
     def foreign(self, name: str) -> str | None:
         """Return what the key of a name is, in words, where :meth:`lock` finds none; ``None``: there is no such key."""
-        key = encode_name(self._prefix + name)
-        key_type = self._servers.of(key).ask("TYPE", key)
+        key = encode_name(self.prefix + name)
+        key_type = self.servers.of(key).ask("TYPE", key)
         found = key_type.decode(errors="replace") if isinstance(key_type, bytes) else "none"
         return None if found == "none" else foreign_text(found)
 
@@ -175,7 +169,7 @@ class Inspector:
             redis.exceptions.RedisError: The server does not answer, or refuses.
             OSError: The server does not answer.
         """
-        look, key = self._meet(), encode_name(self._prefix + name)
+        look, key = self._meet(), encode_name(self.prefix + name)
         stored = look.stored(key)
         if stored is not None and stored.kind.number is not None:
             raise ValueError("a semaphore or a latch has no owner: release its permits or count it down")
@@ -186,8 +180,8 @@ class Inspector:
         expected = _expected(stored, before, holder, seen)
         if expected is None:
             return Unlocked(name, "other_holder", before)
-        server = self._servers.of(key)
-        publish = self._servers.publishes_by(server)
+        server = self.servers.of(key)
+        publish = self.servers.publishes_by(server)
         outcome, owners, notified = free(server, key, stored.kind, before.mode, expected, publish)
         if outcome == "other_holder":
             before = self.lock(name) or before
@@ -202,18 +196,18 @@ class Inspector:
         """Delete the presence entry of a hold by hand: its client has ended long ago."""
         for who in lock.holders:
             if who.reason is not None and who.client_id is not None:
-                key = encode_name(presence_key(who.client_id, self._prefix))
-                self._servers.of(key).tell("DEL", key)
+                key = encode_name(presence_key(who.client_id, self.prefix))
+                self.servers.of(key).tell("DEL", key)
 
     def announce(self, key: str, value: bytes, time_to_live_ms: int) -> None:
         """Write a presence entry. Raises as :meth:`unlock` does."""
         raw = encode_name(key)
-        self._servers.masters()
-        self._servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
+        self.servers.masters()
+        self.servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
     def _look(self, pattern: str | None = None, progress: Progress | None = None, seconds: float | None = None) -> Look:
         deadline = None if seconds is None else time.monotonic() + seconds
-        return Look(self._servers, self._prefix, pattern, progress, deadline)
+        return Look(self.servers, self.prefix, pattern, progress, deadline)
 
     def _meet(self) -> Look:
         look = self._look()

@@ -19,11 +19,9 @@ from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches
 
 MAX_QUEUE = 100  # waiters of one fair lock that are read
-MAX_QUEUE_MEMORY = 8 * 1024 * 1024
 MAX_READERS = 20  # whose time left is asked
 MAX_HOLDS = 4  # and of how many of their holds
 MAX_CHANNELS = 500  # in one question
-MAX_CHANNEL = 1024  # bytes of their names; a longer one is asked for by itself
 MAX_NUMBER = 32  # digits
 
 
@@ -146,15 +144,11 @@ def _read_fields(answer: Any) -> dict[bytes, bytes]:
 
 def _read_queues(server: Server, them: list[Stored]) -> None:
     queued = [(each, LockNames(each.names.name)) for each in them]
-    memory = server.ask_many([("MEMORY", "USAGE", encode_name(names.queue)) for _, names in queued])
-    small = [
-        each for each, used in zip(queued, memory, strict=True) if not isinstance(used, int) or used <= MAX_QUEUE_MEMORY
-    ]
-    queues = server.ask_many([("LRANGE", encode_name(names.queue), "0", str(MAX_QUEUE - 1)) for _, names in small])
-    for (stored, _), queue in zip(small, queues, strict=True):
+    queues = server.ask_many([("LRANGE", encode_name(names.queue), "0", str(MAX_QUEUE - 1)) for _, names in queued])
+    for (stored, _), queue in zip(queued, queues, strict=True):
         members = queue if isinstance(queue, list) else []
         stored.queue = {each: 0 for each in members if isinstance(each, bytes) and read_owner(each) is not None}
-    asked = [(stored, names, waiter) for stored, names in small for waiter in stored.queue]
+    asked = [(stored, names, waiter) for stored, names in queued for waiter in stored.queue]
     answers = server.ask_many(
         [
             question
@@ -195,9 +189,7 @@ def _read_readers(server: Server, them: list[Stored]) -> None:
 def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None:
     counts: Counter[bytes] = Counter()
     channels = [_channels(each) for each in them]
-    names = list(dict.fromkeys(name for each in channels for name in each.values()))
-    short = [name for name in names if len(name) <= MAX_CHANNEL]
-    batches = [*in_batches(short, MAX_CHANNELS), *([name] for name in names if len(name) > MAX_CHANNEL)]
+    batches = list(in_batches(dict.fromkeys(name for each in channels for name in each.values()), MAX_CHANNELS))
     for word in ("NUMSUB", "SHARDNUMSUB")[: 1 + sharded]:
         for reply in server.ask_many([("PUBSUB", word, *batch) for batch in batches]):
             counts.update(read_numsub(reply))

@@ -5,6 +5,7 @@ Who an owner or a client is, is read by :mod:`pyredisson.core.diagnosis.replies`
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -87,26 +88,7 @@ def read_numsub(reply: object) -> Mapping[bytes, int]:
 
 def glob_to_pattern(glob: bytes) -> re.Pattern[bytes]:
     """Return the regular expression of a pattern as ``SCAN MATCH`` understands it."""
-    made, at, size = b"", 0, len(glob)
-    while at < size:
-        one = glob[at : at + 1]
-        at += 1
-        if one == b"*":
-            made += b"" if made.endswith(b".*") else b".*"
-        elif one == b"?":
-            made += b"."
-        elif one == b"[" and (end := glob.find(b"]", at + 1)) > 0:
-            inner = glob[at:end]
-            negated, inner = inner[:1] == b"^", inner.lstrip(b"^") if inner[:1] == b"^" else inner
-            ranges = b"-".join(re.escape(part) for part in inner.split(b"-"))
-            made += b"[" + (b"^" if negated else b"") + (ranges or b"^") + b"]"
-            at = end + 1
-        else:
-            if one == b"\\" and at < size:
-                one = glob[at : at + 1]
-                at += 1
-            made += re.escape(one)
-    try:
-        return re.compile(made, re.DOTALL)
-    except re.error:  # A range that runs backwards, for one: the server decides alone.
-        return re.compile(b".*", re.DOTALL)
+    text = glob.decode("latin-1").replace("[^", "[!")
+    # A backslash makes the next character a plain one; fnmatch knows brackets alone for that.
+    text = re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], text, flags=re.DOTALL)
+    return re.compile(fnmatch.translate(text).encode("latin-1"))

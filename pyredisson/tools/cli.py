@@ -6,6 +6,7 @@ Each is imported when it is called, so that ``pyredisson run`` starts fast.
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import final
 
@@ -52,6 +53,12 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="pyredisson")
 def cli() -> None:
     """Redisson's distributed locks, from the command line."""
+
+
+@cli.result_callback()
+def end(code: int | None) -> None:
+    """End with the exit code that a command returned."""
+    sys.exit(code)
 
 
 if "_PYREDISSON_COMPLETE" in os.environ:  # A shell asks: see ``pyredisson completion``.

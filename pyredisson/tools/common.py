@@ -6,11 +6,15 @@ import os
 import signal
 import sys
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import click
 
 from pyredisson import Config, Redisson
 from pyredisson.shared.process import is_posix
+
+if TYPE_CHECKING:
+    from pyredisson.inspection import Inspector
 
 
 class ExitCode(IntEnum):
@@ -41,6 +45,9 @@ def signals(*names: str) -> tuple[signal.Signals, ...]:
     return tuple(signal.Signals[name] for name in names if name in signal.Signals.__members__ and hasattr(signal, name))
 
 
+BAD_URL = "--url is not a valid URL of a server, such as redis://localhost:6379"
+
+
 def connect(url: str, config: Config) -> Redisson:
     """Return a client for a URL that a user typed. It sends nothing yet.
 
@@ -50,7 +57,33 @@ def connect(url: str, config: Config) -> Redisson:
     try:
         return Redisson.from_url(url, config=config)
     except (ValueError, TypeError):
-        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+        raise BadUsage(BAD_URL) from None
+
+
+def inspector_at(url: str, prefix: str) -> Inspector:
+    """Return an inspector for a URL that a user typed. It sends nothing yet. Raises as :func:`connect` does."""
+    from pyredisson.inspection import Inspector  # Here: `run` does without it, mostly.
+
+    try:
+        return Inspector(url, prefix=prefix)
+    except (ValueError, TypeError):
+        raise BadUsage(BAD_URL) from None
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Read ``HOST:PORT``, ``:PORT`` (all addresses) or ``[IPV6]:PORT``.
+
+    Raises:
+        BadUsage: It is none of these.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise BadUsage("--listen must be HOST:PORT, such as 127.0.0.1:8379; an IPv6 address is put in brackets")
+    return host or "0.0.0.0", int(port)
 
 
 def plain(text: str) -> str:

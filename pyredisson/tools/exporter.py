@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, final
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, final
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
-from redis.exceptions import RedisError
 
-from pyredisson.inspection import Inspector, LockView, Snapshot, wait_graph
+from pyredisson.inspection import LockView, Snapshot, describe, wait_graph
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
-from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
+from pyredisson.tools.common import ExitCode, inspector_at, plain, say, unavailable
+from pyredisson.tools.sampling.pace import in_daemon_thread
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -61,24 +62,21 @@ class Scanner:
     def __init__(self, scan: Callable[[], Snapshot], interval: float) -> None:
         self._scan = scan
         self._interval = interval
-        self._ended = threading.Condition()
-        self._running = False
+        self._mutex = threading.Lock()
+        self._scanning: Future[None] | None = None
         self._last: Scan | None = None
         self.scans: int = 0
         self.failures: int = 0
 
     def latest(self, within: float = SCRAPE_SECONDS) -> Scan | None:
         """Return a fresh scan; an earlier one, or ``None``, if there is no fresh one in ``within`` seconds."""
-        with self._ended:
-            if not self._is_fresh():
-                if not self._running:
-                    self._running = True
-                    threading.Thread(target=self._run, name="pyredisson-scan", daemon=True).start()
-                self._ended.wait_for(lambda: not self._running, within)
-            return self._last
-
-    def _is_fresh(self) -> bool:
-        return self._last is not None and time.monotonic() < self._last.ended + self._interval
+        with self._mutex:
+            if self._last is not None and time.monotonic() < self._last.ended + self._interval:
+                return self._last
+            if self._scanning is None or self._scanning.done():
+                self._scanning = in_daemon_thread(self._run, "pyredisson-scan")
+        wait([self._scanning], within)
+        return self._last
 
     def _run(self) -> None:
         began = time.monotonic()
@@ -89,22 +87,16 @@ class Scanner:
                 error = found.errors[0]
             else:
                 snapshot = found
-        except (RedisError, OSError, ValueError) as failure:
-            error = f"{type(failure).__name__}: {failure}"
-        except Exception as failure:  # A flaw of ours must not end the exporter, nor keep its scrapes waiting.
-            error = repr(failure)
-        finally:
-            now = time.monotonic()
-            with self._ended:
-                before = self._last
-                self._last = Scan(now, now - began, snapshot, error)
-                self._running = False
-                self.scans += 1
-                self.failures += snapshot is None
-                self._ended.notify_all()
-        if error is not None and (before is None or before.error is None):
+        except Exception as failure:  # Whatever it is, it must not end the exporter.
+            error = describe(failure)
+        now, before = time.monotonic(), self._last
+        self._last = Scan(now, now - began, snapshot, error)
+        self.scans += 1
+        self.failures += snapshot is None
+        was_away = before is not None and before.error is not None
+        if error is not None and not was_away:
             say(unavailable(error))
-        elif error is None and before is not None and before.error is not None:
+        elif error is None and was_away:
             say("the server answers again")
 
 
@@ -128,12 +120,16 @@ class Exporter:
         """Return the metrics."""
         scan = self._scanner.latest()
         snapshot = None if scan is None else scan.snapshot
-        yield _gauge(f"{PREFIX}_up", "Whether the server answered the last scan.", float(snapshot is not None))
-        yield _counter("scans", "Scans of the server.", self._scanner.scans)
-        yield _counter("scan_failures", "Scans that no server answered.", self._scanner.failures)
+        yield GaugeMetricFamily(
+            f"{PREFIX}_up", "Whether the server answered the last scan.", float(snapshot is not None)
+        )
+        yield CounterMetricFamily(f"{PREFIX}_server_scans", "Scans of the server.", self._scanner.scans)
+        yield CounterMetricFamily(
+            f"{PREFIX}_server_scan_failures", "Scans that no server answered.", self._scanner.failures
+        )
         if scan is not None:
-            yield _gauge(_own("scan_seconds"), "How long the last scan took.", scan.seconds)
-            yield _gauge(_own("scan_age_seconds"), "How long ago the last scan ended.", time.monotonic() - scan.ended)
+            yield _gauge("scan_seconds", "How long the last scan took.", scan.seconds)
+            yield _gauge("scan_age_seconds", "How long ago the last scan ended.", time.monotonic() - scan.ended)
         if snapshot is not None:
             yield from _of_scan(snapshot)
             self._kinds.update(lock.kind for lock in snapshot.locks)
@@ -148,7 +144,7 @@ class Exporter:
         chosen.sort(key=lambda lock: _oldest(snapshot, lock), reverse=True)
         # The kind is no label here: it is known while a client publishes it, and a time series must not end with that.
         hold, waiters, free_in = (
-            GaugeMetricFamily(_own(name), text, labels=["lock"])
+            GaugeMetricFamily(f"{PREFIX}_server_{name}", text, labels=["lock"])
             for name, text in (
                 ("lock_hold_seconds", "Since when this lock is held; 0 if that is not known."),
                 ("lock_waiters", "How many wait for this lock."),
@@ -167,13 +163,13 @@ class Exporter:
                 free_in.add_metric([name], lock.free_in)
         yield from (hold, waiters, free_in)
         left_out = max(0, len(chosen) - self._limit)
-        yield _gauge(_own("locks_beyond_limit"), "Matching locks without time series of their own.", left_out)
+        yield _gauge("locks_beyond_limit", "Matching locks without time series of their own.", left_out)
 
 
 def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
-    yield _gauge(_own("scan_complete"), "Whether the last scan saw all keys.", float(snapshot.complete))
-    yield _gauge(_own("scan_keys"), "Keys that the last scan saw.", snapshot.keys_seen)
-    yield _gauge(_own("scan_errors"), "What the last scan could not read.", len(snapshot.errors))
+    yield _gauge("scan_complete", "Whether the last scan saw all keys.", float(snapshot.complete))
+    yield _gauge("scan_keys", "Keys that the last scan saw.", snapshot.keys_seen)
+    yield _gauge("scan_errors", "What the last scan could not read.", len(snapshot.errors))
 
 
 def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
@@ -185,18 +181,18 @@ def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     yield _by_kind("locks", "Locks held, and semaphores of which permits are taken.", kinds, counts)
     yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
     unlimited = sum(lock.never_expires for lock in held)
-    yield _gauge(_own("locks_without_expiry"), "Locks held that never expire.", unlimited)
+    yield _gauge("locks_without_expiry", "Locks held that never expire.", unlimited)
     gone = sum(any(who.gone for who in lock.holders) for lock in held)
-    yield _gauge(_own("locks_of_absent_clients"), "Locks held by a client that is gone, certainly or probably.", gone)
+    yield _gauge("locks_of_absent_clients", "Locks held by a client that is gone, certainly or probably.", gone)
     dead = sum(waiter.dead for lock in snapshot.locks for waiter in lock.waiters)
-    yield _gauge(_own("dead_waiters"), "Waiters in queues that are considered dead.", dead)
+    yield _gauge("dead_waiters", "Waiters in queues that are considered dead.", dead)
     deadlocked = {edge.waiter.owner for cycle in wait_graph(snapshot.locks).cycles for edge in cycle}
-    yield _gauge(_own("deadlocked_owners"), "Owners that wait for each other, in a deadlock.", len(deadlocked))
+    yield _gauge("deadlocked_owners", "Owners that wait for each other, in a deadlock.", len(deadlocked))
     longest = max((_oldest(snapshot, lock) for lock in held), default=0.0)
-    yield _gauge(_own("longest_hold_seconds"), "The longest present hold, as far as it is known since when.", longest)
+    yield _gauge("longest_hold_seconds", "The longest present hold, as far as it is known since when.", longest)
     longest = max((_lasted(snapshot, waiter.who.since) for waiter, _ in waits), default=0.0)
-    yield _gauge(_own("longest_wait_seconds"), "The longest present wait, as far as it is known since when.", longest)
-    yield _gauge(_own("clients"), "Clients that are connected, or tell what they hold.", len(snapshot.clients))
+    yield _gauge("longest_wait_seconds", "The longest present wait, as far as it is known since when.", longest)
+    yield _gauge("clients", "Clients that are connected, or tell what they hold.", len(snapshot.clients))
 
 
 def _oldest(snapshot: Snapshot, lock: LockView) -> float:
@@ -207,38 +203,18 @@ def _lasted(snapshot: Snapshot, since: float | None) -> float:
     return 0.0 if since is None else max(0.0, snapshot.taken - since)
 
 
-def _own(name: str) -> str:
-    return f"{PREFIX}_server_{name}"
-
-
 def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(_own(name), text, value=value)
+    return GaugeMetricFamily(f"{PREFIX}_server_{name}", text, value)
 
 
 def _by_kind(name: str, text: str, kinds: Iterable[str], counts: Counter[str]) -> Metric:
-    family = GaugeMetricFamily(_own(name), text, labels=["kind"])
+    family = GaugeMetricFamily(f"{PREFIX}_server_{name}", text, labels=["kind"])
     for kind in kinds:
         family.add_metric([kind], counts[kind])
     return family
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
-
-
-def read_address(text: str) -> tuple[str, int]:
-    """Return the address and port of ``[ADDRESS]:PORT``; without an address, that of all interfaces.
-
-    Raises:
-        BadUsage: It is none.
-    """
-    address, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise BadUsage(f"--listen is [ADDRESS]:PORT, such as :9464 or 127.0.0.1:9464, not {plain(text)!r}")
-    return address.strip("[]") or "0.0.0.0", int(port)
 
 
 def write_once(exporter: Exporter, scanner: Scanner) -> int:
@@ -280,13 +256,10 @@ def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[], Snapshot]:
     Raises:
         BadUsage: The URL is not valid. The message does not repeat it: it may contain a password.
     """
-    try:
-        Inspector(url, prefix=prefix).close()
-    except ValueError:
-        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+    inspector_at(url, prefix).close()
 
     def scan() -> Snapshot:
-        with Inspector(url, prefix=prefix) as inspector:
+        with inspector_at(url, prefix) as inspector:
             return inspector.snapshot(seconds=seconds)
 
     return scan

@@ -16,11 +16,16 @@ def held_by(url: str, name: str) -> str:
     """Return by whom a lock is held, since when and until when, or that it is no lock; empty if that is not known."""
     try:
         with Inspector(url, timeout=TIMEOUT) as inspector:
-            view = inspector.lock(name)
-            if view is None:
-                return inspector.foreign(name) or ""
+            return state_of(inspector, name)
     except (ValueError, rx.RedisError, OSError):
         return ""
+
+
+def state_of(inspector: Inspector, name: str) -> str:
+    """Return the same as :func:`held_by`, but raise what goes wrong."""
+    view = inspector.lock(name)
+    if view is None:
+        return inspector.foreign(name) or ""
     return f"held by {holders}" if (holders := describe_holders(view, time.time())) else ""
 
 

@@ -15,13 +15,13 @@ from pyredisson.core.names import presence_key
 from pyredisson.inspection import Inspector, describe
 from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.held_by import describe_holders
+from pyredisson.tools.held_by import state_of
 from pyredisson.tools.looking import print_json, quoted
 
 MAX_REASON = 200  # characters
 
 
-def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: str, prefix: str, as_json: bool) -> int:
+def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson lock``. Returns the exit code.
 
     The lease is fixed and outlives this command. Whatever interrupts the command before that is printed releases it.
@@ -37,7 +37,9 @@ def hold_by_hand(name: str, seconds: float, *, reason: str, wait: float, url: st
             began = time.monotonic()
             try:
                 if not lock.try_lock(wait, lease_time=seconds):
-                    _refused(name, url, prefix)
+                    with Inspector(url, prefix=prefix) as inspector:
+                        state = state_of(inspector, name)
+                    say(f"{quoted(name)} {f'is {state}' if state else 'was held a moment ago, and is free now'}")
                     return ExitCode.NOT_LOCKED
                 field = f"{client.id}:{number}"
                 _announce(url, prefix, name, client.id, number, seconds, reason)
@@ -103,13 +105,3 @@ def _announce(url: str, prefix: str, name: str, client_id: str, number: int, sec
             inspector.announce(presence_key(client_id, prefix), text, lease_ms)
     except rx.ResponseError as error:
         say(f"the reason could not be stored: {describe(error)}")
-
-
-def _refused(name: str, url: str, prefix: str) -> None:
-    with Inspector(url, prefix=prefix) as inspector:
-        lock = inspector.lock(name)
-        foreign = inspector.foreign(name) if lock is None else None
-    if lock is None or not lock.holders:
-        say(f"{quoted(name)} {f'is {foreign}' if foreign else 'was held a moment ago, and is free now'}")
-        return
-    say(f"{quoted(name)} is held by {describe_holders(lock, time.time())}")

@@ -224,10 +224,7 @@ def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> 
         url = inspector.url
     leaks = find_leaks(snapshot.locks)
     if as_json:
-        listed = [
-            {"lock": each.lock, "problem": each.problem, "text": each.text, "advice": each.advice} for each in leaks
-        ]
-        print_json({"leaks": listed, "complete": snapshot.complete, "keys_seen": snapshot.keys_seen, "url": url})
+        print_json({"leaks": leaks, "complete": snapshot.complete, "keys_seen": snapshot.keys_seen, "url": url})
     else:
         if leaks:
             rows = [[each.lock, each.text, each.advice] for each in leaks]

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from pyredisson.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
 from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.tools.common import BadUsage, ExitCode, plain, say, unavailable
+from pyredisson.tools.common import ExitCode, inspector_at, plain, say, unavailable
 from pyredisson.tools.durations import duration_text
 
 Line = list[tuple[str, str]]
@@ -35,10 +35,7 @@ PROGRESS_AFTER = 0.5  # seconds
 @contextmanager
 def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
     """Look at the servers of a URL. Ends the command if the URL is not valid, or no server answers."""
-    try:
-        inspector = Inspector(url, prefix=prefix)
-    except (ValueError, TypeError):
-        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+    inspector = inspector_at(url, prefix)
     try:
         with inspector:
             yield inspector

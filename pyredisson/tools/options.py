@@ -17,15 +17,17 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")(command)
 
 
+url_option = click.option(
+    "--url",
+    default=DEFAULT_URL,
+    show_default=True,
+    envvar="PYREDISSON_URL",
+    show_envvar=True,
+    help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
+)
+
+
 def server_options(command: F) -> F:
     """Add ``--url`` and ``--prefix``."""
-    url = click.option(
-        "--url",
-        default=DEFAULT_URL,
-        show_default=True,
-        envvar="PYREDISSON_URL",
-        show_envvar=True,
-        help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
-    )
     prefix = click.option("--prefix", default="", metavar="TEXT", help="Config.prefix of the programs.")
-    return url(prefix(command))
+    return url_option(prefix(command))

@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from redis.exceptions import RedisError, ResponseError
@@ -130,28 +130,19 @@ def _held_by(url: str, name: str) -> str:
 
 
 @final
+@dataclass
 class _Run:
-    """One command under one lock."""
+    """One command under one lock. ``state`` says who holds it."""
 
-    def __init__(
-        self,
-        name: str,
-        program: str,
-        command: Sequence[str],
-        signals: Signals,
-        times: Times,
-        verbose: bool,
-        state: Callable[[], str],
-    ) -> None:
-        self._name = name
-        self._program = program
-        self._command = command
-        self._signals = signals
-        self._times = times
-        self._verbose = verbose
-        self.state = state
-        self._begun = time.monotonic()
-        self._lease_ends = self._begun
+    name: str
+    program: str
+    command: Sequence[str]
+    signals: Signals
+    times: Times
+    verbose: bool
+    state: Callable[[], str]
+    begun: float = field(default_factory=time.monotonic)
+    lease_ends: float = 0.0
 
     def while_locked(self, guard: RunGuard) -> int:
         """Acquire the lock, run the command, release the lock.
@@ -159,22 +150,22 @@ class _Run:
         Raises:
             LockTimeoutError: The lock was not acquired in time.
         """
-        wait = self._times.wait
-        if self._verbose and wait != 0:
+        wait = self.times.wait
+        if self.verbose and wait != 0:
             try:
                 return self._while_locked(guard, 0)
             except LockTimeoutError:
                 state = self.state()
                 say(f"waiting for {guard.subject}{f', {state}' if state else ''}")
-                wait = None if wait is None else max(0.0, self._begun + wait - time.monotonic())
+                wait = None if wait is None else max(0.0, self.begun + wait - time.monotonic())
         return self._while_locked(guard, wait)
 
     def _while_locked(self, guard: RunGuard, wait: float | None) -> int:
         status: int | None = None
-        lease_time = None if self._times.lease is None else explicit(self._times.lease)
+        lease_time = None if self.times.lease is None else explicit(self.times.lease)
         try:
             with guard.hold(wait, lease_time) as lease:
-                self._signals.stop_interrupting()
+                self.signals.stop_interrupting()
                 status = self._run(guard, lease)
         except Interrupted:
             guard.release_if_held()
@@ -192,20 +183,20 @@ class _Run:
         return status
 
     def _run(self, guard: RunGuard, lease: Lease[Any]) -> int:
-        self._lease_ends = time.monotonic() + lease.remaining()
+        self.lease_ends = time.monotonic() + lease.remaining()
         if _is_lost(lease):
             self._say_ended(guard, "before the command was started")
             return ExitCode.LOST
-        if self._verbose:
+        if self.verbose:
             self._say_acquired(lease)
-        environment = {**os.environ, "PYREDISSON_LOCK": self._name}
+        environment = {**os.environ, "PYREDISSON_LOCK": self.name}
         environment.pop("PYREDISSON_TOKEN", None)  # That of a lock around this one.
         if lease.token is not None:
             environment["PYREDISSON_TOKEN"] = str(lease.token)
         try:
-            command = Command(self._program, self._command, environment)
+            command = Command(self.program, self.command, environment)
         except OSError as error:
-            say(f"{self._command[0]}: {error.strerror}")
+            say(f"{self.command[0]}: {error.strerror}")
             return ExitCode.NOT_FOUND if error.errno == errno.ENOENT else ExitCode.NOT_EXECUTABLE
         with command:
             while (status := command.poll()) is None:
@@ -213,31 +204,31 @@ class _Run:
                     self._say_ended(guard, "while the command ran; it is being ended")
                     self._end(command)
                     return ExitCode.LOST
-                for signum in self._signals.wait(min(lease.remaining(), CHECK_INTERVAL)):
+                for signum in self.signals.wait(min(lease.remaining(), CHECK_INTERVAL)):
                     command.forward(signum)
         return status
 
     def _end(self, command: Command) -> None:
         """End a command that is no longer protected: by SIGTERM, and by SIGKILL after the grace period."""
-        kill_at = time.monotonic() + self._times.grace
+        kill_at = time.monotonic() + self.times.grace
         command.terminate()
         while not command.is_gone() and (left := kill_at - time.monotonic()) > 0:
             command_has_ended = command.poll() is not None
             interval = GROUP_CHECK_INTERVAL if command_has_ended else CHECK_INTERVAL
-            for signum in self._signals.wait(min(left, interval)):
+            for signum in self.signals.wait(min(left, interval)):
                 command.forward(signum)
         if not command.is_gone():
             command.kill()
 
     def _say_acquired(self, lease: Lease[Any]) -> None:
-        waited = duration_text(time.monotonic() - self._begun)
+        waited = duration_text(time.monotonic() - self.begun)
         token = "" if lease.token is None else f", token {lease.token} (PYREDISSON_TOKEN)"
         say(f"acquired after {waited}{token}")
 
     def _say_ended(self, guard: RunGuard, when: str) -> None:
         """Say that the lock is no longer held. The end of a lease that was asked for is no loss."""
-        lease = self._times.lease
-        if lease is not None and time.monotonic() >= self._lease_ends - 0.01:
+        lease = self.times.lease
+        if lease is not None and time.monotonic() >= self.lease_ends - 0.01:
             say(f"the lease of {duration_text(lease)} of {guard.subject} ended {when}")
         else:
             say(f"{guard.subject} was lost {when}")

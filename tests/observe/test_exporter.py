@@ -15,8 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
-from pyredisson.tools.common import BadUsage
-from pyredisson.tools.exporter import Exporter, Scanner, read_address
+from pyredisson.tools.common import BadUsage, read_address
+from pyredisson.tools.exporter import Exporter, Scanner
 from tests.command_line import Program, Programs
 from tests.servers import HOST, NOBODYS_PORT, Server, free_port
 from tests.waiting import until

@@ -12,7 +12,9 @@ import redis
 
 import pyredisson
 from pyredisson.core.requests.server import read_info
-from pyredisson.tools.doctor import Grade, Node, Report, examine, judge
+from pyredisson.tools.doctor import examine
+from pyredisson.tools.doctor.judge import Grade, Report, judge
+from pyredisson.tools.doctor.probe import Node
 from tests.clusters import RunningCluster
 from tests.command_line import programs
 from tests.sentinels import SOON_MS, SentinelSet

@@ -13,7 +13,7 @@ import pytest
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector
-from pyredisson.tools.top.rounds import TopRound
+from pyredisson.tools.top.rounds import Record
 from pyredisson.tools.top.sampler import Sampler
 from tests.command_line import PYREDISSON, Programs
 from tests.servers import Server
@@ -38,22 +38,22 @@ def test_holders_waiters_and_releases_are_seen(own: Server) -> None:
         waiter = threading.Thread(target=lambda: client.get_lock("held").lock(1))
         waiter.start()
 
-        def contended(sampler: Sampler) -> TopRound | None:
+        def contended(sampler: Sampler) -> Record | None:
             with quick:
                 pass
             found = sampler.round()
-            rows = {row.lock.name: row for row in found.rows}
+            rows = {row["name"]: row for row in found["locks"]}
             seen = rows.get("held")
-            ready = seen is not None and seen.longest_wait is not None and seen.held is not None
-            return found if ready and rows.get("quick") is not None and found.rate else None
+            ready = seen is not None and seen["longest_wait_ms"] is not None and seen["held_ms"] is not None
+            return found if ready and rows.get("quick") is not None and found["releases_per_second"] else None
 
         with sampler_at(own) as sampler:
             found = until(lambda: contended(sampler), 30, what="all is seen")
-        row = next(row for row in found.rows if row.lock.name == "held")
-        assert found.rows[0] is row
-        assert row.lock.holders[0].label.startswith("web@")
-        assert row.lock.waiting == 1
-        assert found.waits is not None
+        row = next(row for row in found["locks"] if row["name"] == "held")
+        assert found["locks"][0] is row
+        assert row["holders"][0].startswith("web@")
+        assert row["waiting"] == 1
+        assert found["waits_known"]
         held.unlock()
         waiter.join()
 
@@ -63,8 +63,8 @@ def test_a_prefix_and_a_pattern_leave_others_out(own: Server) -> None:
         client.get_lock("order").lock(60)
         client.get_lock("other").lock(60)
         with sampler_at(own, "ord*", "shop:") as sampler:
-            assert [row.lock.name for row in sampler.round().rows] == ["order"]
-            assert [row.lock.name for row in sampler.round().rows] == ["order"]
+            assert [row["name"] for row in sampler.round()["locks"]] == ["order"]
+            assert [row["name"] for row in sampler.round()["locks"]] == ["order"]
 
 
 @pytest.mark.volume
@@ -75,10 +75,10 @@ def test_ten_thousand_locks_cost_the_server_little(own: Server) -> None:
             pipeline.hset(f"lock:{number}", "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", 1)
         pipeline.execute()
         with sampler_at(own) as sampler:
-            until(lambda: sampler.round().complete and sampler._search is None, 60, what="a search is complete")
+            until(lambda: sampler.round()["complete"] and sampler._search is None, 60, what="a search is complete")
             before = keys.info("stats")["total_commands_processed"]
-            assert sampler.round().held == 10_000
-            assert sampler.round().held == 10_000
+            assert sampler.round()["held"] == 10_000
+            assert sampler.round()["held"] == 10_000
             # The next search is due only later: a round reads the few locks at the top.
             assert keys.info("stats")["total_commands_processed"] - before < 500
 

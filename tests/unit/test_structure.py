@@ -57,10 +57,7 @@ PUBLIC = {
     "pyredisson.observe.prometheus",
     "pyredisson.testing",
     "pyredisson.testing.plugin",
-    "pyredisson.tools.doctor",
     "pyredisson.inspection",
-    "pyredisson.tools.top",
-    "pyredisson.tools.watch",
 }
 
 #: What the core may use of the world: nothing that knows the time, blocks, or differs from run to run.

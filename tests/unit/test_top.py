@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.tools.sampling.messages import name_of
-from pyredisson.tools.top.rounds import TopRound, percentile, round_of
+from pyredisson.tools.top.rounds import Record, percentile, round_of
 from pyredisson.tools.top.show import screen_of, text_of
 
 NOW = 1_700_000_000.0
@@ -23,7 +23,7 @@ def view(
     return LockView(name, "lock", "n", holders, free_in=25.0, waiters=waiters, waiting_clients=clients, **more)  # type: ignore[arg-type]
 
 
-def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20, **more: object) -> TopRound:
+def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20, **more: object) -> Record:
     snapshot = Snapshot(NOW - 3, views, seconds=0.25)
     return round_of(snapshot, {}, rates, now=NOW, rows=rows, **more)  # type: ignore[arg-type]
 
@@ -31,28 +31,30 @@ def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20
 def test_the_locks_with_the_most_waiters_come_first_then_the_busiest() -> None:
     quiet, waited, busy, free = view("quiet"), view("waited", clients=3), view("busy"), view("free", held=None)
     found = seen(quiet, waited, busy, free, rates={"busy": 7.0})
-    assert [row.lock.name for row in found.rows] == ["waited", "busy", "quiet"]
-    assert (found.held, found.contended, found.waiting, found.rate) == (3, 1, 3, 7.0)
+    assert [row["name"] for row in found["locks"]] == ["waited", "busy", "quiet"]
+    assert [found[name] for name in ("held", "contended", "waiting", "releases_per_second")] == [3, 1, 3, 7.0]
 
 
 def test_a_lock_that_is_always_free_when_it_is_looked_at_is_seen_by_its_releases() -> None:
-    assert [(row.lock.name, row.rate) for row in seen(rates={"quick": 40.0}).rows] == [("quick", 40.0)]
+    assert [(row["name"], row["releases_per_second"]) for row in seen(rates={"quick": 40.0})["locks"]] == [
+        ("quick", 40.0)
+    ]
 
 
 def test_what_was_read_again_counts_instead_of_the_search() -> None:
     snapshot = Snapshot(NOW, (view("gone"), view("now-waited")))
     found = round_of(snapshot, {"gone": None, "now-waited": view("now-waited", clients=2)}, None, now=NOW, rows=5)
-    assert [(row.lock.name, row.lock.waiting) for row in found.rows] == [("now-waited", 2)]
-    assert found.held == 1
-    assert found.rate is None
+    assert [(row["name"], row["waiting"]) for row in found["locks"]] == [("now-waited", 2)]
+    assert found["held"] == 1
+    assert found["releases_per_second"] is None
 
 
 def test_waits_are_those_that_clients_report() -> None:
     found = seen(view("a", waits=(10.0, 20.0)), view("b", waits=(90.0,)), view("c", clients=4))
-    assert found.waits == (20.0, 90.0)
-    assert found.waits_known == 3
-    assert [row.longest_wait for row in found.rows] == [None, 20.0, 90.0]
-    assert seen(view("c", clients=4)).waits is None
+    assert (found["waits_p50_ms"], found["waits_p99_ms"]) == (20_000, 90_000)
+    assert found["waits_known"] == 3
+    assert [row["longest_wait_ms"] for row in found["locks"]] == [None, 20_000, 90_000]
+    assert seen(view("c", clients=4))["waits_p50_ms"] is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_the_name_is_read_from_the_channel(channel: str, name: str | None) -> No
     assert name_of(channel) == name
 
 
-def drawn(found: TopRound, width: int, height: int = 24) -> list[str]:
+def drawn(found: Record, width: int, height: int = 24) -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     console.print(screen_of(found, console))
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]

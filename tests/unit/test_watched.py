@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyredisson.core.requests.server import read_info
-from pyredisson.tools.doctor import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas
+from pyredisson.tools.doctor.judge import Grade, judge
+from pyredisson.tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, read_replicas
 from pyredisson.tools.doctor.show import show
 
 INFO = (

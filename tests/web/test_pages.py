@@ -44,7 +44,7 @@ HOSTILE = {
 def check_harmless(page: str) -> None:
     """Check that no name was read as HTML, as a template, or by a terminal that prints the page."""
     assert len(page) < 60_000
-    ours = r"<script(?! src=\"/static/app\.js\?v=\w+\" defer>)|<img(?! src=\"/static/)|<b>|onmouseover=\""
+    ours = r"<script(?! src=\"/static/app\.js\" defer>)|<img(?! src=\"/static/)|<b>|onmouseover=\""
     assert not re.search(ours, page)
     assert not [each for each in page if each != "\n" and not each.isprintable()]
     assert ">49" not in page

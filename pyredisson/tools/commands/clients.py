@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -12,7 +12,7 @@ from pyredisson.tools.options import json_option, server_options
 @click.command(short_help="List the clients, and how much they hold.")
 @json_option
 @server_options
-def clients(as_json: bool, url: str, prefix: str) -> None:
+def clients(**options: Any) -> int:
     """List the clients of pyredisson that are connected or report holds: application, host, pid. Changes nothing.
 
     \b
@@ -28,4 +28,4 @@ def clients(as_json: bool, url: str, prefix: str) -> None:
     """
     from pyredisson.tools.listing import list_clients
 
-    sys.exit(list_clients(url=url, prefix=prefix, as_json=as_json))
+    return list_clients(**options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -16,9 +16,9 @@ from pyredisson.tools.common import check_posix
     "--url",
     help="Your own server (redis://, rediss:// or unix://).  [default: a private server, stopped at the end]",
 )
-def demo(seats: int, workers: int, url: str | None) -> None:
+def demo(**options: Any) -> int:
     """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
     check_posix("demo")
     from pyredisson.tools.demo import run_demo
 
-    sys.exit(run_demo(seats=seats, workers=workers, url=url))
+    return run_demo(**options)

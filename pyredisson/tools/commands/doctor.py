@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 from click.core import ParameterSource
 
@@ -23,7 +21,7 @@ from pyredisson.net.urls import DEFAULT_URL
     show_envvar=True,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
-def doctor(servers: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+def doctor(servers: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> int:
     """Inspect the servers that locks are kept on, and report what endangers the locks. Changes nothing.
 
     Each URL is a server, as with --url.
@@ -45,7 +43,6 @@ def doctor(servers: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> No
     if servers and click.get_current_context().get_parameter_source("urls") is ParameterSource.ENVIRONMENT:
         urls = ()  # What is typed goes before.
     try:
-        status = run_doctor((*servers, *urls) or (DEFAULT_URL,), as_json=as_json)
+        return run_doctor((*servers, *urls) or (DEFAULT_URL,), as_json=as_json)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    sys.exit(status)

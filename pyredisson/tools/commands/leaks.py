@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -14,7 +14,7 @@ from pyredisson.tools.options import json_option, server_options
 @click.argument("pattern", required=False, shell_complete=complete_names)
 @json_option
 @server_options
-def leaks(pattern: str | None, as_json: bool, url: str, prefix: str) -> None:
+def leaks(**options: Any) -> int:
     """Find locks that never expire, locks whose client is gone, and queues of the dead. Changes nothing.
 
     \b
@@ -34,4 +34,4 @@ def leaks(pattern: str | None, as_json: bool, url: str, prefix: str) -> None:
     """
     from pyredisson.tools.listing import list_leaks
 
-    sys.exit(list_leaks(pattern, url=url, prefix=prefix, as_json=as_json))
+    return list_leaks(**options)

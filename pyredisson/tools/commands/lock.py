@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -24,7 +24,7 @@ from pyredisson.tools.options import json_option, server_options
 )
 @json_option
 @server_options
-def lock(name: str, seconds: float, reason: str, wait: float, as_json: bool, url: str, prefix: str) -> None:
+def lock(**options: Any) -> int:
     """Hold the lock NAME by hand, as during an incident: the command ends, and the lock stays held for --for.
 
     \b
@@ -42,4 +42,4 @@ def lock(name: str, seconds: float, reason: str, wait: float, as_json: bool, url
     """
     from pyredisson.tools.holding import hold_by_hand
 
-    sys.exit(hold_by_hand(name, seconds, reason=reason, wait=wait, url=url, prefix=prefix, as_json=as_json))
+    return hold_by_hand(**options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -30,16 +30,7 @@ from pyredisson.tools.options import json_option, server_options
 @click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
 @json_option
 @server_options
-def ls(
-    pattern: str | None,
-    kinds: tuple[str, ...],
-    holder: str | None,
-    sort: str,
-    everything: bool,
-    as_json: bool,
-    url: str,
-    prefix: str,
-) -> None:
+def ls(**options: Any) -> int:
     """List the locks whose names match PATTERN, who holds them and who waits. Changes nothing.
 
     \b
@@ -61,15 +52,4 @@ def ls(
     """
     from pyredisson.tools.listing import list_locks
 
-    sys.exit(
-        list_locks(
-            pattern,
-            url=url,
-            prefix=prefix,
-            as_json=as_json,
-            kinds=kinds,
-            holder=holder,
-            sort=sort,
-            everything=everything,
-        )
-    )
+    return list_locks(**options)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 
 import click
 
-from pyredisson.net.urls import DEFAULT_URL
-from pyredisson.tools.common import BadUsage
+from pyredisson.tools.common import BadUsage, read_address
+from pyredisson.tools.options import server_options
 
 SECONDS = click.FloatRange(min=0.0, min_open=True)
 
@@ -50,15 +49,7 @@ SECONDS = click.FloatRange(min=0.0, min_open=True)
     show_default=True,
     help="With --names: how many locks have time series of their own, those held for the longest time first.",
 )
-@click.option("--prefix", default="", help="What stands before the names of all locks in Redis, as in Config.prefix.")
-@click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    envvar="PYREDISSON_URL",
-    show_envvar=True,
-    help="A server, sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
-)
+@server_options
 def metrics(
     listen: str,
     once: bool,
@@ -68,7 +59,7 @@ def metrics(
     limit: int,
     prefix: str,
     url: str,
-) -> None:
+) -> int:
     """Export metrics of the locks that a server stores, seen from outside, to Prometheus. Changes nothing.
 
     \b
@@ -87,9 +78,9 @@ def metrics(
     """
     if find_spec("prometheus_client") is None:
         raise BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')
-    from pyredisson.tools.exporter import Exporter, Scanner, read_address, scan_of, serve, write_once
+    from pyredisson.tools.exporter import Exporter, Scanner, scan_of, serve, write_once
 
     address = read_address(listen)
     scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval)
     exporter = Exporter(scanner, names=names, limit=limit)
-    sys.exit(write_once(exporter, scanner) if once else serve(exporter, address))
+    return write_once(exporter, scanner) if once else serve(exporter, address)

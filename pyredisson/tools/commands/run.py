@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import final
 
 import click
 
-from pyredisson.net.urls import DEFAULT_URL
 from pyredisson.tools.common import BadUsage, check_posix
 from pyredisson.tools.completion import complete_files, complete_names
 from pyredisson.tools.durations import Duration
+from pyredisson.tools.options import url_option
 
 
 @final
@@ -75,14 +74,7 @@ class Runner(click.Command):
     help="Run it once: not again before this time after its start, on any machine. Needs --lease.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say who holds the lock while waiting, and when it was acquired.")
-@click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    envvar="PYREDISSON_URL",
-    show_envvar=True,
-    help="The server.",
-)
+@url_option
 def run(
     name: str,
     command: tuple[str, ...],
@@ -97,7 +89,7 @@ def run(
     at_least: float | None,
     verbose: bool,
     url: str,
-) -> None:
+) -> int:
     """Run COMMAND while the lock NAME is held, like flock(1) across machines.
 
     \b
@@ -135,13 +127,11 @@ def run(
     from pyredisson.tools.run_modes import Mode
 
     kind = next((each for each, is_chosen in chosen.items() if is_chosen), "lock")
-    sys.exit(
-        run_command(
-            name,
-            command,
-            url=url,
-            mode=Mode(kind, permits or 1, at_least or 0, lease or 0),  # type: ignore[arg-type]
-            times=Times(wait, lease, grace, watchdog),
-            verbose=verbose,
-        )
+    return run_command(
+        name,
+        command,
+        url=url,
+        mode=Mode(kind, permits or 1, at_least or 0, lease or 0),  # type: ignore[arg-type]
+        times=Times(wait, lease, grace, watchdog),
+        verbose=verbose,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -14,7 +14,7 @@ from pyredisson.tools.options import json_option, server_options
 @click.argument("name", shell_complete=complete_names)
 @json_option
 @server_options
-def show(name: str, as_json: bool, url: str, prefix: str) -> None:
+def show(**options: Any) -> int:
     """Show who holds the lock NAME and since when, when it expires, who waits, and its keys. Changes nothing.
 
     \b
@@ -29,4 +29,4 @@ def show(name: str, as_json: bool, url: str, prefix: str) -> None:
     """
     from pyredisson.tools.showing import show_lock
 
-    sys.exit(show_lock(name, url=url, prefix=prefix, as_json=as_json))
+    return show_lock(**options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -17,7 +17,7 @@ from pyredisson.tools.options import server_options
     "--rounds", type=click.IntRange(min=1), metavar="N", help="End after N rounds.  [default: at q or Ctrl-C]"
 )
 @server_options
-def top(pattern: str | None, as_json: bool, rounds: int | None, url: str, prefix: str) -> None:
+def top(**options: Any) -> int:
     """Show the locks with the most waiters, releases and the longest holds, once a second. Only reads.
 
     \b
@@ -35,6 +35,6 @@ def top(pattern: str | None, as_json: bool, rounds: int | None, url: str, prefix
        2  wrong usage
       69  the server is not available
     """
-    from pyredisson.tools.top import run_top
+    from pyredisson.tools.top.run import run_top
 
-    sys.exit(run_top(pattern, url=url, prefix=prefix, as_json=as_json, rounds=rounds))
+    return run_top(**options)

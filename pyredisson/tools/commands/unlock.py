@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -20,7 +20,7 @@ from pyredisson.tools.options import json_option, server_options
 )
 @json_option
 @server_options
-def unlock(name: str, yes: bool, holder: str | None, as_json: bool, url: str, prefix: str) -> None:
+def unlock(**options: Any) -> int:
     """Free the lock NAME of another owner, and wake its waiters.
 
     \b
@@ -42,4 +42,4 @@ def unlock(name: str, yes: bool, holder: str | None, as_json: bool, url: str, pr
     """
     from pyredisson.tools.unlocking import unlock_lock
 
-    sys.exit(unlock_lock(name, url=url, prefix=prefix, as_json=as_json, yes=yes, holder=holder))
+    return unlock_lock(**options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -14,7 +14,7 @@ from pyredisson.tools.options import server_options
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
 @server_options
-def watch(names: tuple[str, ...], as_json: bool, url: str, prefix: str) -> None:
+def watch(**options: Any) -> int:
     """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
 
     \b
@@ -30,6 +30,6 @@ def watch(names: tuple[str, ...], as_json: bool, url: str, prefix: str) -> None:
        2  wrong usage
       69  the server is not available
     """
-    from pyredisson.tools.watch import run_watch
+    from pyredisson.tools.watch.run import run_watch
 
-    sys.exit(run_watch(names, url=url, prefix=prefix, as_json=as_json))
+    return run_watch(**options)

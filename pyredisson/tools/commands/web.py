@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -40,15 +40,7 @@ LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
 @click.option("--record", is_flag=True, help="Look at it while no page is open, too, so that the history has no gaps.")
 @click.option("--allow-unlock", is_flag=True, help="Let viewers who have the token, which is printed, free locks.")
 @server_options
-def web(
-    listen: str,
-    hosts: tuple[str, ...],
-    interval: float,
-    record: bool,
-    allow_unlock: bool,
-    url: str,
-    prefix: str,
-) -> None:
+def web(**options: Any) -> int:
     """Show the locks of a server in a browser, live: holders, waiters, history, clients, and who waits for whom.
 
     \b
@@ -64,7 +56,7 @@ def web(
        1  the address to listen on is not available
        2  wrong usage, or the extra is not installed
     """
-    if not LEAST <= interval <= MOST:
+    if not LEAST <= options["interval"] <= MOST:
         raise BadUsage("--interval must be from 0.5s to 1h")
     try:
         from pyredisson.tools.web.server import run_web
@@ -72,14 +64,4 @@ def web(
         if (error.name or "").partition(".")[0] == "pyredisson":
             raise
         raise BadUsage(f'{error.name} is not installed: pip install "pyredisson[web]"') from None
-    sys.exit(
-        run_web(
-            url,
-            listen=listen,
-            prefix=prefix,
-            interval=interval,
-            record=record,
-            allow_unlock=allow_unlock,
-            hosts=hosts,
-        )
-    )
+    return run_web(**options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -14,7 +14,7 @@ from pyredisson.tools.options import json_option, server_options
 @click.argument("name", required=False, shell_complete=complete_names)
 @json_option
 @server_options
-def why(name: str | None, as_json: bool, url: str, prefix: str) -> None:
+def why(**options: Any) -> int:
     """Say who holds the lock NAME, what that holder waits for itself, and who waits for it. Changes nothing.
 
     \b
@@ -34,4 +34,4 @@ def why(name: str | None, as_json: bool, url: str, prefix: str) -> None:
     """
     from pyredisson.tools.showing import explain_waits
 
-    sys.exit(explain_waits(name, url=url, prefix=prefix, as_json=as_json))
+    return explain_waits(**options)

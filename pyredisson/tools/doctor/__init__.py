@@ -7,23 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyredisson.tools.doctor.judge import Finding, Grade, Report, judge
-from pyredisson.tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, probe, read_replicas
+from pyredisson.tools.doctor.judge import Report, judge
+from pyredisson.tools.doctor.probe import probe
 from pyredisson.tools.doctor.show import show
-
-__all__ = [
-    "Finding",
-    "Grade",
-    "Node",
-    "Replica",
-    "Report",
-    "SentinelAnswer",
-    "SentinelView",
-    "examine",
-    "judge",
-    "read_replicas",
-    "run_doctor",
-]
 
 
 def examine(urls: Sequence[str]) -> Report:

@@ -12,6 +12,7 @@ from rich.text import Text
 from pyredisson.tools.common import plain
 from pyredisson.tools.doctor.judge import Grade, Report
 from pyredisson.tools.doctor.probe import Node, format_address
+from pyredisson.tools.durations import duration_text
 
 TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
 
@@ -68,7 +69,7 @@ def _row(node: Node) -> list[str]:
             str(facts.replicas),
             facts.eviction or "?",
             "+".join(kept) or ("none" if node.saves is not None else "no AOF"),
-            _duration(facts.uptime),
+            duration_text(facts.uptime),
         ]
     return [
         node.url,
@@ -77,10 +78,3 @@ def _row(node: Node) -> list[str]:
         "-" if node.clock is None else f"{round(node.clock, 3) + 0.0:+.3f} s",  # Not -0.000.
         str(node.leaked) + ("" if node.all_seen else f" in {node.keys_seen} keys"),
     ]
-
-
-def _duration(seconds: int) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"

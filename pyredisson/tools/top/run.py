@@ -20,7 +20,7 @@ from pyredisson.shared.process import is_posix
 from pyredisson.tools.common import say, signals, unavailable
 from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
-from pyredisson.tools.top.rounds import TopRound
+from pyredisson.tools.top.rounds import Record
 from pyredisson.tools.top.sampler import Sampler
 from pyredisson.tools.top.show import screen_of, text_of
 
@@ -50,7 +50,7 @@ def _is_terminal() -> bool:
         return False
 
 
-def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool]) -> Iterator[TopRound]:
+def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool]) -> Iterator[Record]:
     """Yield the rounds, a second from one to the next; a server that is away for a while ends nothing."""
     count = 0
     failing = False
@@ -77,7 +77,7 @@ def _print_rounds(sampler: Sampler, *, as_json: bool, rounds: int | None) -> int
         return not is_without_reader()
 
     for seen in _rounds(sampler, rounds, wait):
-        for line in [json.dumps(seen.as_json())] if as_json else text_of(seen):
+        for line in [json.dumps(seen)] if as_json else text_of(seen):
             print(line, flush=True)
     return 0
 

@@ -21,12 +21,11 @@ from typing import final
 import redis.exceptions as rx
 
 from pyredisson.inspection import Inspector, LockView, Snapshot
-from pyredisson.inspection.look import Look
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.inspection.servers import Server
 from pyredisson.tools.sampling.messages import RELEASES, Message, MessageReader, name_of
 from pyredisson.tools.sampling.pace import Pace, in_daemon_thread
-from pyredisson.tools.top.rounds import TopRound, round_of
+from pyredisson.tools.top.rounds import Record, round_of
 
 SHORT_SEARCH = 2.0  # seconds
 LONG_SEARCH = 30.0
@@ -121,7 +120,7 @@ class Sampler:
         self._cpu: tuple[float, float] | None = None
         self._read_cpu()
 
-    def round(self) -> TopRound:
+    def round(self) -> Record:
         """Read what is due, and return what is known.
 
         Raises:
@@ -145,7 +144,7 @@ class Sampler:
         """Stop counting. The inspector stays open."""
         self._releases.close()
 
-    def _round(self, rows: int, cpu: float | None = None) -> TopRound:
+    def _round(self, rows: int, cpu: float | None = None) -> Record:
         return round_of(
             self._snapshot,
             self._fresh,
@@ -159,13 +158,10 @@ class Sampler:
     def _read_again(self) -> dict[str, LockView | None]:
         """Read the first few locks again."""
         began = time.monotonic()
-        names = [row.lock.name for row in self._round(min(self.rows, READ_AGAIN)).rows]
-        look = Look(self._inspector.servers, self._inspector.prefix)
-        look.meet()
-        fresh = {name: look.one(encode_name(self._inspector.prefix + name)) for name in names}
-        look.raise_errors()
+        names = [row["name"] for row in self._round(min(self.rows, READ_AGAIN))["locks"]]
+        found = {view.name: view for view in self._inspector.locks_named(names)}
         self._reads.worked(time.monotonic() - began)
-        return fresh
+        return {name: found.get(name) for name in names}
 
     def _count(self) -> None:
         now = time.monotonic()

@@ -147,7 +147,8 @@ class AccessGuard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                headers.setdefault("cache-control", "no-store")
+                is_static = scope["path"].startswith("/static/") and message["status"] in (200, 304)
+                headers["cache-control"] = "no-cache" if is_static else "no-store"
             await send(message)
 
         await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)

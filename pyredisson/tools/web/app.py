@@ -14,7 +14,8 @@ from urllib.parse import parse_qs
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pyredisson.inspection import LockView
@@ -22,7 +23,6 @@ from pyredisson.tools.web.access import Access, AccessGuard, sign_in_page
 from pyredisson.tools.web.history import PageEvent
 from pyredisson.tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts
 from pyredisson.tools.web.seen import Query, shorten
-from pyredisson.tools.web.templates import static_file
 from pyredisson.tools.web.watcher import Watcher
 
 MAX_STREAMS = 100
@@ -105,7 +105,7 @@ class Site:
             Route("/lock/{lock_id}/events", self._lock_events),
             Route("/lock/{lock_id}/free", self._free_lock, methods=["POST"]),
             Route("/sign-in", self._sign_in, methods=["POST"]),
-            Route("/static/{name}", self._static),
+            Mount("/static", StaticFiles(packages=[("pyredisson.tools.web", "static")])),
         ]
         self.asgi: ASGIApp = AccessGuard(Starlette(routes=routes, lifespan=self._lifespan), access)
 
@@ -163,16 +163,6 @@ class Site:
                     yield ": the first look at the server is in progress\n\n"
                 await watcher.news(version, HEARTBEAT_SECONDS)
 
-    async def _static(self, request: Request) -> Response:
-        found = static_file(request.path_params["name"])
-        if found is None:
-            return PlainTextResponse("Not found.\n", 404)
-        content, kind, digest = found
-        headers = {"content-type": kind, "cache-control": "no-cache", "etag": f'"{digest}"'}
-        if request.headers.get("if-none-match") == headers["etag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers)
-
     # ---- the token, and freeing a lock -------------------------------------------------------------------------------
 
     async def _sign_in(self, request: Request) -> Response:
@@ -201,7 +191,7 @@ class Site:
             return self._say(409, "Not freed", "Others hold it by now than the page showed. Look again.", link)
         outcome = await self._free(row.lock)
         address = request.client.host if request.client else "?"
-        holders = ", ".join(each.label for each in row.holders[:3])
+        holders = ", ".join(each.label for each in row.lock.holders[:3])
         self._report(f"{address}: free {row.title}, held by {shorten(holders)}: {outcome.text}")
         if outcome.freed:
             self._watcher.history.add(row, PageEvent(time.time(), "freed", shorten(holders), 0.0))

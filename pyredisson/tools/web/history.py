@@ -118,8 +118,8 @@ class Waits:
             self._buckets.append(Bucket(number))
         bucket, waiting, longest = self._buckets[-1], 0, 0.0
         for row in rows:
-            waiting += row.waiting
-            longest = max([longest, *(at - each.since for each in row.waiters if each.since and not each.dead)])
+            waiting += row.lock.waiting
+            longest = max([longest, *(at - each.since for each in row.lock.waiters if each.since and not each.dead)])
         bucket.waiting, bucket.longest = max(bucket.waiting, waiting), max(bucket.longest, longest)
 
     def last_hour(self, now: float) -> list[Bucket]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 from urllib.parse import urlencode
@@ -113,11 +113,14 @@ class Pages:
             "unlock": self._form_token is not None,
         }
 
-    def _kept(self, key: object) -> Parts | None:
+    def _once(self, key: object, make: Callable[[], Parts]) -> Parts:
+        """Return what was made of this key since the last look; make it if there is none."""
         if self._version != self._watcher.version or len(self._rendered) >= MAX_RENDERED:
             self._version = self._watcher.version
             self._rendered.clear()
-        return self._rendered.get(key)
+        if key not in self._rendered:
+            self._rendered[key] = make()
+        return self._rendered[key]
 
     def overview_parts(self, query: Query, *, live: bool) -> Parts:
         """Return the first page in parts.
@@ -126,11 +129,7 @@ class Pages:
             query: Which locks it shows.
             live: For events: times are filled in by the browser, so that a row changes only if its lock does.
         """
-        key = query, live
-        parts = self._kept(key)
-        if parts is None:
-            parts = self._rendered[key] = self._overview_parts(query, live)
-        return parts
+        return self._once((query, live), lambda: self._overview_parts(query, live))
 
     def _overview_parts(self, query: Query, live: bool) -> Parts:
         watcher = self._watcher
@@ -167,11 +166,7 @@ class Pages:
 
     def lock_parts(self, lock_id: str, *, live: bool) -> Parts:
         """Return the page of a lock in parts."""
-        key = lock_id, live
-        parts = self._kept(key)
-        if parts is None:
-            parts = self._rendered[key] = self._lock_parts(lock_id, live)
-        return parts
+        return self._once((lock_id, live), lambda: self._lock_parts(lock_id, live))
 
     def _lock_parts(self, lock_id: str, live: bool) -> Parts:
         watcher = self._watcher

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import final
 
-from pyredisson.inspection import ClientView, LockView, Snapshot, WaiterView, WaitGraph, Who, wait_graph
+from pyredisson.inspection import ClientView, LockView, Snapshot, WaitGraph, wait_graph
 from pyredisson.inspection.kinds import shown_kinds, stored_kinds
 from pyredisson.tools.common import plain
 from pyredisson.tools.sampling.changes import owner_of
@@ -54,48 +54,36 @@ def id_of(lock: LockView) -> str:
 
 @final
 @dataclass(frozen=True)
-class SeenHolder:
-    """A holder of a lock, with its times in Unix time."""
-
-    who: Who
-    label: str
-    since: float | None
-    until: float | None
-
-
-@final
-@dataclass(frozen=True)
 class SeenRow:
     """A lock as it is shown.
 
     Attributes:
         id: What it is called in addresses.
-        lock: The lock as the inspection library describes it.
-        title: Its name, shortened.
-        holders: Its holders.
-        waiters: Its known waiters.
-        waiting: How many wait, as far as that is known.
+        lock: The lock as the inspection library describes it, with times that do not flicker.
         until: When it is free, in Unix time, unless it is renewed.
+        ends: The same of each of its holders.
         problems: What needs attention.
         remarks: What else there is to say.
     """
 
     id: str
     lock: LockView
-    title: str
-    holders: tuple[SeenHolder, ...]
-    waiters: tuple[WaiterView, ...]
-    waiting: int
     until: float | None
+    ends: tuple[float | None, ...]
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
 
     @property
+    def title(self) -> str:
+        """Its name, shortened."""
+        return shorten(self.lock.name)
+
+    @property
     def ownership(self) -> str | None:
         """A digest of who holds it; ``None`` if it has no holders who could lose it. A form names holders by it."""
-        if not self.holders or stored_kinds()[self.lock.kind].number is not None:
+        if not self.lock.holders or stored_kinds()[self.lock.kind].number is not None:
             return None
-        owners = "\0".join(sorted(each.who.owner for each in self.holders))
+        owners = "\0".join(sorted(each.owner for each in self.lock.holders))
         return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
     @property
@@ -108,11 +96,11 @@ class SeenRow:
     @property
     def since(self) -> float | None:
         """When the first of its holders acquired it, as far as that is known."""
-        return min((each.since for each in self.holders if each.since is not None), default=None)
+        return min((each.since for each in self.lock.holders if each.since is not None), default=None)
 
     def contains(self, text: str) -> bool:
         """Whether a text in lower case is in its name, its kind, or the name of a holder or waiter."""
-        owners = (*(each.who.label for each in self.holders), *(each.who.label for each in self.waiters))
+        owners = (*(each.label for each in self.lock.holders), *(each.who.label for each in self.lock.waiters))
         names = (self.lock.name, self.lock.kind, *owners)
         return any(text in name.lower() for name in names)
 
@@ -131,17 +119,26 @@ class SeenState:
     snapshot: Snapshot
     rows: Mapping[str, SeenRow]
     drawing: Drawing | None
-    held: int = field(init=False)
-    contended: int = field(init=False)
-    waiting: int = field(init=False)
-    problems: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        rows = self.rows.values()
-        object.__setattr__(self, "held", sum(each.lock.held for each in rows))
-        object.__setattr__(self, "contended", sum(each.waiting > 0 for each in rows))
-        object.__setattr__(self, "waiting", sum(each.waiting for each in rows))
-        object.__setattr__(self, "problems", sum(bool(each.problems) for each in rows))
+    @property
+    def held(self) -> int:
+        """How many locks are held."""
+        return sum(each.lock.held for each in self.rows.values())
+
+    @property
+    def contended(self) -> int:
+        """How many have waiters."""
+        return sum(each.lock.waiting > 0 for each in self.rows.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for all of them."""
+        return sum(each.lock.waiting for each in self.rows.values())
+
+    @property
+    def problems(self) -> int:
+        """How many need attention."""
+        return sum(bool(each.problems) for each in self.rows.values())
 
     @property
     def clients(self) -> list[ClientView]:
@@ -181,32 +178,33 @@ def _drawing(graph: WaitGraph, rows: Mapping[str, SeenRow]) -> Drawing | None:
 
 
 def _row(lock_id: str, lock: LockView, taken: float, before: SeenRow | None, deadlocked: bool) -> SeenRow:
-    held = {owner_of(each.who): each for each in before.holders} if before else {}
-    waited = {owner_of(each.who): each for each in before.waiters} if before else {}
-    holders = []
-    for who in lock.holders:
-        was = held.get(owner_of(who))
-        until = None if who.remaining is None else taken + who.remaining
-        since = _steady(was and was.since, who.since)
-        holders.append(SeenHolder(who, shorten(who.label), since, _steady(was and was.until, until)))
-    waiters = []
-    for each in lock.waiters:
-        earlier = waited.get(owner_of(each.who))
-        since = _steady(earlier and earlier.since, each.since)
-        waiters.append(replace(each, since=since))
-    until = None if lock.free_in is None else taken + lock.free_in
+    holders = before.lock.holders if before else ()
+    held = dict(zip(map(owner_of, holders), zip(holders, before.ends, strict=True), strict=True)) if before else {}
+    waited = {owner_of(each.who): each.since for each in before.lock.waiters} if before else {}
+    was = [held.get(owner_of(who), (None, None)) for who in lock.holders]
+    seen = replace(
+        lock,
+        holders=tuple(
+            replace(who, since=_steady(earlier and earlier.since, who.since))
+            for who, (earlier, _) in zip(lock.holders, was, strict=True)
+        ),
+        waiters=tuple(
+            replace(each, since=_steady(waited.get(owner_of(each.who)), each.since)) for each in lock.waiters
+        ),
+    )
     row = SeenRow(
         id=lock_id,
-        lock=lock,
-        title=shorten(lock.name),
-        holders=tuple(holders),
-        waiters=tuple(waiters),
-        waiting=lock.waiting,
-        until=_steady(before and before.until, until),
+        lock=seen,
+        until=_steady(before and before.until, _after(taken, lock.free_in)),
+        ends=tuple(_steady(end, _after(taken, who.remaining)) for who, (_, end) in zip(lock.holders, was, strict=True)),
         problems=_problems(lock, deadlocked),
         remarks=tuple(shorten(each) for each in lock.notes if not _PROBLEM.search(each)),
     )
     return before if row == before and before is not None else row
+
+
+def _after(taken: float, seconds: float | None) -> float | None:
+    return None if seconds is None else taken + seconds
 
 
 def _steady(before: float | None, now: float | None) -> float | None:
@@ -268,13 +266,13 @@ class Query:
     def _matches(self, row: SeenRow, text: str) -> bool:
         if self.kind and row.lock.kind != self.kind:
             return False
-        shown = {"held": row.lock.held, "waiting": row.waiting > 0, "problems": bool(row.problems)}
+        shown = {"held": row.lock.held, "waiting": row.lock.waiting > 0, "problems": bool(row.problems)}
         return shown.get(self.show, True) and (not text or row.contains(text))
 
     def _order(self, row: SeenRow) -> tuple[float, str, str]:
         number = 0.0
         if self.sort == "waiting":
-            number = -row.waiting
+            number = -row.lock.waiting
         elif self.sort == "since":
             number = row.since if row.since is not None else float("inf")
         elif self.sort == "free":

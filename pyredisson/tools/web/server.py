@@ -13,7 +13,7 @@ import uvicorn
 from redis.exceptions import RedisError
 
 from pyredisson.inspection import Inspector, LockView, describe
-from pyredisson.tools.common import BadUsage, ExitCode, say
+from pyredisson.tools.common import ExitCode, inspector_at, read_address, say
 from pyredisson.tools.sampling.pace import in_daemon_thread
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Free, Outcome, Site
@@ -22,22 +22,6 @@ from pyredisson.tools.web.watcher import Watcher
 
 #: How long open connections may take to end after Ctrl-C.
 CLOSE_SECONDS = 1
-
-
-def read_address(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT``, ``:PORT`` (all addresses) or ``[IPV6]:PORT``.
-
-    Raises:
-        BadUsage: It is none of these.
-    """
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        colon = ""
-    if not colon or not (port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise BadUsage("--listen must be HOST:PORT, such as 127.0.0.1:8379; an IPv6 address is put in brackets")
-    return host or "0.0.0.0", int(port)
 
 
 def is_local(host: str) -> bool:
@@ -115,8 +99,8 @@ class WebServer(uvicorn.Server):
 
 
 def run_web(
-    url: str,
     *,
+    url: str,
     listen: str,
     prefix: str = "",
     interval: float,
@@ -126,10 +110,7 @@ def run_web(
 ) -> int:
     """Show the locks of a server until a signal ends it. Returns the exit code."""
     host, port = read_address(listen)
-    try:
-        inspector = Inspector(url, prefix=prefix)
-    except (ValueError, TypeError):
-        raise BadUsage("--url is not a valid URL of a server, such as redis://localhost:6379") from None
+    inspector = inspector_at(url, prefix)
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as error:  # UnicodeError: it can be no host name.

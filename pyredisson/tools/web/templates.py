@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from datetime import datetime, timezone
 from functools import cache
-from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,30 +12,6 @@ from markupsafe import Markup
 from pyredisson import __version__
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.tools.web.seen import shorten
-
-#: What pages load, and its type. Nothing else is served.
-STATIC = {
-    "app.css": "text/css; charset=utf-8",
-    "app.js": "text/javascript; charset=utf-8",
-    "favicon.svg": "image/svg+xml",
-}
-
-
-@cache
-def static_file(name: str) -> tuple[bytes, str, str] | None:
-    """Return the content, the type and the digest of a file of ours; ``None`` if there is none of that name."""
-    kind = STATIC.get(name)
-    if kind is None:
-        return None
-    content = (files("pyredisson.tools.web") / "static" / name).read_bytes()
-    return content, kind, hashlib.sha256(content).hexdigest()[:12]
-
-
-def static_url(name: str) -> str:
-    """Return the address of a file of ours, which changes with its content."""
-    found = static_file(name)
-    assert found is not None
-    return f"/static/{name}?v={found[2]}"
 
 
 def duration(seconds: float) -> str:
@@ -91,7 +65,7 @@ def _environment() -> Environment:
     # An address and the outline of a drawing are ours, long, and of characters that need no escape but `&`.
     environment.filters.update(drawn=Markup.escape, safe_address=Markup.escape)
     environment.filters.update(ago=ago, until=until, clock=clock, duration=duration, words=words)
-    environment.globals.update(static_url=static_url, version=__version__)
+    environment.globals.update(version=__version__)
     return environment
 
 
