@@ -376,7 +376,7 @@ def test_a_search_that_may_take_no_longer(own: Server, stage: Stage) -> None:
 def test_a_server_that_does_not_know_types_in_scan(own: Server, stage: Stage) -> None:
     stage.client().get_lock("x").lock()
     inspector = stage.inspector()
-    [server] = inspector._servers.masters()
+    [server] = inspector.servers.masters()
     server.filters_types = False  # As of one before Redis 6.0.
     assert [view.name for view in inspector.snapshot().locks] == ["x"]
 
@@ -450,8 +450,8 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         stage.client().get_lock("x").lock()
         inspector = stage.inspector()
         assert inspector.snapshot().locks[0].name == "x"
-        asked = Mock(wraps=inspector._servers._by_sentinels)
-        with patch.object(inspector._servers, "_by_sentinels", asked):
+        asked = Mock(wraps=inspector.servers._by_sentinels)
+        with patch.object(inspector.servers, "_by_sentinels", asked):
             inspector.snapshot()
         assert asked.call_count == 1
         view = inspector.lock("x")

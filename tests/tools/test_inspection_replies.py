@@ -190,13 +190,12 @@ def test_numbers_of_subscribers() -> None:
         (r"a\*", "a*", "ab"),
         ("a[", "a[", "a"),
         ("*" * 50 + "b", "ab", "a"),
-        ("[z-a]", "anything", None),
     ],
 )
-def test_patterns_are_those_of_redis(glob: str, matching: str, other: str | None) -> None:
+def test_patterns_are_those_of_redis(glob: str, matching: str, other: str) -> None:
     pattern = glob_to_pattern(glob.encode())
     assert pattern.fullmatch(matching.encode())
-    assert other is None or not pattern.fullmatch(other.encode())
+    assert not pattern.fullmatch(other.encode())
 
 
 # ---- views -----------------------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def test_a_kind_that_there_is_not(run: Callable[..., Result]) -> None:
         assert run("ls", "--kind", kind).exit_code == 0
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "run x true", "demo"])
+@pytest.mark.parametrize("command", [*COMMANDS, "run x true", "demo --url http://:s3cret@x"])
 def test_a_url_that_is_none(run: Callable[..., Result], command: str) -> None:
     result = run(*command.split(), url="http://:s3cret@x")
     assert result.exit_code == 2, result.output
