@@ -20,7 +20,8 @@ _log = logging.getLogger("pyredisson")
 _callbacks: list[Callable[[], object]] = []
 
 #: The process whose callbacks have run, and the one whose callbacks have begun to run.
-pid = _begun = os.getpid()
+pid: int = os.getpid()
+_begun = pid
 
 #: One for each process, since a lock that is inherited may be held by a thread that is not here.
 _mutexes: dict[int, threading.RLock] = {}

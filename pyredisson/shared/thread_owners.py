@@ -110,7 +110,7 @@ class _Local(threading.local):
 
 
 #: What each thread keeps for itself.
-local = _Local()
+local: _Local = _Local()
 _native = threading.local
 
 

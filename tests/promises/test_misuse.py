@@ -134,7 +134,7 @@ def test_synchronized_without_parentheses_is_refused_at_once(world: ClockWorld) 
             "permit_expirable_semaphore",
             "PermitExpirableSemaphore.acquire",
             "timeout",
-            "it takes lease_time; try_acquire() and hold() take wait_time",
+            "it takes lease_time and permits; try_acquire() and hold() take wait_time",
         ),
         ("count_down_latch", "CountDownLatch.wait", "wait_time", "use timeout"),
     ],

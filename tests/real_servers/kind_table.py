@@ -68,8 +68,9 @@ class Kind:
         """Wait until nothing is left of its use but this many permits, and delete those."""
         if self.has_permits:
             until(lambda: direct.get(name) == str(permits), what=f"{permits} permits are there: {direct.get(name)}")
-            until(lambda: keys(direct, name) == {name}, what="no permit is held")
-            direct.delete(name)
+            stays = {name, f"pyredisson_permits:{{{name}}}"}
+            until(lambda: keys(direct, name) <= stays, what="no permit is held")
+            direct.delete(*stays)
         nothing_left(direct, client, name)
 
 

@@ -19,8 +19,7 @@ import redis.asyncio
 
 import pyredisson.asyncio
 from pyredisson import Config
-from tests.real_servers.test_cpython_lock_tests import MISSING
-from tests.real_servers.test_cpython_signal_tests import unique
+from tests.real_servers.test_cpython_lock_tests import MISSING, unique
 from tests.servers import Server
 
 theirs: Any = None

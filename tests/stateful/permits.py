@@ -170,7 +170,7 @@ class PermitMachine(HandlesMachine):
             lease = 600.0
         self._purge(wanted)
         before = self.world.now()
-        permits = self.handle(owner).try_acquire(0, lease, permits=wanted)
+        permits = self.handles[owner].try_acquire(0, lease, permits=wanted)
         assert (permits is not None) is (self.permits is not None and self.permits >= wanted)
         if permits is not None:
             assert self.permits is not None
@@ -188,7 +188,7 @@ class PermitMachine(HandlesMachine):
         released = alive.issuperset(permits)
         if released:
             self._purge()
-        assert self.handle(owner).try_release(permits) is released
+        assert self.handles[owner].try_release(permits) is released
         if released:
             for permit in permits:
                 del self.taken[permit]
@@ -201,9 +201,9 @@ class PermitMachine(HandlesMachine):
         self._purge()
         if permit not in self.taken:
             with pytest.raises(LockNotOwnedError):
-                self.handle(owner).get_lease_time(permit)
+                self.handles[owner].get_lease_time(permit)
             return
-        ends, left = self.taken[permit], self.handle(owner).get_lease_time(permit)
+        ends, left = self.taken[permit], self.handles[owner].get_lease_time(permit)
         assert (left == math.inf) if ends is None else abs(ends - self.world.now() - left) < 10 * NEAR
 
     @rule(owner=owners, data=st.data())

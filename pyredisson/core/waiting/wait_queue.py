@@ -97,7 +97,7 @@ class QueuedGroup(WaitGroup[Waiter]):
         turn: int = 1,
     ) -> None:
         super().__init__(subscriptions, names.own_channel(queued_as), label, notifies)
-        self.announced_on = names.channel
+        self.announced_on: str = names.channel
         self.member: str = f"{queued_as}:{next(subscriptions.queue_numbers)}{permits}"
         self._observers_channel = names.waiting
         self._turn = turn
