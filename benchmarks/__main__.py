@@ -18,6 +18,7 @@ from .coordinators import coordinators_hand_over, coordinators_many_threads, coo
 from .coroutines import many_coroutines
 from .cross_hand_over import cross_hand_over
 from .crowd import QUICK_SIZES, SIZES, crowd, java_crowd
+from .elections import elections
 from .growth import growth
 from .hand_over import hand_over
 from .held_locks import held_locks
@@ -126,6 +127,9 @@ FIGURES: dict[str, Play] = {
     "coordinators_one_thread": _rates(coordinators_one_thread),
     "coordinators_many_threads": _rates(coordinators_many_threads),
     "coordinators_hand_over": lambda server, effort, tournament: coordinators_hand_over(
+        server, rounds=effort.long_rounds, tournament=tournament
+    ),
+    "coordinators_elections": lambda server, effort, tournament: elections(
         server, rounds=effort.long_rounds, tournament=tournament
     ),
     "listeners": _rates(listeners),

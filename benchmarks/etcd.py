@@ -53,6 +53,14 @@ class Etcd:
             raise RuntimeError(f"{ETCD}: {counted:g} of {clients} clients, {overlaps:g} overlaps, {left} keys left")
         return elapsed
 
+    def election_gaps(self, candidates: int, terms: int, leads: float) -> list[float]:
+        """Let candidates lead in turn. Return the seconds from each resignation until the next one leads."""
+        return self._told("terms", candidates, terms, leads)
+
+    def standing(self, lease: int) -> list[str]:
+        """The command of a candidate with a session of that many seconds: it says when it leads, and goes on to."""
+        return [str(self._program), "stand", self._address, str(lease)]
+
     def _told(self, form: str, *arguments: float) -> list[float]:
         words = [str(self._program), form, self._address, *map(str, arguments)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=END_SECONDS)

@@ -193,6 +193,86 @@ def members(client: Redisson, size: int) -> float:
     return (time.perf_counter() - begin) / size * 1e6
 
 
+def terms_of_the_thread(client: Redisson, size: int) -> float:
+    """Elections that the calling thread leads: an acquire and a release of another one."""
+
+    def pair() -> None:
+        with client.get_leader_election(new_name()).term():
+            pass
+
+    with ExitStack() as terms:
+        for _ in range(size):
+            terms.enter_context(client.get_leader_election(new_name()).term())
+        return pair_us(pair)
+
+
+def runs_before(client: Redisson, size: int) -> float:
+    """Names that were run once: a run of another one."""
+
+    def run() -> None:
+        with client.run_once(new_name(), at_most=60):
+            pass
+
+    for _ in range(size):
+        run()
+    return pair_us(run)
+
+
+def waiters_for_an_event(client: Redisson, size: int) -> float:
+    """Threads that wait for an event."""
+    event = client.get_event(new_name())
+    with waiting_threads(size, event.wait, event.set):
+        return pair_us(pair_of(client.get_lock))
+
+
+def waiters_for_a_condition(client: Redisson, size: int) -> float:
+    """Threads that wait for a condition: an acquire and a release of its lock."""
+    condition = client.get_condition(new_name())
+
+    def wait() -> None:
+        with condition:
+            condition.wait()
+
+    def end() -> None:
+        with condition:
+            condition.notify_all()
+
+    def pair() -> None:
+        with condition:
+            pass
+
+    with waiting_threads(size, wait, end):
+        return pair_us(pair)
+
+
+def parties(client: Redisson, size: int) -> float:
+    """Parties of a barrier: the time from the last one's arrival until all have gone on, for each of them."""
+    barrier = client.get_barrier(new_name(), size)
+    threads = [threading.Thread(target=barrier.wait) for _ in range(size - 1)]
+    for thread in threads:
+        thread.start()
+    while barrier.n_waiting < size - 1:
+        time.sleep(0.01)
+    begin = time.perf_counter()
+    barrier.wait()
+    for thread in threads:
+        thread.join()
+    return (time.perf_counter() - begin) / size * 1e6
+
+
+@contextmanager
+def waiting_threads(size: int, wait: Callable[[], object], end: Callable[[], object]) -> Iterator[None]:
+    """Let ``size`` threads wait meanwhile, and end that."""
+    threads = [threading.Thread(target=wait) for _ in range(size)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    yield
+    end()
+    for thread in threads:
+        thread.join()
+
+
 def held_by_a_task(url: str, size: int) -> float:
     """Locks that the running task holds."""
     import pyredisson.asyncio
@@ -293,6 +373,11 @@ DIMENSIONS: Mapping[str, tuple[Callable[[Redisson, int], float], int]] = {
     "queue of another fair lock": (lambda client, size: waiters_elsewhere(client, size, "fair_lock"), 20),
     "queue of the fair lock, hand-over": (queue_of_the_lock, 10),
     "members, time for each": (members, 10),
+    "elections that the thread leads": (terms_of_the_thread, 50),
+    "names that were run once": (runs_before, 100),
+    "waiters for an event": (waiters_for_an_event, 20),
+    "waiters for a condition": (waiters_for_a_condition, 20),
+    "parties of a barrier, time for each": (parties, 10),
 }
 
 #: The same, of what makes its own clients.
@@ -332,7 +417,7 @@ def growth(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
     how = (
         f"An acquire and a release on a name that was not used before, {PAIRS} times in each of {rounds} rounds, while "
         "there are N of something, and 16 N. Medians of the processor time of the calling thread, in microseconds; of "
-        "members and hand-overs the time on the clock. " + HOW
+        "members, parties and hand-overs the time on the clock. " + HOW
     )
     columns = ("of what", "N", "16 N", "us at N", "us at 16 N", "ratio")
     shown = {f"{name}, {sizes[name] * scale:,}": samples[f"{name} x{scale}"] for name in sizes for scale in (1, FACTOR)}

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .charts import Bar, Bars, Group, Panel, Waits, html_groups, svg_groups, values_of
+from .elections import KILLED, RESIGNED
 from .report import Figure, Result, markdown_table, read, show, write_summary
 from .rounds import disturbance, is_disturbed, median_of, median_ratio
 
@@ -80,6 +81,10 @@ FIGURES: dict[str, Sequence[Panel]] = {
     "coordinators_one_thread": [RATE],
     "coordinators_many_threads": [RATE],
     "coordinators_hand_over": CROWD[1:],
+    "coordinators_elections": [
+        Bars(RESIGNED, "from a resignation until the next one leads, ms"),
+        Bars(KILLED, "from kill -9 of a leader with a lease of 3 s until the next one leads, s"),
+    ],
     "listeners": [RATE],
     "import_time": [Bars("whole ms", "start of an interpreter and import, ms")],
 }
@@ -112,6 +117,7 @@ COMPARED_WITH_COORDINATORS = (
     ("pairs/s, one thread", "coordinators_one_thread", "pairs/s"),
     ("pairs/s, 64 threads", "coordinators_many_threads", "pairs/s"),
     ("ms a hand-over", "coordinators_hand_over", "ms a hand-over"),
+    ("ms to the next leader", "coordinators_elections", RESIGNED),
 )
 
 #: Figures of which another page includes the piece.

@@ -230,7 +230,7 @@ class Condition(Handle):
 
 @final
 class Barrier(Handle):
-    """A number of parties in any number of processes, which wait for each other.
+    """A number of parties in any number of processes, which wait for each other; a block begins with ``wait()``.
 
     Made by :meth:`Redisson.get_barrier`. A client that dies at the barrier is counted for three times
     ``Config.max_wait_without_check``. Source: ``threading.Barrier``.
@@ -291,6 +291,12 @@ class Barrier(Handle):
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
         await self._core.abort()
+
+    async def __aenter__(self) -> int:
+        return await self._core.wait(None)
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
 
     @property
     def parties(self) -> int:

@@ -46,11 +46,11 @@ class Party:
 def test_the_last_one_opens_it(world: World) -> None:
     party = Party(world, 3)
     assert (party.barriers[0].real.parties, party.get("n_waiting"), party.get("broken")) == (3, 0, False)
-    for _ in range(2):
+    for call in (party.barriers[2].wait, party.barriers[2].enter):
         pendings = party.wait(0, 1)
         world.pass_time(0.2)
         assert not any(pending.done() for pending in pendings)
-        pendings.append(party.actors[2].start(party.barriers[2].wait))
+        pendings.append(party.actors[2].start(call))
         assert [pending.result(within=5) for pending in pendings] == [0, 1, 2]
         assert party.get("n_waiting") == 0
 

@@ -83,6 +83,7 @@ NOT_OURS = {
     "BarrierTests": {
         "test_repr": SHOWN,
         "test_barrier": SHOWN,
+        "test_barrier_parties": "it asks for the type of asyncio's barrier; clients make ours",
         "test_filling_task_by_task": SHOWN,
         "test_draining_state": SHOWN,
         "test_reset_barrier_when_tasks_half_draining": PRIVATE,
@@ -150,6 +151,9 @@ class OnRedis:
     def BoundedSemaphore(self, value: int = 1) -> Any:
         return self.client.get_bounded_semaphore(unique(), value)
 
+    def Barrier(self, parties: int) -> Any:
+        return self.client.get_barrier(unique(), parties)
+
     Semaphore = BoundedSemaphore
 
     async def sleep(self, seconds: float) -> None:
@@ -167,22 +171,6 @@ class OnRedis:
 
 
 on_redis = OnRedis()
-
-
-class Barrier:
-    """Our barrier, with the block that asyncio's has."""
-
-    def __init__(self, parties: int) -> None:
-        self._barrier = on_redis.client.get_barrier(unique(), parties)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._barrier, name)
-
-    async def __aenter__(self) -> int:
-        return int(await self._barrier.wait())
-
-    async def __aexit__(self, *error: object) -> None:
-        return None
 
 
 def rewritten() -> dict[str, Any]:
@@ -219,7 +207,6 @@ def test_what_is_left_out_exists(kind: str) -> None:
 
 
 if theirs is not None:
-    on_redis.Barrier = Barrier  # type: ignore[attr-defined]
     names = rewritten()
     for kind, left_out in NOT_OURS.items():
         case = type(f"Test{kind.removesuffix('Tests')}", (Connected, names[kind]), dict.fromkeys(left_out))
