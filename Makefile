@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := -m pip --disable-pip-version-check install
 EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing,fastapi,django,sqlalchemy,celery,rq,dramatiq,apscheduler
 # Most tests wait for something: more of them than there are cores find room side by side.
-JOBS   ?= 4
+JOBS   ?= 6
 PYTEST_ARGS ?=
 # What `make check` runs of the tests; nothing where all tests are run in any case.
 CHECK_TESTS ?= tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py

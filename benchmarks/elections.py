@@ -180,10 +180,10 @@ def elections(server: Server, *, rounds: int, tournament: Tournament) -> Figure:
         for name in samples
     ]
     how = (
-        f"{CANDIDATES} candidates, each with a connection and a session of its own, lead for {LEADS * 1000:g} ms "
-        f"in turn, {TERMS} times: from one's resignation until the next one leads. Then a leader with a lease of "
-        f"{LEASE} s is killed while another candidate waits. {rounds} rounds. The candidates of pyredisson are threads of one "
-        "process, those of etcd goroutines of one. Each server is one node, with its data in memory."
+        f"{CANDIDATES} candidates, each with a connection and a session of its own, lead for {LEADS * 1000:g} ms in "
+        f"turn, {TERMS} times: the time from a resignation until the next one leads. Then a leader with a lease of "
+        f"{LEASE} s is killed while another candidate waits. {rounds} rounds. The candidates of pyredisson are threads "
+        "of one process, those of etcd goroutines of one. Each server is one node, with its data in memory."
     )
     return Figure(
         "coordinators_elections",

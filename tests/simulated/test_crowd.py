@@ -389,6 +389,7 @@ BUGS = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), lambda kind="lock": crowd_of(kind)))

@@ -415,6 +415,7 @@ BUGS = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), Sides))

@@ -233,6 +233,7 @@ BUGS: dict[str, tuple[Callable[[int], Any], Bug]] = {
 FOUND_BY = {"a read unlock does not check the epoch": 56}
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, bug = BUGS[name]

@@ -286,6 +286,7 @@ BUGS: dict[str, Bug] = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = itertools.chain(crowd_tests(globals(), PermitCrowd), crowd_tests(SHARED, crowd_of))

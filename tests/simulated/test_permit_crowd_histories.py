@@ -134,6 +134,7 @@ def test_nobody_waits_for_permits_that_are_available(volume: Volume) -> None:
         run(seed)
 
 
+@pytest.mark.planted
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "one that comes too late is not put back"
     check_found(monkeypatch, name, BUGS[name], ((f"seed {seed}", partial(run, seed)) for seed in range(20)))

@@ -365,6 +365,7 @@ def _other_histories() -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 # A test that finds a bug ends in the middle, and may leave a hold() that it meant to enter.
+@pytest.mark.planted
 @pytest.mark.filterwarnings(r"ignore:hold\(\) of .* was never entered:ResourceWarning")
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,6 +373,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     check_found(monkeypatch, name, BUGS[name], tests)
 
 
+@pytest.mark.planted
 def test_without_a_planted_bug_nothing_is_found() -> None:
     assert len(list(_promises())) > 200
     for _, test in _quick():

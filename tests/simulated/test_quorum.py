@@ -390,6 +390,7 @@ def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"history {seed}", QuorumHistory(seed).run
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_the_quorum_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_found(monkeypatch, name, BUGS[name], _tests(name))

@@ -161,6 +161,7 @@ FINDERS = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_found(monkeypatch, name, BUGS[name], FINDERS.items())

@@ -78,6 +78,7 @@ BUGS = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = ((f"seed {seed}", partial(play, seed, Faults())) for seed in range(15))
@@ -143,6 +144,7 @@ HISTORY_BUGS = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("name", HISTORY_BUGS)
 def test_a_planted_bug_is_found_by_a_history(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     history, bug = HISTORY_BUGS[name]

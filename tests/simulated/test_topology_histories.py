@@ -394,6 +394,7 @@ FOUND_BY = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(("servers", "name"), [(servers, name) for servers, bugs in BUGS.items() for name in bugs])
 def test_a_planted_bug_is_found(servers: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def tests() -> Iterator[tuple[str, Callable[[], object]]]:
