@@ -17,13 +17,18 @@ local parties, mode, joined = tonumber(ARGV[4]), ARGV[3], tonumber(ARGV[6])
 local generation = tonumber(redis.call('get', KEYS[1]) or 0)
 local broken, ended = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
 local mine, free, count = nil, nil, 0
-for number = 0, parties - 1 do
-    local ends, who = string.match(redis.call('hget', KEYS[3], number) or '', '^(%d+) (.*)$')
-    if not ends or tonumber(ends) <= now then
-        free = free or number
-    else
-        count = count + 1
-        mine = who == ARGV[5] and number or mine
+local waiting = redis.call('hlen', KEYS[3]) - (broken and 1 or 0) - (ended and 1 or 0)
+if mode == 'wait' and not joined and waiting < parties - 1 and redis.call('hexists', KEYS[3], waiting) == 0 then
+    free = waiting -- Some are missing, whether or not all that stand there count.
+elseif not joined or joined == generation then
+    for number = 0, parties - 1 do
+        local ends, who = string.match(redis.call('hget', KEYS[3], number) or '', '^(%d+) (.*)$')
+        if not ends or tonumber(ends) <= now then
+            free = free or number
+        else
+            count = count + 1
+            mine = who == ARGV[5] and number or mine
+        end
     end
 end
 local function finish(opened)
