@@ -1,4 +1,4 @@
-"""What each integration costs beside the bare lock: microseconds and commands of a call.
+"""What each integration costs, compared with the bare lock: microseconds and commands of a call.
 
 ``python -m benchmarks.integrations`` calls the same work without a lock, with ``client.get_lock(name).hold()`` in it,
 and with the integration, in turns, in one process and without a network but the one to a private server.
@@ -117,7 +117,7 @@ def dramatiq_actors(client: Redisson, url: str) -> Ways:
 
 
 def apscheduler_ticks(client: Redisson, url: str) -> Ways:
-    """A tick of a schedule, which an executor is told to run; the bare lock is ``run_once()``."""
+    """A tick of a schedule, which an executor runs; the bare lock is ``run_once()``."""
     from pyredisson.integrations.apscheduler import OncePerTick
 
     class Runs:
