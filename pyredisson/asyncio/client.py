@@ -199,6 +199,7 @@ class Redisson(BaseClient, Factory):
         self._end()
 
     async def __aenter__(self) -> Self:
+        self._core.check_open()
         return self
 
     async def __aexit__(

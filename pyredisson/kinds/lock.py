@@ -272,6 +272,8 @@ class LockCore:
 
     async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
         self.client.check_open()
+        if self.made_for is not None:
+            self.made_for.check_open()
         client, own = self.client, ownership or self.mine()
         return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait, self.covers)
 

@@ -198,7 +198,9 @@ class NumberWaitCore(NumberedCore):
         try:
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, self.kind, opened_message)
             refused, deadline = AT_ONCE if patient else WITHOUT_END, Deadline.after(wait, began)
-            return await wait_by_message(WaitingCall(client, names.name, attempt, refused, deadline), group, seen)
+            if await wait_by_message(WaitingCall(client, names.name, attempt, refused, deadline), group, seen):
+                return True
+            return self.opens(await self.get_number(), first)  # No message tells that it has expired.
         except Failure as failure:
             error = await explain_type(client.finder, failure.cause, names.name, self.kind)
             raise error from error.__cause__

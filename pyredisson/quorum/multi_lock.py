@@ -191,6 +191,8 @@ class MultiLockCore:
         client = self.client
         asked = hold.since = client.runtime.now()
         self._check_open()
+        if self._caller is not None:
+            self._caller.check_open()
         owned = owned or self.mine()
         table = multi_locks_of(client)
         if not owned.in_use():

@@ -119,6 +119,8 @@ def pauses(backoff: Backoff | None, tries: int | None, usual: Delays | None) -> 
         return usual, tries
     if isinstance(backoff, (ConstantBackoff, ExponentialBackoff)):
         return backoff, tries
+    if isinstance(backoff, type):
+        raise TypeError(f"backoff must be an object with a method delays(), not the class {backoff.__name__}")
     if not callable(getattr(backoff, "delays", None)):
         raise TypeError(f"backoff must have a method delays(), but {type(backoff).__name__} has none")
     return UserBackoff(backoff), tries

@@ -56,6 +56,11 @@ class HandleOwner(AnyOwner):
         """See ``MadeCaller.alone``: who has the object sees to that."""
         return call
 
+    def check_open(self) -> None:
+        """See ``MadeCaller.check_open``."""
+        if getattr(self._handle(), "closed", False):
+            raise LockError(f"{self.name} was closed; make another with client.new_owner()")
+
     def alive(self) -> bool:
         """Whether there is still a caller that could release it."""
         handle = self._handle()
@@ -132,7 +137,10 @@ class Owner:
         return self._closed
 
     def close(self) -> None:
-        """Close the owner: its locks are no longer renewed and expire, as after a crash. Idempotent."""
+        """Close the owner: it acquires nothing more, and its locks are no longer renewed and expire, as after a crash.
+
+        Idempotent.
+        """
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -155,8 +163,7 @@ def caller_of(owner: Owner | None) -> MadeOwner | None:
         return None
     if not isinstance(owner, Owner):
         raise TypeError(f"owner must be made by client.new_owner(), not {type(owner).__name__}")
-    if owner.closed:
-        raise LockError(f"owner {owner.number} was closed; make another with client.new_owner()")
+    owner._identity.check_open()
     return owner._identity
 
 

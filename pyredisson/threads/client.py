@@ -588,6 +588,7 @@ class Redisson(BaseClient):
         self._end()
 
     def __enter__(self) -> Self:
+        self._core.check_open()
         return self
 
     def __exit__(

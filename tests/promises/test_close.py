@@ -66,6 +66,13 @@ def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str)
     assert world.redis.everything() == before
 
 
+@sync_and_async
+def test_a_closed_client_begins_no_block(client: Remote) -> None:
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.enter()
+
+
 def test_closing_twice_is_closing_once(world: World, client: Remote) -> None:
     world.actor().lock(client).lock()
     client.close()

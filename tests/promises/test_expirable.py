@@ -90,6 +90,18 @@ def test_the_waiters_of_a_deleted_latch_return(world: World) -> None:
     assert pending.result(within=5) is True
 
 
+@each_runtime
+def test_a_waiter_whose_time_ends_after_the_latch_has_expired_returns_true(world: World) -> None:
+    alice, bob = world.actors(2)
+    client = world.client(max_wait_without_check=60)
+    mine, theirs = alice.get(client, "count_down_latch", "seats"), bob.get(client, "count_down_latch", "seats")
+    mine.try_set_count(3)
+    pending = bob.start(theirs.wait, 1.0)
+    world.until(lambda: world.waiting(mine) == 1)
+    assert mine.expire(0.2) is True
+    assert pending.result(within=5) is True
+
+
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world: World, kind: str) -> None:
     alice, bob = world.actors(2)

@@ -122,6 +122,20 @@ def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
 
 
 @sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", "multi_lock"])
+def test_a_closed_owner_releases_but_acquires_nothing(world: ClockWorld, client: Remote, kind: str) -> None:
+    owner = client.real.new_owner()
+    mine, other = handle(world.actor(), client, kind, owner=owner), handle(world.actor(), client, kind)
+    mine.lock()
+    owner.close()
+    for call in (mine.lock, mine.try_lock, mine.acquire, mine.hold().enter):
+        with pytest.raises(LockError, match=rf"^owner {owner.number} was closed; make another"):
+            call()
+    mine.unlock()
+    assert other.try_lock() is True
+
+
+@sync_and_async
 def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> None:
     client = world.client().real
     with pytest.raises(TypeError, match="new_owner"):

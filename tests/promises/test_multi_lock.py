@@ -312,6 +312,32 @@ def test_a_members_own_hold_is_not_touched(world: World, alice: Actor, clients: 
     assert left(world, 0) == set()
 
 
+def test_a_members_own_hold_is_released_before_its_part(
+    world: World, alice: Actor, clients: list[Remote], mine: Remote, theirs: Remote
+) -> None:
+    own = alice.lock(clients[0])
+    own.lock()
+    mine.lock()
+    own.unlock()
+    assert mine.validity() > 0
+    assert theirs.try_lock() is False
+    mine.unlock()
+    assert left(world, *range(3)) == set()
+
+
+def test_its_blocks_are_left_in_any_order(world: World, alice: Actor, mine: Remote, theirs: Remote) -> None:
+    outer, inner = mine.hold(), mine.hold()
+    with outer:
+        lease = inner.enter()
+        mine.lock()
+    assert lease.remaining() > 0
+    alice.do(world.leave(inner.real))
+    assert mine.get_hold_count() == 1
+    assert theirs.try_lock() is False
+    mine.unlock()
+    assert left(world, *range(3)) == set()
+
+
 def test_force_unlock_frees_every_node(world: World, mine: Remote, theirs: Remote) -> None:
     assert not theirs.force_unlock()
     mine.lock()

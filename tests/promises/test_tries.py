@@ -110,9 +110,12 @@ def test_an_invalid_number_of_tries_is_refused(client: Remote, kind: str, tries:
         getattr(client.real, f"get_{kind}")("orders", tries=tries)
 
 
-def test_a_token_lock_refuses_an_invalid_back_off(client: Remote) -> None:
+@each_kind
+def test_an_invalid_back_off_is_refused(client: Remote, kind: str) -> None:
     with pytest.raises(TypeError, match=r"delays\(\)"):
-        client.real.get_token_lock("orders", 0.2)
+        getattr(client.real, f"get_{kind}")("orders", 0.2)
+    with pytest.raises(TypeError, match="not the class ConstantBackoff"):
+        getattr(client.real, f"get_{kind}")("orders", ConstantBackoff)
 
 
 @pytest.mark.parametrize(

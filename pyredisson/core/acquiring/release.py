@@ -97,11 +97,20 @@ async def release(
     try:
         if progress is not None:
             progress.begun = True
+        if ownership.holds and ownership.holds[-1].part:
+            _spare_parts(ownership)
         call, epoch = begin_release(client, kind, ownership, block=block)
         await finish_release(client, call, epoch)
     except BaseException as error:
         await leave_release(client, ownership, before, error)
         raise
+
+
+def _spare_parts(ownership: Ownership) -> None:
+    """Let a hold of the lock itself be released next, if there is one, not one that a multi-lock has of it."""
+    own = [hold for hold in ownership.holds if not hold.part]
+    if own:
+        ownership.move_to_top(own[-1])
 
 
 async def leave_release(client: ClientCore, ownership: Ownership, before: int, error: BaseException) -> None:

@@ -103,3 +103,7 @@ class MadeCaller(Caller, Protocol):
     def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Make a call in its name. Raises ``LockError`` if another one runs."""
         ...
+
+    def check_open(self) -> None:
+        """Raise ``LockError`` if it was closed: what it acquires would not be renewed."""
+        ...
