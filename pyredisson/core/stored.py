@@ -39,7 +39,7 @@ class StoredKind:
     form: Form
     names: Callable[[str], LockNames | NumberedNames]
     shown_by: Literal["queued", "token", "ran"] | None = None
-    number: Literal["permits", "count"] | None = None
+    number: Literal["permits", "count", "changes"] | None = None
     sides: Mapping[str, str] = field(default_factory=dict)
     shared: str | None = None
     reentrant: bool = True

@@ -41,12 +41,16 @@ class OncePerTick:
         at_least: Seconds for which a tick counts as run. More than the hosts' clocks differ, and more than a tick
             may be late on one of them.
         options: Those of the executor.
+
+    Raises:
+        TypeError, ValueError: ``at_least`` is not a positive number of seconds.
     """
 
     def __init__(self, *args: Any, client: Any, at_least: Seconds = 300, **options: Any) -> None:
         super().__init__(*args, **options)
         self._client = client
         self._at_least = at_least
+        self._run_once("tick")  # An error in `submit_job` would be logged only, at each tick.
 
     def submit_job(self, job: Any, run_times: list[datetime]) -> None:
         """Submit the job for those of its times that no other host has claimed."""
@@ -55,8 +59,11 @@ class OncePerTick:
             super().submit_job(job, claimed)  # type: ignore[misc]  # That of the executor.
 
     def _claim(self, name: str) -> bool:
-        with self._client.run_once(name, at_most=self._at_least, at_least=self._at_least) as run:
+        with self._run_once(name) as run:
             return run is not None
+
+    def _run_once(self, name: str) -> Any:
+        return self._client.run_once(name, at_most=self._at_least, at_least=self._at_least)
 
 
 def once_per_tick(client: Any, *, at_most: Seconds = 3600, at_least: Seconds = 300) -> Callable[[F], F]:
@@ -75,8 +82,10 @@ def once_per_tick(client: Any, *, at_most: Seconds = 3600, at_least: Seconds = 3
         at_least: Seconds from its beginning for which a tick counts as run.
 
     Raises:
+        TypeError, ValueError: A time is not valid, or ``at_least`` is more than ``at_most``.
         LockError: On a call: it is not a job of a schedule, so it has no scheduled time.
     """
+    client.run_once("tick", at_most=at_most, at_least=at_least)  # Checks the times.
     current_job = importlib.import_module("apscheduler").current_job
 
     def run_once(function: Callable[..., Any]) -> Any:

@@ -27,6 +27,8 @@ _log = logging.getLogger("pyredisson.celery")
 _NUMBER = "pyredisson-call"
 #: The header of a message that was sent again, and so is never skipped.
 _WAITS = "pyredisson-waits"
+#: The attribute of a request whose task runs, under its lock.
+_RUNS = "runs_under_its_lock"
 #: Seconds for which a publisher waits for another one, and after which one that died is no longer waited for.
 _NUMBERING_WAIT, _NUMBERING_LEASE = 10, 5
 
@@ -40,7 +42,7 @@ class SingletonTask(Task):  # type: ignore[misc]  # Celery has no types.
         def send_invoice(order_id): ...
 
     A call that finds the lock held returns at once, whatever ``when_busy`` says: it never waits in a worker. One that
-    is called directly, not by a worker, waits in its caller, unless it skips.
+    is called directly or eagerly, not by a worker, waits in its caller, unless it skips.
 
     Attributes:
         client: The client, made when the module is imported.
@@ -91,20 +93,28 @@ class SingletonTask(Task):  # type: ignore[misc]  # Celery has no types.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task under its lock."""
-        name, direct = self._key.of(args, kwargs), self.request.called_directly
-        if not direct and self._replaced(name):
-            _log.info("pyredisson: task %s of %r was replaced by a later call", self.request.id, name)
+        name, request = self._key.of(args, kwargs), self.request
+        # A task that calls itself still has the request of the worker, which must not be sent again.
+        direct = request.called_directly or getattr(request, _RUNS, False)
+        in_caller = direct or request.is_eager
+        if not in_caller and self._replaced(name):
+            _log.info("pyredisson: task %s of %r was replaced by a later call", request.id, name)
             return self.skipped(name)
-        wait_time = None if direct and self.when_busy != "skip" else 0
+        wait_time = None if in_caller and self.when_busy != "skip" else 0
         with self._client.get_lock(name).hold(wait_time, self.lease_time, skip=wait_time == 0) as lease:
             if lease is not None:
+                if direct:
+                    return super().__call__(*args, **kwargs)
                 # Celery's own `__call__` would hide the request of the worker behind a new one.
-                return super().__call__(*args, **kwargs) if direct else self.run(*args, **kwargs)
-        headers, delivery = self.request.headers or {}, self.request.delivery_info or {}
+                setattr(request, _RUNS, True)
+                return self.run(*args, **kwargs)
+        if in_caller:
+            return self.skipped(name)
+        headers, delivery = request.headers or {}, request.delivery_info or {}
         if self.when_busy != "skip" or headers.get(_WAITS) or delivery.get("redelivered"):
             # The lock of a message that is delivered again may be that of its own worker, which died.
             self._send_again({**headers, _WAITS: True})
-        _log.info("pyredisson: task %s skipped: lock %r is held", self.request.id, name)
+        _log.info("pyredisson: task %s skipped: lock %r is held", request.id, name)
         return self.skipped(name)
 
     def _replaced(self, name: str) -> bool:
@@ -118,9 +128,8 @@ class SingletonTask(Task):  # type: ignore[misc]  # Celery has no types.
         """Send the message of this call for later, and end the call. It is not one of the task's own retries."""
         later = self.retry_in * random.uniform(1.0, 1.5)
         again: Any = self.signature_from_request(headers=headers, countdown=later, retries=self.request.retries)
-        if not self.request.is_eager:
-            again.apply_async()
-        raise Retry(when=later, is_eager=self.request.is_eager, sig=again)
+        again.apply_async()
+        raise Retry(when=later, sig=again)
 
 
 class LeaderBeat(Scheduler):  # type: ignore[misc]

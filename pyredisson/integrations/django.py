@@ -33,10 +33,11 @@ import pyredisson.asyncio
 from pyredisson.compat.redis_py import Lock as RedisPyLock
 from pyredisson.config import Config
 from pyredisson.lease import Lease
+from pyredisson.net.urls import url_from_env
 from pyredisson.runs import Skipped
 from pyredisson.shared import process
 from pyredisson.shared.arguments import check_times
-from pyredisson.shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, lock_of
+from pyredisson.shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
 from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ def _make(form: Any) -> Any:
     given = dict(getattr(settings, "PYREDISSON", {}))
     url, config = given.pop("URL", None), Config(**given)
     return form.from_env(config=config) if url is None else form.from_url(url, config=config)
+
+
+def _url() -> str:
+    """Return the URL of the server with its password, which that of a client does not show."""
+    with url_from_env() as from_env:
+        url = getattr(settings, "PYREDISSON", {}).get("URL") or from_env
+    return str(client().url) if url.startswith("embedded:") else url
 
 
 def client() -> Redisson:
@@ -131,7 +139,7 @@ def _check_server(**_: object) -> list[checks.CheckMessage]:
         checks.Error(finding.text, hint=finding.node, id="pyredisson.E002")
         if finding.grade is Grade.CRITICAL
         else checks.Warning(finding.text, hint=finding.node, id="pyredisson.W001")
-        for finding in judge(probe([str(client().url)])).findings
+        for finding in judge(probe([_url()])).findings
     ]
 
 
@@ -206,6 +214,7 @@ def synchronized(
     """
     check_times(wait_time, lease_time)
     check_kind(kind)
+    check_when_busy(when_busy)
     wait, skip = 0 if when_busy != "wait" and wait_time is None else wait_time, when_busy == "skip"
 
     def block(name: str) -> Any:

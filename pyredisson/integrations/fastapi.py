@@ -26,6 +26,7 @@ from pyredisson import errors
 from pyredisson.asyncio import Redisson
 from pyredisson.config import Config
 from pyredisson.core.deadline import Seconds
+from pyredisson.core.names import check_name
 from pyredisson.lease import Lease
 from pyredisson.shared.arguments import check_times
 from pyredisson.shared.synchronized import Guarding, check_kind, fields_of, lock_of
@@ -105,7 +106,12 @@ async def hold(
 
     Args and errors: as for :func:`lock`.
     """
-    async with lock_of(client_of(request), kind, _name_for(request, name)).hold(wait_time, lease_time) as lease:
+    client, wanted = client_of(request), _name_for(request, name)
+    try:
+        guarding = lock_of(client, kind, wanted)
+    except ValueError as error:  # The parameters make it empty, or too long.
+        raise HTTPException(422, str(error)) from None
+    async with guarding.hold(wait_time, lease_time) as lease:
         yield lease
 
 
@@ -133,7 +139,9 @@ def lock(
     """
     check_times(wait_time, lease_time)
     check_kind(kind)
-    list(fields_of(name))
+    check_name(name)
+    if any(not _parameter_of(field).strip("0123456789") for field in fields_of(name)):
+        raise ValueError(f"{name!r} must name a parameter in each pair of braces")
 
     async def held(request: HTTPConnection) -> AsyncGenerator[Lease, None]:
         async with hold(request, name, wait_time=wait_time, lease_time=lease_time, kind=kind) as lease:
@@ -145,7 +153,7 @@ def lock(
 def _name_for(request: HTTPConnection, template: str) -> str:
     """Return the name of the lock of a request. A parameter that is missing or invalid is the client's error."""
     values = {**request.query_params, **request.path_params}
-    for field in {re.split(r"[.[]", field)[0] for field in fields_of(template)}:
+    for field in {_parameter_of(field) for field in fields_of(template)}:
         if field not in values:
             raise HTTPException(422, f"the parameter {field!r} is missing")
         if isinstance(values[field], str):  # Otherwise a convertor of Starlette has converted it.
@@ -154,6 +162,10 @@ def _name_for(request: HTTPConnection, template: str) -> str:
             except ValueError:
                 raise HTTPException(422, f"the parameter {field!r} is not valid") from None
     return string.Formatter().vformat(template, (), values)
+
+
+def _parameter_of(field: str) -> str:
+    return re.split(r"[.[]", field)[0]
 
 
 @functools.lru_cache(maxsize=1024)

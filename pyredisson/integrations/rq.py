@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -45,13 +46,18 @@ def singleton(
         lease_time: As of :meth:`Lock.hold`. ``None``: the lock is renewed while the job runs.
 
     Raises:
-        TypeError, ValueError: A name or ``when_busy`` is not valid.
+        TypeError, ValueError: A name or ``when_busy`` is not valid, or the function is a coroutine function.
     """
     if when_busy not in ("skip", "wait"):
         raise ValueError(f"when_busy must be 'skip' or 'wait', not {when_busy!r}")
 
     def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
         name_of = Key(key, function)
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{function.__qualname__}() is a coroutine function: RQ runs its body after the call, when the lock is "
+                "free again; make it `def`, and use asyncio.run() in it"
+            )
 
         @functools.wraps(function)
         def job(*args: P.args, **kwargs: P.kwargs) -> Any:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyredisson.core.runtime import Reply
 
 #: How it is stored, for inspections.
-STORED = (StoredKind("barrier", "barrier", "number", BarrierNames),)
+STORED = (StoredKind("barrier", "barrier", "number", BarrierNames, number="changes"),)
 
 #: How many checks a waiter may miss until it no longer counts.
 MISSED_CHECKS = 3

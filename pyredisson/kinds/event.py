@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
 
 #: How it is stored, for inspections.
-STORED = (StoredKind("event", "event", "number", EventNames),)
+STORED = (StoredKind("event", "event", "number", EventNames, number="changes"),)
 
 
 class EventCore(NumberWaitCore):

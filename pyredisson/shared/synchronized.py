@@ -189,6 +189,12 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(Guarding)))}, not {kind!r}")
 
 
+def check_when_busy(when_busy: str) -> None:
+    """Raise ``ValueError`` unless it is one of :data:`WhenBusy`."""
+    if when_busy not in get_args(WhenBusy):
+        raise ValueError(f"when_busy must be 'wait', 'skip' or 'raise', not {when_busy!r}")
+
+
 def lock_of(client: Any, kind: Guarding, name: str) -> Any:
     """Return the lock of a kind that a client makes."""
     return getattr(client, "get_lock" if kind == "lock" else f"get_{kind}_lock")(name)
@@ -210,8 +216,7 @@ def guard_of(
     """
     check_times(wait_time, lease_time)
     check_kind(kind)
-    if when_busy not in get_args(WhenBusy):
-        raise ValueError(f"when_busy must be 'wait', 'skip' or 'raise', not {when_busy!r}")
+    check_when_busy(when_busy)
     wait = 0 if when_busy != "wait" and wait_time is None else wait_time
 
     def block(name: str) -> Any:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, final
 
@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from pyredisson.inspection import LockView, Snapshot, describe, wait_graph
+from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.tools.common import ExitCode, inspector_at, plain, say, unavailable
 from pyredisson.tools.sampling.pace import in_daemon_thread
@@ -132,8 +133,10 @@ class Exporter:
             yield _gauge("scan_age_seconds", "How long ago the last scan ended.", time.monotonic() - scan.ended)
         if snapshot is not None:
             yield from _of_scan(snapshot)
-            self._kinds.update(lock.kind for lock in snapshot.locks)
-            yield from _of_locks(snapshot, sorted(self._kinds))
+            # Who waits for an event or a barrier waits for no holder, and often for long: no reason for an alert.
+            locks = tuple(lock for lock in snapshot.locks if stored_kinds()[lock.kind].number != "changes")
+            self._kinds.update(lock.kind for lock in locks)
+            yield from _of_locks(replace(snapshot, locks=locks), sorted(self._kinds))
             if self._names is not None:
                 yield from self._of_each(snapshot)
 

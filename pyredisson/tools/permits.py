@@ -25,7 +25,8 @@ def show_permits(name: str, *, total: int | None, kind: str | None, url: str, pr
             say(f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}")
             return ExitCode.FAILED if foreign else NO_SEMAPHORE
         if seen is not None and stored_kinds()[seen.kind].number != "permits":
-            say(f"{quoted(name)} is a {stored_kinds()[seen.kind].words}, not a semaphore")
+            words = stored_kinds()[seen.kind].words
+            say(f"{quoted(name)} is {'an' if words.startswith('e') else 'a'} {words}, not a semaphore")
             return ExitCode.FAILED
         if total is not None:
             if refusal := _set(name, total, seen, kind, url, prefix):

@@ -64,13 +64,10 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
         yield from stack_lines(who, 4)
     if len(lock.holders) > SHOWN:
         yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
-    yield (
-        _labelled("lease", _lease_text(lock))
-        if lock.holders and counted is None
-        else _labelled(counted, held_by(lock))
-        if counted is not None
-        else _labelled("lease", "none: it is free")
-    )
+    if counted is None:
+        yield _labelled("lease", _lease_text(lock) if lock.holders else "none: it is free")
+    elif counted != "changes":
+        yield _labelled(counted, held_by(lock))
     for number, waiter in enumerate(lock.waiters[:SHOWN]):
         place = "" if waiter.place is None else f"{waiter.place}. "
         kind = "" if waiter.kind == lock.kind else f" ({labels().get(waiter.kind, waiter.kind)})"
@@ -92,8 +89,9 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
 
 
 def _state(lock: LockView) -> str:
-    if stored_kinds()[lock.kind].number is not None:
-        return held_by(lock)
+    number = stored_kinds()[lock.kind].number
+    if number is not None:
+        return "without an owner" if number == "changes" else held_by(lock)
     return "held" if lock.holders else "free"
 
 

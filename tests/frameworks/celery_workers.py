@@ -35,9 +35,13 @@ class Workers:
     def beat(self) -> Program:
         return self.start("beat", "-S", f"{self.app}:Beat", "--loglevel", "INFO", "--pidfile=", ready="beat: Starting")
 
+    def begin(self, calls: str) -> Program:
+        """Start a program that calls tasks."""
+        return self.surroundings.program("-c", f"from {self.app} import *\n{calls}", environment=self._environment)
+
     def send(self, calls: str) -> None:
         """Send tasks by a program of their own."""
-        done = self.surroundings.program("-c", f"from {self.app} import *\n{calls}", environment=self._environment)
+        done = self.begin(calls)
         assert done.wait(WITHIN) == 0, done.output()
 
     def noted(self, beginning: str) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyredisson import Redisson
 from tests.frameworks.celery_workers import WITHIN, Workers, workers_of
 from tests.frameworks.common import Surroundings, require
 from tests.servers import SharedServers
@@ -63,6 +64,20 @@ def test_a_busy_call_is_skipped_and_of_waiting_calls_the_newest_runs(workers: Wo
     until(lambda: worker.output().count("was replaced by a later call") >= 4, WITHIN, what="four were replaced")
     assert workers.noted("indexing") == ["indexing tea 0", "indexing tea 5"]
     assert len(workers.noted("cleaned")) == 1
+
+
+def test_a_call_by_the_task_itself_and_an_eager_one_wait_in_their_caller(workers: Workers) -> None:
+    workers.worker("--pool", "threads", "-c", "1")
+    name = f"{workers.surroundings.name}:nested:milk"
+    with Redisson.from_url(workers.surroundings.url) as client:
+        with client.get_lock(name).hold():
+            workers.send("nested.delay('tea', 'milk')")
+            workers.until_noted("nested tea")
+            eager = workers.begin("nested.apply(['milk']).get()")
+            until(lambda: (view := client.inspect(name)) and view.waiting_clients == 2, WITHIN, what="both wait")
+        workers.until_noted("nested milk", 2)
+    assert eager.wait(WITHIN) == 0, eager.output()
+    assert workers.noted("nested tea") == ["nested tea"]
 
 
 def test_a_message_of_a_worker_that_died_runs_after_the_lease(workers: Workers) -> None:

@@ -133,6 +133,7 @@ def test_a_name_is_made_of_a_query_parameter_of_its_type(program: Program) -> No
     assert f"{program.surroundings.name}:7'" in program.site.get("/query?number=007").json
     assert program.site.get("/query?number=seven").status == 422
     assert program.site.get("/query").status == 422
+    assert program.site.get("/text?name=").status == 422
     assert program.site.get("/starlette/12").json is False
 
 
@@ -160,7 +161,14 @@ def test_without_the_lifespan_the_error_says_what_to_add() -> None:
         fastapi.client_of(Request({"type": "http"}))
 
 
-@pytest.mark.parametrize("wrong", [{"name": "{"}, {"name": "a", "kind": "b"}, {"name": "a", "wait_time": "soon"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"name": name} for name in ("{", "", "order:{}", "order:{0}")),
+        {"name": "a", "kind": "b"},
+        {"name": "a", "wait_time": "soon"},
+    ],
+)
 def test_a_wrong_argument_is_refused_when_the_dependency_is_made(wrong: dict[str, str]) -> None:
     fastapi = pytest.importorskip("pyredisson.integrations.fastapi")
     with pytest.raises((TypeError, ValueError)):

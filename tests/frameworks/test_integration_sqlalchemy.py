@@ -69,8 +69,22 @@ def change_by_query(session: orm.Session) -> None:
     session.query(Account).filter(Account.balance > 50).update({Account.balance: 0})
 
 
+def change_by_key(session: orm.Session) -> None:
+    session.execute(sqlalchemy.update(Account), [{"id": 7, "balance": 0}])
+
+
+def change_by_parameter(session: orm.Session) -> None:
+    where = Account.id == sqlalchemy.bindparam("which")
+    session.execute(sqlalchemy.update(Account).where(where).values(balance=0), {"which": 7})
+
+
+def change_the_key(session: orm.Session) -> None:
+    session.get_one(Account, 7).id = 70
+
+
 Write = Callable[[orm.Session], None]
 WRITES = [change, change_subclass, delete, change_all, delete_some, change_by_query]
+WRITES += [change_by_key, change_by_parameter, change_the_key]
 
 
 def write(engine: sqlalchemy.Engine, token: int | None, write: Write) -> None:
@@ -115,6 +129,12 @@ def test_a_write_without_a_token_is_refused(engine: sqlalchemy.Engine, without: 
     with pytest.raises(TypeError, match="no fencing token"):
         write(engine, None, without)
     assert rows(engine) == before
+
+
+def test_an_update_by_key_does_not_touch_other_rows(engine: sqlalchemy.Engine) -> None:
+    write(engine, 5, change_subclass)
+    write(engine, 4, change_by_key)
+    assert rows(engine) == [(7, 0, 4), (8, 200, None), (9, 300, 5)]
 
 
 def test_a_late_writer_that_read_before_is_refused(engine: sqlalchemy.Engine) -> None:

@@ -121,8 +121,10 @@ def test_all_kinds(build: Build, fresh_server: Callable[..., Server], open_stage
     stage.wait_for(lambda: other.get_token_lock("token").try_lock(60))
     stage.wait_for(lambda: other.get_semaphore("semaphore").try_acquire(wait_time=60))
     stage.wait_for(lambda: other.get_count_down_latch("latch").wait(60))
+    stage.wait_for(lambda: other.get_event("event").wait(60))
+    stage.wait_for(lambda: other.get_barrier("barrier", 2).wait(60))
     inspector = stage.inspector()
-    names = ("lock", "fair", "rw", "token", "semaphore", "latch")
+    names = ("lock", "fair", "rw", "token", "semaphore", "latch", "event", "barrier")
     for name in names:
         reported(inspector, name, 1)
     snapshot = inspector.snapshot()
@@ -139,6 +141,8 @@ def test_all_kinds(build: Build, fresh_server: Callable[..., Server], open_stage
         "semaphore": "semaphore",
         "permits": "permit_expirable_semaphore",
         "latch": "count_down_latch",
+        "event": "event",
+        "barrier": "barrier",
         "redis-py": "token_lock",
     }
     for name in ("lock", "spin", "fair", "fenced", "token"):

@@ -48,3 +48,23 @@ def test_a_job_and_an_actor_that_are_not_valid_are_refused(key: str, busy: Any, 
     with pytest.raises(ValueError, match=reason):
         dramatiq.actor(job, broker=broker, singleton=key, when_busy=busy)  # type: ignore[call-overload]
     broker.close()
+
+
+def test_a_job_that_is_a_coroutine_function_is_refused() -> None:
+    require("rq")
+    from pyredisson.integrations.rq import singleton
+
+    async def job() -> None: ...
+
+    with pytest.raises(TypeError, match="when the lock is free again"):
+        singleton(client, "job")(job)
+
+
+@pytest.mark.parametrize("at_least", [0, -1, "5"])
+def test_an_executor_of_apscheduler_that_is_not_valid_is_refused(at_least: Any) -> None:
+    from pyredisson.integrations.apscheduler import OncePerTick, once_per_tick
+
+    with pytest.raises((TypeError, ValueError)):
+        OncePerTick(client=client, at_least=at_least)
+    with pytest.raises((TypeError, ValueError)):
+        once_per_tick(client, at_most=at_least)

@@ -38,7 +38,8 @@ def ls(**options: Any) -> int:
         pyredisson ls 'order:*' --held-by web-3 --sort since
 
     PATTERN is one of Redis: * and ? stand for other characters. Names are found by SCAN, which does not block the
-    server. Semaphores and latches are numbers in Redis: they are listed if a client waits for them, or reports them.
+    server. Semaphores, latches, events and barriers are numbers in Redis: they are listed if a client waits for them,
+    or reports them.
 
     Locks of other libraries are strings, like data. With PATTERN all short strings are listed, otherwise those that
     expire or look like a token.

@@ -89,8 +89,11 @@ class SeenRow:
     @property
     def state(self) -> str:
         """What to say where no holder is known."""
-        if stored_kinds()[self.lock.kind].number == "count":
+        number = stored_kinds()[self.lock.kind].number
+        if number == "count":
             return "closed" if self.lock.count else "open"
+        if number == "changes":
+            return "-"
         return f"{self.lock.taken} permits taken" if self.lock.taken else "free"
 
     @property

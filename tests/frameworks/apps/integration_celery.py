@@ -57,6 +57,16 @@ def tick() -> None:
 
 app.conf.beat_schedule = {"tick": {"task": tick.name, "schedule": 1.0}}
 # The example ends here.
+
+
+@app.task(base=SingletonTask, client=client, key=f"{NAME}:nested:{{item}}", when_busy="wait", retry_in=0.2)
+def nested(item: str, inner: str = "") -> None:
+    """Call itself with another item."""
+    note(f"nested {item}")
+    if inner:
+        nested(inner)
+
+
 app.main = NAME
 app.conf.update(
     task_default_queue=f"{NAME}-queue",

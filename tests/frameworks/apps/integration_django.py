@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import django
+import redis
 from django.conf import settings
 from django.core import checks
 from django.core.management import call_command
@@ -173,6 +174,27 @@ def the_checks_find_what_is_wrong() -> None:
     with override_settings(PYREDISSON={"URL": "redis://127.0.0.1:1"}):
         ids = [each.id for each in checks.run_checks(include_deployment_checks=True)]
         assert "pyredisson.E002" in ids, ids
+
+
+def the_server_is_checked_with_its_password() -> None:
+    from django.test import override_settings
+
+    with redis.Redis.from_url(URL) as server:
+        server.acl_setuser(NAME, enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all"])
+        with override_settings(PYREDISSON={"URL": URL.replace("://", f"://{NAME}:secret@")}):
+            found = checks.run_checks(include_deployment_checks=True)
+        server.acl_deluser(NAME)
+    assert "pyredisson.E002" not in [each.id for each in found], found
+    assert "secret" not in str(found)
+
+
+def a_wrong_argument_is_refused() -> None:
+    for wrong in ({"when_busy": "stop"}, {"kind": "rlock"}, {"wait_time": "soon"}):
+        try:
+            synchronized(NAME, **wrong)
+        except (TypeError, ValueError):
+            continue
+        raise AssertionError(wrong)
 
 
 class Command(OneHostMixin, BaseCommand):

@@ -49,6 +49,10 @@ def query(number: int, lease: Annotated[Lease, Depends(lock(NAME + ":{number}"))
     return repr(lease)
 
 
+@app.get("/text", dependencies=[Depends(lock("{name}"))])
+def text() -> None: ...
+
+
 @app.get("/background/{item}", dependencies=[Depends(lock(NAME + ":{item}"), scope="function")])
 async def background(item: str, tasks: BackgroundTasks) -> None:
     async def later() -> None:
