@@ -20,7 +20,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -30,24 +30,20 @@ from django.core.signals import setting_changed
 from django.db import transaction
 
 import pyredisson.asyncio
+from pyredisson import Config, Lease, Redisson, Skipped
 from pyredisson.compat.redis_py import Lock as RedisPyLock
-from pyredisson.config import Config
-from pyredisson.lease import Lease
+from pyredisson.core.deadline import Seconds
 from pyredisson.net.urls import url_from_env
-from pyredisson.runs import Skipped
 from pyredisson.shared import process
 from pyredisson.shared.arguments import check_times
 from pyredisson.shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
-from pyredisson.threads.client import Redisson
-
-if TYPE_CHECKING:
-    from pyredisson.core.deadline import Seconds
 
 __all__ = ["LockingRedisCache", "OneHostMixin", "PyredissonApp", "async_client", "client", "hold", "synchronized"]
 
 _log = logging.getLogger("pyredisson.django")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Client = TypeVar("Client", Redisson, pyredisson.asyncio.Redisson)
 
 _making = threading.RLock()
 _client: Redisson | None = None
@@ -55,26 +51,18 @@ _client: Redisson | None = None
 _async_clients: dict[asyncio.AbstractEventLoop, pyredisson.asyncio.Redisson] = {}
 
 
-def _make(form: Any) -> Any:
+def _make(form: type[Client]) -> Client:
     given = dict(getattr(settings, "PYREDISSON", {}))
     url, config = given.pop("URL", None), Config(**given)
     return form.from_env(config=config) if url is None else form.from_url(url, config=config)
-
-
-def _url() -> str:
-    """Return the URL of the server with its password, which that of a client does not show."""
-    with url_from_env() as from_env:
-        url = getattr(settings, "PYREDISSON", {}).get("URL") or from_env
-    return str(client().url) if url.startswith("embedded:") else url
 
 
 def client() -> Redisson:
     """Return the client of this process, for threads. It is made at first use, and the child of a fork may use it."""
     global _client
     with _making:
-        made: Redisson = _make(Redisson) if _client is None else _client
-        _client = made
-        return made
+        _client = _client or _make(Redisson)
+        return _client
 
 
 def async_client() -> pyredisson.asyncio.Redisson:
@@ -135,11 +123,13 @@ def _check_server(**_: object) -> list[checks.CheckMessage]:
     from pyredisson.tools.doctor.judge import Grade, judge
     from pyredisson.tools.doctor.probe import probe
 
+    with url_from_env() as from_env:  # With its password, which the URL of a client does not show.
+        url: str = getattr(settings, "PYREDISSON", {}).get("URL") or from_env
     return [
         checks.Error(finding.text, hint=finding.node, id="pyredisson.E002")
         if finding.grade is Grade.CRITICAL
         else checks.Warning(finding.text, hint=finding.node, id="pyredisson.W001")
-        for finding in judge(probe([_url()])).findings
+        for finding in judge(probe([str(client().url) if url.startswith("embedded:") else url])).findings
     ]
 
 
@@ -226,11 +216,10 @@ def synchronized(
     async def skipped(name: str) -> Skipped:
         return Skipped(await async_client().holder_of(name))
 
-    def decorate(function: Any) -> Any:
-        if inspect.iscoroutinefunction(function):
-            return GuardedCalls("synchronized", key, async_block, skipped).task(function)
-        calls = GuardedCalls("synchronized", key, block, lambda name: Skipped(client().holder_of(name)))
-        return calls.function(function)
+    def decorate(called: Any) -> Any:
+        if inspect.iscoroutinefunction(called):
+            return GuardedCalls("synchronized", key, async_block, skipped).task(called)
+        return GuardedCalls("synchronized", key, block, lambda name: Skipped(client().holder_of(name))).function(called)
 
     return decorate
 
