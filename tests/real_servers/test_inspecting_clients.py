@@ -196,7 +196,7 @@ def test_a_client_that_inspects_nothing_does_not_load_it() -> None:
 
 
 def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey: Server, unique_name: str) -> None:
-    with Redisson.from_url(valkey.url, config=Config(client_name="cron")) as client:
+    with Redisson.from_url(valkey.url, config=Config(client_name="cron:9")) as client:
         with client.run_once(unique_name, at_most=600, at_least=300) as run:
             assert run is not None
             running = client.inspect(unique_name)
@@ -207,12 +207,12 @@ def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey: Serv
         assert view is not None
         assert view.kind == "run_once"
         (who,) = view.holders
-        assert (who.client_id, who.app, who.pid, who.ran) == (client.id, "cron", os.getpid(), True)
+        assert (who.client_id, who.app, who.pid, who.ran) == (client.id, "cron:9", os.getpid(), True)
         assert who.label.endswith("(has run)")
-        assert view.problems == ()
+        assert (view.problems, view.notes) == ((), ())
         assert unique_name not in [each.name for each in other.find_leaks()]
         holder = other.holder_of(unique_name)
         assert holder is not None
-        assert (holder.client_id, holder.app) == (client.id, "cron")
-        with pytest.raises(LockTimeoutError, match=r"it was run by cron@.*, and is free in (300|2\d\d)\.\d s"):
+        assert (holder.client_id, holder.app) == (client.id, "cron:9")
+        with pytest.raises(LockTimeoutError, match=r"it was run by cron:9@.*, and is free in (300|2\d\d)\.\d s"):
             other.get_lock(unique_name).hold(wait_time=0).__enter__()
