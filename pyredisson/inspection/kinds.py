@@ -27,7 +27,7 @@ def usual_kind(form: Form) -> StoredKind:
 
 def numbered_kinds() -> Mapping[str, StoredKind]:
     """Return those that have no owner, by their words."""
-    return {word: each for word, each in stored_kinds().items() if each.number is not None}
+    return {word: each for word, each in stored_kinds().items() if each.form in ("number", "permits")}
 
 
 def shown_kinds() -> Sequence[str]:

@@ -57,20 +57,23 @@ def _labelled(label: str, text: str, style: str = "") -> Line:
 def _description(lock: LockView, now: float) -> Iterator[Line]:
     kind = lock.kind.replace("_", " ") + (f", {lock.mode}" if lock.mode else "")
     counted = stored_kinds()[lock.kind].number
-    what = "string, which may be a token lock" if DOUBTFUL in lock.notes else f"{kind}, {_state(lock)}"
+    waited_for = counted is None and stored_kinds()[lock.kind].form == "number"  # No one can hold it.
+    what = kind if waited_for else f"{kind}, {_state(lock)}"
+    what = "string, which may be a token lock" if DOUBTFUL in lock.notes else what
     yield [(lock.name, "bold"), (f"  {what}", "")]
     for number, who in enumerate(lock.holders[:SHOWN]):
         yield _labelled("held by" if not number else "", _holder_text(who, now))
         yield from stack_lines(who, 4)
     if len(lock.holders) > SHOWN:
         yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
-    yield (
-        _labelled("lease", _lease_text(lock))
-        if lock.holders and counted is None
-        else _labelled(counted, held_by(lock))
-        if counted is not None
-        else _labelled("lease", "none: it is free")
-    )
+    if not waited_for:
+        yield (
+            _labelled("lease", _lease_text(lock))
+            if lock.holders and counted is None
+            else _labelled(counted, held_by(lock))
+            if counted is not None
+            else _labelled("lease", "none: it is free")
+        )
     for number, waiter in enumerate(lock.waiters[:SHOWN]):
         place = "" if waiter.place is None else f"{waiter.place}. "
         kind = "" if waiter.kind == lock.kind else f" ({labels().get(waiter.kind, waiter.kind)})"

@@ -93,6 +93,27 @@ def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> 
     assert [each.client_id for each in actor.do(client.clients)] == [client.id]
 
 
+def test_who_waits_for_what_no_one_holds(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url, **SOON)
+    looking, waiters = world.actor(), world.actors(3)
+    event, barrier, condition = client.get_event("ready"), client.get_barrier("start", 2), client.get_condition("queue")
+    numbers = [each.number for each in waiters]
+    waiters[2].do(condition.acquire)
+    waiting = [waiters[0].start(event.wait), waiters[1].start(barrier.wait), waiters[2].start(condition.wait)]
+    for name, kind, number in (("ready", "event", numbers[0]), ("start", "barrier", numbers[1])):
+        view = until(lambda name=name: seen if (seen := looking.do(client.inspect, name)) and seen.waiters else None)
+        assert (view.kind, view.holders, view.permits) == (kind, (), None)
+        assert [(each.who.thread_id, each.kind) for each in view.waiters] == [(number, kind)]
+    assert sorted(each.name for each in found(world, client, "find_locks")) == ["ready", "start"]
+    looking.do(event.set)
+    looking.do(barrier.wait)
+    looking.do(condition.acquire)
+    looking.do(condition.notify)
+    looking.do(condition.release)
+    for each in waiting:
+        each.result()
+
+
 def test_leaks(world: ClockWorld, own: Server) -> None:
     client = world.from_url(own.url)
     world.actor().do(client.get_lock("held").lock)
