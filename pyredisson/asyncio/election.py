@@ -168,6 +168,7 @@ class Campaign:
         self._election = election
         self._callback = callback
         self._term: Term | None = None
+        self._stopped = False  # Before Python 3.11 a cancellation may pass for that of a loss.
         self._task = _start(self._stand(), f"election {election.name}")
 
     def __repr__(self) -> str:
@@ -203,12 +204,13 @@ class Campaign:
         Returns:
             Whether it has returned, so that this campaign leads no longer.
         """
+        self._stopped = True
         self._task.cancel()
         await asyncio.wait([self._task], timeout=timeout)
         return self._task.done()
 
     async def _stand(self) -> None:
-        while True:
+        while not self._stopped:
             try:
                 await self._stand_once()
                 continue
