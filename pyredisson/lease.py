@@ -51,7 +51,7 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
         self._extend = extend
         self._process = os.getpid()
         self._ended = False
-        self._on_loss: Callable[[], None] | None = None
+        self._on_loss: tuple[Callable[[], None], ...] = ()
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "ended" if self._ended else f"{self.remaining():.3f} s"
@@ -101,7 +101,7 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
 
     def _when_lost(self, callback: Callable[[], None]) -> None:
         """Call ``callback``, once, when the hold is known to be lost."""
-        self._on_loss = callback
+        self._on_loss = (*self._on_loss, callback)
         self._ownership.call_when_lost(callback)
 
     @property
@@ -119,8 +119,8 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
     def _end(self) -> None:
         """The block was left."""
         self._ended = True
-        if self._on_loss is not None:
-            self._ownership.call_no_more(self._on_loss)
+        for each in self._on_loss:
+            self._ownership.call_no_more(each)
 
 
 @final

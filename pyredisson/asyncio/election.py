@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
 from redis.exceptions import RedisError
@@ -11,7 +12,7 @@ from redis.exceptions import RedisError
 from pyredisson.asyncio.hold import HoldContext
 from pyredisson.errors import ClientClosedError, LockLostError, RedissonError
 from pyredisson.shared.blocks import AnyTerm
-from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, report_callback, report_trouble
+from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, check_callback, report_callback, report_trouble
 from pyredisson.shared.handle import Handle
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class LeaderElection(Handle):
             The campaign, which :meth:`Campaign.stop` ends.
         """
         self._core.client.check_open()
+        check_callback(callback, awaited=True)
         return Campaign(self, callback)
 
     async def leader(self) -> Holder | None:
@@ -80,8 +82,12 @@ class LeaderElection(Handle):
         Example::
 
             print(await election.leader())
+
+        Raises:
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        return (await self._core.client.finder.find(self._core.names.name, asked=True)).holder
+        return await self._core.leader()
 
     def observe(self, callback: Callable[[Holder | None], object]) -> Observation:
         """Call ``callback(leader)`` in a task now, and whenever another one leads, or no one.
@@ -94,6 +100,7 @@ class LeaderElection(Handle):
             observation = election.observe(print)
         """
         self._core.client.check_open()
+        check_callback(callback)
         return Observation(self, callback)
 
 
@@ -111,6 +118,7 @@ class Term(AnyTerm):
 
     def __init__(self, lease: Lease[int]) -> None:
         self._ends = asyncio.Event()
+        self._work: asyncio.Future[object] | None = None
         super().__init__(lease, self._ends.set)
 
     async def wait(self, seconds: float | None = None) -> bool:
@@ -124,10 +132,14 @@ class Term(AnyTerm):
                 while not await term.wait(1.0):
                     print("leading")
         """
-        try:
-            return await asyncio.wait_for(self._ends.wait(), seconds)
-        except asyncio.TimeoutError:
-            return False
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._ends.wait(), seconds)
+        return self._ends.is_set()
+
+    def _end(self) -> None:
+        self._ends.set()
+        if self._work is not None:
+            self._work.cancel()
 
 
 #: An event loop does not keep its tasks alive.
@@ -155,7 +167,8 @@ class Campaign:
     def __init__(self, election: LeaderElection, callback: Callable[[Term], Awaitable[object]]) -> None:
         self._election = election
         self._callback = callback
-        self._leading: asyncio.Future[object] | None = None
+        self._term: Term | None = None
+        self._stopped = False  # Before Python 3.11 a cancellation may pass for that of a loss.
         self._task = _start(self._stand(), f"election {election.name}")
 
     def __repr__(self) -> str:
@@ -165,7 +178,8 @@ class Campaign:
     @property
     def leading(self) -> bool:
         """Whether the callback runs, and leads."""
-        return self._leading is not None
+        term = self._term
+        return term is not None and term.remaining() > 0.0
 
     async def resign(self) -> None:
         """Ask the callback to return; then others may lead, and this campaign stands again.
@@ -176,8 +190,8 @@ class Campaign:
             await campaign.resign()
             await campaign.stop()
         """
-        if self._leading is not None:
-            self._leading.cancel()
+        if self._term is not None:
+            self._term._end()
 
     async def stop(self, timeout: float | None = None) -> bool:
         """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
@@ -190,12 +204,13 @@ class Campaign:
         Returns:
             Whether it has returned, so that this campaign leads no longer.
         """
+        self._stopped = True
         self._task.cancel()
         await asyncio.wait([self._task], timeout=timeout)
         return self._task.done()
 
     async def _stand(self) -> None:
-        while True:
+        while not self._stopped:
             try:
                 await self._stand_once()
                 continue
@@ -213,18 +228,21 @@ class Campaign:
         """Wait to be elected, and lead. The callback has a task of its own, which can be cancelled alone."""
         hold: HoldContext[Lease[int]] = HoldContext(self._election, None, None, False, True)
         async with hold as lease:
-            term = Term(lease)
-            self._leading = leading = asyncio.ensure_future(self._callback(term))
+            self._term = term = Term(lease)
             try:
-                await asyncio.wait([leading])
+                term._work = work = asyncio.ensure_future(self._callback(term))
+                try:
+                    # No one notifies it of a loss after its client was closed.
+                    while not work.done() and (left := term.remaining()) > 0.0:
+                        await asyncio.wait([work], timeout=left)
+                finally:
+                    while not work.done():
+                        term._end()
+                        await asyncio.wait([work])
             finally:
-                while not leading.done():
-                    term._ends.set()
-                    leading.cancel()
-                    await asyncio.wait([leading])
-                self._leading = None
-            if not leading.cancelled():
-                leading.result()
+                self._term = None
+            if not work.cancelled():
+                work.result()
 
 
 @final

@@ -154,7 +154,7 @@ def _notes(
     if stored.queued and not holders:
         yield "free, with a queue"
     for field, count in stored.owners[:10]:
-        if (read_count(count) or 0) <= 0:
+        if (read_count(count) or 0) <= 0 and not stored.ran:
             yield f"broken: hold count {decode_name(count[:20])} of {decode_name(field)}"
     if len(stored.owners) > MAX_OWNERS:
         yield f"only {MAX_OWNERS} owners were read"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import Deadline
+from pyredisson.core.diagnosis.replies import read_owner
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import LockNames, elected_channel
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
@@ -17,6 +18,7 @@ from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.wait_groups import ALL, Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
+from pyredisson.holders import Holder
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.lock import LockCore
 
@@ -52,6 +54,14 @@ class ElectionCore(LockCore):
     __slots__ = ()
 
     kind_type = ElectionKind
+
+    async def leader(self) -> Holder | None:
+        """Return who leads; ``None`` if no one does. Raises an error if the server does not say."""
+        field = _leader_in(await self.client.query("HKEYS", self.names.raw))
+        if field is None or (owner := read_owner(field.encode())) is None:
+            return None
+        found = await self.client.finder.find(self.names.name, asked=True)
+        return found.holder or Holder(owner.client_id, owner.thread_id)
 
     async def leader_after(self, known: str | None, wait: float) -> str | None:
         """Return who leads as soon as that is not ``known``, or after ``wait`` seconds: the field of an owner."""

@@ -7,6 +7,7 @@ under a field that no owner has. So hosts whose clocks differ do not run it twic
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pyredisson.core.names import LockNames
@@ -33,9 +34,10 @@ class RunOnceKind(NonReentrantKind):
     Attributes:
         at_most_ms: Its lease.
         at_least_ms: For how long it stays from its beginning.
+        began: When the run was known to have begun. Its lease does not tell if it was extended.
     """
 
-    __slots__ = ("at_least_ms", "at_most_ms")
+    __slots__ = ("at_least_ms", "at_most_ms", "began")
 
     word = "run_once"
 
@@ -43,13 +45,15 @@ class RunOnceKind(NonReentrantKind):
         super().__init__(client, names)
         self.at_most_ms: int = at_most_ms
         self.at_least_ms: int = at_least_ms
+        self.began: float = math.inf
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`. No one waits for it, so no one is notified."""
         if call.count > 1:  # A lock of its owner's with the same name.
             return super().release(call, epoch, repeat)
         app, host, pid, _ = self.client.runtime.identity()
-        args = self.at_most_ms, self.at_least_ms, f"{app or ''}:{host}:{pid}"
+        runs_ms = int(1000 * max(0.0, self.client.runtime.now() - self.began))
+        args = self.at_most_ms, self.at_least_ms, f"{app or ''}:{host}:{pid}", runs_ms
         return self.request("run_once_release", call.ownership, args, epoch=epoch, repeat=repeat)
 
 
@@ -58,10 +62,16 @@ class RunOnceCore(LockCore):
 
     __slots__ = ()
 
+    kind: RunOnceKind  # pyright: ignore[reportIncompatibleVariableOverride]
+
     def __init__(self, client: ClientCore, name: str, at_most_ms: int, at_least_ms: int) -> None:
         names = LockNames(name, client.config.prefix)
         super().__init__(client, names, RunOnceKind(client, names, at_most_ms, at_least_ms))
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
         """See :meth:`LockCore.hold`. Who runs it already skips it, too."""
-        return None if self.mine().holds else await super().hold(wait_time, lease_time, skip=skip)
+        if self.mine().holds:
+            return None
+        lease = await super().hold(wait_time, lease_time, skip=skip)
+        self.kind.began = self.client.runtime.now()
+        return lease

@@ -144,6 +144,9 @@ def lock_of_condition(name_or_lock: Any, get_lock: Callable[[str], Any], kinds: 
     lock = get_lock(name_or_lock) if isinstance(name_or_lock, str) else name_or_lock
     if type(lock) not in kinds:
         raise TypeError(f"a condition needs the name of a lock, a Lock or a FairLock, not {type(lock).__name__}")
+    word = lock._core.kind.word
+    if word not in ("lock", "fair_lock"):  # The sides of a read-write lock are a Lock, too.
+        raise TypeError(f"a condition needs the name of a lock, a Lock or a FairLock, not one of kind {word!r}")
     return lock
 
 

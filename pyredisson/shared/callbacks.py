@@ -5,6 +5,7 @@ A thread is started when there is something to call, and ends when there is noth
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections import deque
@@ -59,6 +60,14 @@ class Callbacks:
                 pass  # As in a thread of its own.
             except BaseException:
                 _log.exception("pyredisson: the callback %r failed", callback)
+
+
+def check_callback(callback: object, *, awaited: bool = False) -> None:
+    """Raise ``TypeError`` unless it is a callback; only one that is ``awaited`` may be a coroutine function."""
+    if not callable(callback):
+        raise TypeError(f"callback must be a function, not {type(callback).__name__}")
+    if not awaited and inspect.iscoroutinefunction(callback):
+        raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
 
 
 def report_callback(name: str) -> None:

@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, get_args
 
-from pyredisson.core.deadline import lease_ms, seconds
+from pyredisson.core.deadline import lease_ms, seconds, whole_ms
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError
 from pyredisson.runs import Ran
@@ -248,8 +248,8 @@ class RunOnce(NotPortable):
         _check_key(key, "run_once")
         check_name(key)
         self._most_ms, least = lease_ms(at_most, "at_most"), seconds(at_least, "at_least")
-        self._least_ms = round(least * 1000)
-        if not 0 <= self._least_ms <= self._most_ms:
+        self._least_ms = whole_ms(least, "at_least") if least > 0 else 0
+        if not (least >= 0 and self._least_ms <= self._most_ms):
             raise ValueError(f"at_least must be from 0 to at_most, not {least:g} s")
         self._client, self._key, self._most, self._skipped = client, key, at_most, skipped
         self._entered: Any = None

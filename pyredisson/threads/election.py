@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from redis.exceptions import RedisError
 
+from pyredisson.core.deadline import Deadline
 from pyredisson.core.driver import run
 from pyredisson.errors import ClientClosedError, LockLostError, RedissonError
 from pyredisson.shared.blocks import AnyTerm
-from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, report_callback, report_trouble
+from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, check_callback, report_callback, report_trouble
 from pyredisson.shared.handle import Handle
 from pyredisson.threads.hold import HoldContext
 
@@ -73,6 +75,7 @@ class LeaderElection(Handle):
             The campaign, which :meth:`Campaign.stop` ends.
         """
         self._core.client.check_open()
+        check_callback(callback)
         return Campaign(self, callback)
 
     def leader(self) -> Holder | None:
@@ -81,8 +84,12 @@ class LeaderElection(Handle):
         Example::
 
             print(election.leader())
+
+        Raises:
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        return run(self._core.client.finder.find(self._core.names.name, asked=True)).holder
+        return run(self._core.leader())
 
     def observe(self, callback: Callable[[Holder | None], object]) -> Observation:
         """Call ``callback(leader)`` in a thread now, and whenever another one leads, or no one.
@@ -95,6 +102,7 @@ class LeaderElection(Handle):
             observation = election.observe(print)
         """
         self._core.client.check_open()
+        check_callback(callback)
         return Observation(self, callback)
 
 
@@ -124,7 +132,13 @@ class Term(AnyTerm):
                 while not term.wait(1.0):
                     print("leading")
         """
-        return self._ends.wait(seconds)
+        over = Deadline.after(seconds, time.monotonic())
+        while not self._ends.wait(min(self.remaining(), over.left(time.monotonic()))):
+            if self.remaining() <= 0.0:  # No one notifies it of a loss after its client was closed.
+                return True
+            if over.passed(time.monotonic()):
+                return False
+        return True
 
     def _end(self) -> None:
         self._ends.set()
@@ -158,7 +172,7 @@ class Campaign:
     def leading(self) -> bool:
         """Whether the callback runs, and leads."""
         term = self._term
-        return term is not None and not term.lost
+        return term is not None and term.remaining() > 0.0
 
     def resign(self) -> None:
         """Ask the callback to return; then others may lead, and this campaign stands again.
@@ -207,20 +221,21 @@ class Campaign:
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
         hold: HoldContext[Lease[int] | None] = HoldContext(self._election, LOOK_EVERY, None, True)
-        with hold as lease:
-            if lease is None:
-                return True
-            with self._mutex:
-                if self._stopped.is_set():
+        try:
+            with hold as lease:
+                if lease is None:
                     return True
-                self._term = term = Term(lease)
-            try:
-                self._callback(term)
-            except Exception:
-                report_callback(self._election.name)
-                return False
-            finally:
-                self._term = None
+                with self._mutex:
+                    if self._stopped.is_set():
+                        return True
+                    self._term = term = Term(lease)
+                try:
+                    self._callback(term)
+                except Exception:
+                    report_callback(self._election.name)
+                    return False
+        finally:
+            self._term = None  # Not before it has resigned: its client may be closed as soon as it has stopped.
         return True
 
 

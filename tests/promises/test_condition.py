@@ -195,7 +195,8 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal[
 @each_runtime
 def test_other_locks_have_no_condition(world: World) -> None:
     client = world.client().real
-    for lock in (client.get_spin_lock("orders"), client.get_read_write_lock("orders"), 5, None):
+    sides = client.get_read_write_lock("orders")
+    for lock in (client.get_spin_lock("orders"), sides, sides.write_lock(), sides.read_lock(), 5, None):
         with pytest.raises(TypeError, match="a Lock or a FairLock, not"):
             client.get_condition(lock)
     with pytest.raises(ValueError, match="name"):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
+from pyredisson.kinds.election import ElectionCore
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
 
 def test_one_leads_and_the_next_one_has_a_greater_token(world: World) -> None:
@@ -150,3 +153,118 @@ def test_a_closed_client_elects_no_one(world: World) -> None:
     client.close()
     with pytest.raises(ClientClosedError):
         client.real.get_leader_election("orders")
+
+
+@sync_and_async
+def test_a_campaign_that_led_before_goes_on_after_a_loss(world: World) -> None:
+    candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5))
+    world.until(lambda: candidate.began)
+    candidate.resign()
+    world.until(lambda: len(candidate.began) == 2)
+    world.redis.delete("orders")
+    world.until(lambda: len(candidate.began) == 3)
+    candidate.stop()
+
+
+@sync_and_async
+def test_a_term_ends_with_its_lease_if_its_client_was_closed(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=1.5)
+    candidate = Candidate(world, client)
+    world.until(lambda: candidate.began)
+    client.close()
+    world.until(lambda: candidate.ended)
+    candidate.stop()
+
+
+@sync_and_async
+def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world: World) -> None:
+    began, may_end, actor = threading.Event(), threading.Event(), world.actor()
+
+    def lead(term: Any) -> None:
+        began.set()
+        may_end.wait()
+
+    async def lead_as_task(term: Any) -> None:
+        began.set()
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    client = world.client(lock_watchdog_timeout=1.5).real
+    campaign = actor.do(
+        client.get_leader_election("orders").run, lead if isinstance(client, pyredisson.Redisson) else lead_as_task
+    )
+    world.until(began.is_set)
+    assert campaign.leading
+    world.redis.delete("orders")
+    world.until(lambda: not campaign.leading)
+    may_end.set()
+    actor.do(campaign.stop)
+
+
+@threads_only
+def test_a_campaign_is_stopped_when_it_has_resigned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = ElectionCore.leave
+
+    async def leave_slowly(core: ElectionCore, *args: Any, **kwargs: Any) -> None:
+        await core.client.runtime.sleep(0.3)
+        await leave(core, *args, **kwargs)
+
+    monkeypatch.setattr(ElectionCore, "leave", leave_slowly)
+    candidate = Candidate(world, world.client())
+    world.until(lambda: candidate.began)
+    candidate.resign()
+    world.until(lambda: candidate.ended)
+    candidate.stop()
+    assert "orders" not in world.redis.everything()
+
+
+@sync_and_async
+def test_a_term_ends_when_its_campaign_resigns(world: World) -> None:
+    said: list[bool] = []
+    actor = world.actor()
+
+    def lead(term: Any) -> None:
+        said.append(False)
+        said.append(term.wait())
+
+    async def lead_as_task(term: Any) -> None:
+        said.append(False)
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        said.append(await term.wait(0))
+
+    client = world.client().real
+    campaign = actor.do(
+        client.get_leader_election("orders").run, lead if isinstance(client, pyredisson.Redisson) else lead_as_task
+    )
+    world.until(lambda: said)
+    actor.do(campaign.resign)
+    world.until(lambda: said[:2] == [False, True])
+    actor.do(campaign.stop)
+
+
+@sync_and_async
+def test_a_callback_that_could_never_run_is_refused(world: World) -> None:
+    async def of_the_other_form(_: Any) -> None: ...
+
+    client = world.client().real
+    election = client.get_leader_election("orders")
+    for call in (election.run, election.observe):
+        with pytest.raises(TypeError, match="callback must be a function, not NoneType"):
+            call(None)
+    for call in (election.run, election.observe) if isinstance(client, pyredisson.Redisson) else (election.observe,):
+        with pytest.raises(TypeError, match="must not be a coroutine function"):
+            call(of_the_other_form)
+
+
+@each_runtime
+def test_who_leads_is_not_known_without_a_server(world: World) -> None:
+    client = world.client()
+    mine = world.actor().get(client, "leader_election")
+    world.redis.command("SET", "orders", "something")
+    with pytest.raises(LockError, match="'orders'"):
+        mine.leader()
+    client.close()
+    with pytest.raises(ClientClosedError):
+        mine.leader()

@@ -58,6 +58,16 @@ def test_the_time_is_counted_from_its_beginning(world: World) -> None:
 
 
 @each_runtime
+def test_a_run_that_was_extended_keeps_its_name_no_longer(world: World) -> None:
+    client = world.client()
+    block = run(world, client, at_most=60, at_least=40)
+    lease = block.enter()
+    assert block._actor.do(lease.extend, 600)
+    block.__exit__(None, None, None)
+    assert 30 < (world.redis.ttl("report") or 0) <= 40
+
+
+@each_runtime
 def test_a_run_that_takes_too_long_is_lost(world: World) -> None:
     client = world.client()
     with pytest.raises(LockLostError), run(world, client, at_most=0.3) as mine:

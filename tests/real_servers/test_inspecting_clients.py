@@ -93,6 +93,27 @@ def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> 
     assert [each.client_id for each in actor.do(client.clients)] == [client.id]
 
 
+def test_who_waits_for_what_no_one_holds(world: ClockWorld, own: Server) -> None:
+    client = world.from_url(own.url, **SOON)
+    looking, waiters = world.actor(), world.actors(3)
+    event, barrier, condition = client.get_event("ready"), client.get_barrier("start", 2), client.get_condition("queue")
+    numbers = [each.number for each in waiters]
+    waiters[2].do(condition.acquire)
+    waiting = [waiters[0].start(event.wait), waiters[1].start(barrier.wait), waiters[2].start(condition.wait)]
+    for name, kind, number in (("ready", "event", numbers[0]), ("start", "barrier", numbers[1])):
+        view = until(lambda name=name: seen if (seen := looking.do(client.inspect, name)) and seen.waiters else None)
+        assert (view.kind, view.holders, view.permits) == (kind, (), None)
+        assert [(each.who.thread_id, each.kind) for each in view.waiters] == [(number, kind)]
+    assert sorted(each.name for each in found(world, client, "find_locks")) == ["ready", "start"]
+    looking.do(event.set)
+    looking.do(barrier.wait)
+    looking.do(condition.acquire)
+    looking.do(condition.notify)
+    looking.do(condition.release)
+    for each in waiting:
+        each.result()
+
+
 def test_leaks(world: ClockWorld, own: Server) -> None:
     client = world.from_url(own.url)
     world.actor().do(client.get_lock("held").lock)
@@ -196,7 +217,7 @@ def test_a_client_that_inspects_nothing_does_not_load_it() -> None:
 
 
 def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey: Server, unique_name: str) -> None:
-    with Redisson.from_url(valkey.url, config=Config(client_name="cron")) as client:
+    with Redisson.from_url(valkey.url, config=Config(client_name="cron:9")) as client:
         with client.run_once(unique_name, at_most=600, at_least=300) as run:
             assert run is not None
             running = client.inspect(unique_name)
@@ -207,12 +228,12 @@ def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey: Serv
         assert view is not None
         assert view.kind == "run_once"
         (who,) = view.holders
-        assert (who.client_id, who.app, who.pid, who.ran) == (client.id, "cron", os.getpid(), True)
+        assert (who.client_id, who.app, who.pid, who.ran) == (client.id, "cron:9", os.getpid(), True)
         assert who.label.endswith("(has run)")
-        assert view.problems == ()
+        assert (view.problems, view.notes) == ((), ())
         assert unique_name not in [each.name for each in other.find_leaks()]
         holder = other.holder_of(unique_name)
         assert holder is not None
-        assert (holder.client_id, holder.app) == (client.id, "cron")
-        with pytest.raises(LockTimeoutError, match=r"it was run by cron@.*, and is free in (300|2\d\d)\.\d s"):
+        assert (holder.client_id, holder.app) == (client.id, "cron:9")
+        with pytest.raises(LockTimeoutError, match=r"it was run by cron:9@.*, and is free in (300|2\d\d)\.\d s"):
             other.get_lock(unique_name).hold(wait_time=0).__enter__()

@@ -274,7 +274,7 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("lock_force_unlock", "lock", "name epoch_key channel waiting?", "owner epoch repeat announce 0"),
     ("fenced_acquire", "lock", "name epoch_key token_key", f"{_ACQUIRE} joins 0"),
     ("fenced_acquire_waiting", "lock", "name epoch_key token_key waiting", f"{_ACQUIRE} joins 0 wait"),
-    ("run_once_release", "lock", "name epoch_key", "owner epoch repeat 600000 ttl_ms value"),
+    ("run_once_release", "lock", "name epoch_key", "owner epoch repeat 600000 ttl_ms value 10"),
     ("election_acquire", "lock", "name epoch_key token_key elected", f"{_ACQUIRE} joins 0 publish"),
     (
         "election_acquire_waiting",

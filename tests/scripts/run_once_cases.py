@@ -13,8 +13,8 @@ from tests.simulated.engine.redis import Entry
 ELECTED: Final = b"pyredisson_elected:{orders}"
 
 
-def end_run(at_least: int, *, epoch: int = 0) -> Call:
-    return Call("run_once_release", (LOCK, EPOCH), (ME, epoch, 0, 60_000, at_least, "cron:host:7"))
+def end_run(at_least: int, *, epoch: int = 0, ran: int = 0) -> Call:
+    return Call("run_once_release", (LOCK, EPOCH), (ME, epoch, 0, 60_000, at_least, "cron:host:7", ran))
 
 
 def elect(*, counts: int = 0) -> Call:
@@ -33,6 +33,7 @@ RAN: Final = {LOCK: Entry("hash", {ME + b":ran": b"cron:host:7"}, 30_000)}
 CASES: Final = [
     Case("the name stays until the time from the beginning has passed", lock(50_000, me=1), end_run(40_000), 1, RAN),
     Case("the name is free if that time has passed", lock(10_000, me=1), end_run(40_000), 1, FREE),
+    Case("also of a run that was extended", lock(90_000, me=1), end_run(40_000, ran=10_000), 1, RAN),
     Case("nil if it has expired", FREE, end_run(40_000), None),
     Case("a late copy is refused", lock(me=1) | epoch(5), end_run(40_000, epoch=4), stale(5)),
     Case("a new leader is announced", FREE, elect(), taken(1), lock(me=1) | token(1), NEW_LEADER),

@@ -61,7 +61,7 @@ DIGESTS = {
     "read_lock_renew": "4e8e2471d45cd2ca5896a786859f97fc28f2cbb4",
     "read_write_lock_force_unlock": "a8eb7b49051cc4e72deba5e317cb176993acf3b8",
     "read_write_lock_stop_waiting": "5c25283b9a93fc07c2556d293ba4faafcce0d800",
-    "run_once_release": "ccb8fb89a824c4b443a172438bee531170038b7d",
+    "run_once_release": "6ca41c2d59e8e95590257103ed1001bf3bb104e3",
     "semaphore_acquire": "688310000814f98ee6080f7e3d76ae42d8273267",
     "semaphore_acquire_waiting": "913de8874df2bc79214dac9ac2d43103b464ec3f",
     "semaphore_add": "2777c7f0376c2438fc7a9e57c2becc2c83dfcfa6",

@@ -71,8 +71,8 @@ def read_owner(field: bytes) -> StoredOwner | None:
 
 def read_runner(value: bytes) -> RanBy:
     """Read who has run what runs once."""
-    app, _, rest = value[: 3 * MAX_TEXT].decode(errors="replace").partition(":")
-    host, _, pid = rest.rpartition(":")
+    rest, _, pid = value[: 3 * MAX_TEXT].decode(errors="replace").rpartition(":")
+    app, _, host = rest.rpartition(":")
     return RanBy(app or None, host, int(pid)) if host and pid.isdecimal() and len(pid) < 11 else RanBy()
 
 
