@@ -9,11 +9,12 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from pyredisson.config import Config
+from pyredisson.errors import OutcomeUnknownError
 from tests.simulated.engine.checkers import Violation
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Process
-from tests.simulated.history import NETWORK, History, Plan
+from tests.simulated.history import NETWORK, History, Plan, Result
 from tests.simulated.permit_history import TOTAL, Held, PermitHistory
 
 __all__ = ["BarrierHistory", "BarrierPlan", "BoundedHistory"]
@@ -23,7 +24,7 @@ FAULTS = replace(NETWORK, straggle=0.05)
 
 @dataclass(frozen=True)
 class BarrierPlan(Plan):
-    """What a history consists of. No outcome remains unknown: a call has more time than anything is away."""
+    """What a history consists of. Few outcomes remain unknown: a call has more time than anything is away."""
 
     faults: Faults = FAULTS
     config: Config = Config(timeout=20.0, max_wait_without_check=2.0)  # noqa: RUF009 it is frozen
@@ -35,6 +36,8 @@ class BarrierHistory(History):
     1. No one passes in a round before all have begun it.
     2. Those who pass in a round have different numbers.
     3. After an abort all who wait receive an error, and none of them passes.
+
+    A call whose outcome remains unknown ends the history: the others wait for someone who does not know what to do.
     """
 
     plan: BarrierPlan
@@ -47,6 +50,7 @@ class BarrierHistory(History):
         self.numbers: dict[int, list[int]] = {}
         self.broken = 0
         self.whole = False
+        self.unknown: OutcomeUnknownError | None = None
 
     def clients_in(self, process: Process) -> list[Any]:
         return [SimulatedClient(process, config=self.plan.config)]
@@ -58,7 +62,30 @@ class BarrierHistory(History):
             self.perhaps(0.3, runtime.cut, runtime.heal, (0.1, 4.0))
         self.perhaps(0.2, self.world.node.pause, self.world.node.resume, (0.1, 4.0))
 
+    def run(self) -> Result:
+        try:
+            return super().run()
+        except OutcomeUnknownError:
+            return self.result
+
+    def over(self) -> bool:
+        return self.unknown is not None or super().over()
+
+    def live(self) -> None:
+        super().live()
+        if self.unknown is not None:
+            for task in self.tasks:
+                assert not task.done() or task.outcome.result() is None
+            self.result.unknown += 1
+            raise self.unknown
+
     async def user(self, process: Process, clients: list[Any]) -> None:
+        try:
+            await self._use(process, clients)
+        except OutcomeUnknownError as error:
+            self.unknown = error
+
+    async def _use(self, process: Process, clients: list[Any]) -> None:
         me = len(self.begun)
         self.begun.append(0)
         barrier = clients[0].get_barrier("start", self.parties)

@@ -98,7 +98,10 @@ each_history = pytest.mark.parametrize("history", QUIET)
 @pytest.mark.volume
 @each_history
 def test_no_seed_breaks_a_rule(history: type[BarrierHistory | BoundedHistory], volume: Volume) -> None:
-    assert sum(result.grants for result in runs(history, range(volume(40, full=2_000)))) > 0
+    results = list(runs(history, range(volume(40, full=2_000))))
+    assert sum(result.grants for result in results) > 0
+    if history is BarrierHistory:
+        assert sum(result.unknown for result in results) < len(results) / 20
 
 
 def play_quietly(history: type[BarrierHistory | BoundedHistory], seed: int) -> None:
