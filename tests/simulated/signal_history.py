@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from threading import BrokenBarrierError
 from typing import Any
@@ -94,14 +95,14 @@ class BarrierHistory(History):
         if me == 0:
             await self._until(process, lambda: len(self.numbers[self.plan.rounds]) == self.parties)
             await self.work(process)
-            await barrier.abort()
+            await self._again(process, barrier.abort)
             await self._until(process, lambda: self.broken == self.parties - 1)
-            assert await barrier.broken
-            await barrier.reset()
+            assert await self._again(process, lambda: barrier.broken)
+            await self._again(process, barrier.reset)
             self.whole = True
         else:
             try:
-                number = await self._wait(process, barrier)
+                number = await self._again(process, barrier.wait)
             except BrokenBarrierError:
                 self.broken += 1
             else:
@@ -113,17 +114,17 @@ class BarrierHistory(History):
         await self.work(process)
         self.begun[me] += 1
         this = self.begun[me]
-        number = await self._wait(process, barrier)
+        number = await self._again(process, barrier.wait)
         if len(self.begun) < self.parties or min(self.begun) < this:
             raise Violation(f"{me} has passed in round {this} at {self.world.now:.3f} s, and some are not there")
         self.numbers.setdefault(this, []).append(number)
         self.result.grants += 1
 
-    async def _wait(self, process: Process, barrier: Any) -> int:
-        """Wait at the barrier, again if no request was sent."""
+    async def _again(self, process: Process, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call, again if no request was sent."""
         while True:
             try:
-                return int(await barrier.wait())
+                return await call()
             except RedisError:
                 self.result.errors += 1
                 await self.world.pause_of(process, 0.2)
