@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any
 
 import pytest
+import redis.exceptions
 
-from tests.servers import HOST
+from pyredisson import OutcomeUnknownError
+from tests.servers import HOST, VALKEY, Server
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
@@ -63,6 +66,30 @@ def test_a_url_that_leads_nowhere_is_refused(world: ClockWorld, url: str) -> Non
 def test_an_invalid_url_is_refused(world: ClockWorld, url: Any) -> None:
     with pytest.raises(TypeError):
         world.api.Redisson.from_url(url)
+
+
+def test_the_password_appears_in_no_error_or_log(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither when it is right, nor when it is wrong, nor when the server is away."""
+    shown: list[object] = []
+    settings = ("--requirepass", SECRET, "--maxmemory-policy", "allkeys-lru")  # Of the last one the log warns.
+    with Server.start(VALKEY, *settings) as server, caplog.at_level(logging.DEBUG):
+        config = world.api.Config(timeout=1.5, listeners=(shown.append,))
+        right, wrong = (
+            world.adopt(world.api.Redisson.from_url(f"redis://:{word}@{HOST}:{server.port}/0", config=config))
+            for word in (SECRET, f"not-{SECRET}")
+        )
+        mine, theirs = world.actor().lock(right), world.actor().lock(wrong)
+        mine.lock()
+        with pytest.raises(redis.exceptions.AuthenticationError) as refusal:
+            theirs.lock()
+        server.kill()
+        with pytest.raises((redis.exceptions.ConnectionError, OutcomeUnknownError)) as silence:
+            mine.lock()
+    shown += [refusal.value, silence.value, mine, right, wrong]
+    text = "".join(map(repr, shown)) + caplog.text
+    assert "maxmemory-policy" in caplog.text
+    assert str(server.port) in text
+    assert SECRET not in text
 
 
 def test_a_handle_keeps_its_client_going(world: ClockWorld, alice: Actor) -> None:

@@ -22,7 +22,7 @@ pytestmark = sync_and_async
 
 How: TypeAlias = Literal["hang", "reset"]
 
-REENTRANT = ("lock", "read_lock", "write_lock")
+REENTRANT = ("lock", "read_lock", "write_lock", "fenced_lock")
 KINDS = (*REENTRANT, "fair_lock", "token_lock")
 
 #: The channel of each kind, and what its last unlock publishes there.
@@ -30,6 +30,7 @@ PUBLISHED = {
     "lock": (CHANNEL, b"0"),
     "read_lock": (read_write.CHANNEL, b"0"),
     "write_lock": (read_write.CHANNEL, b"1"),
+    "fenced_lock": (CHANNEL, b"0"),
 }
 
 either_way = pytest.mark.parametrize("then", ["hang", "reset"])
@@ -68,7 +69,7 @@ def impatient(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remot
 
 def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **config: float) -> Remote:
     client = world.through(proxy.port, **config)
-    for each in (kind, "read_lock", "write_lock") if kind in PUBLISHED and kind != "lock" else (kind,):
+    for each in ("read_lock", "write_lock") if kind in ("read_lock", "write_lock") else (kind,):
         warm = handle(alice, client, each, "warm-up")
         assert not warm.is_locked()
         depth = 2 if kind in REENTRANT else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -103,15 +104,36 @@ def test_permits_are_those_of_the_whole_name(world: World, alice: Actor, bob: Ac
     assert {key.partition("app:orders")[1] for key in keys(world.redis)} == {"app:orders"}
 
 
-def test_a_latch_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor) -> None:
-    mine = alice.get(world.client(prefix=PREFIX), "count_down_latch")
-    theirs = bob.get(world.client(), "count_down_latch", "app:orders")
-    assert theirs.try_set_count(1)
-    assert mine.get_count() == 1
-    waiting = alice.start(mine.wait, 5)
-    theirs.count_down()
-    assert waiting.result()
+@pytest.mark.parametrize(
+    ("kind", "more", "end"),
+    [
+        ("count_down_latch", (), "count_down"),
+        ("event", (), "set"),
+        ("barrier", (2,), "wait"),
+        ("condition", (), "notify"),
+    ],
+)
+def test_a_waiter_is_woken_under_the_whole_name(
+    world: World, alice: Actor, bob: Actor, kind: str, more: tuple[int, ...], end: str
+) -> None:
+    mine = alice.get(world.client(prefix=PREFIX), kind, "orders", *more)
+    theirs = bob.get(world.client(), kind, "app:orders", *more)
+    if kind == "count_down_latch":
+        assert theirs.try_set_count(1)
+        assert mine.get_count() == 1
+    if kind == "condition":
+        mine.acquire()
+    waiting = alice.start(mine.wait)
+    with theirs if kind == "condition" else nullcontext():  # The lock is free once the other one waits.
+        getattr(theirs, end)()
+    waiting.result(within=5)
     assert mine.name == "orders"
+
+
+def test_a_run_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor) -> None:
+    with Remote(world.client(prefix=PREFIX).real.run_once("orders", at_most=60), alice) as mine:
+        assert mine is not None
+        assert not bob.lock(world.client(), "app:orders").try_lock()
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock"])

@@ -8,8 +8,10 @@ import pytest
 
 from pyredisson import events
 from tests.promises.kinds import handle
+from tests.proxy import Proxy
 from tests.worlds.base import World
-from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
 LONG = 2.4
@@ -52,15 +54,32 @@ def test_renewals_go_in_batches(world: World) -> None:
     world.until(lambda: events.Renewed(locks=25, requests=3) in rounds)
 
 
+@sync_and_async
+def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world: ClockWorld, proxy: Proxy) -> None:
+    heard: list[object] = []
+    client = world.through(proxy.port, lock_watchdog_timeout=3.9, listeners=(heard.append,))
+    mine = world.actor().lock(client)
+    mine.lock()
+    lost = proxy.drop_reply("EVALSHA", k=None, then="reset")
+    world.until(lambda: lost.hits >= 5)
+    lost.remove()
+    world.until(lambda: any(isinstance(event, events.Renewed) for event in heard))
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+
+
 # ---- owners that are gone ----------------------------------------------------------------------------------------
 
 
 @each_runtime
-def test_a_lock_whose_holder_ended_is_free_within_one_lease(world: World, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_a_lock_whose_holder_ended_is_free_within_one_lease(
+    world: World, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
     happened = []
     client = world.client(lock_watchdog_timeout=1.8, listeners=(happened.append,))
     alice, bob = world.actors(2)
-    mine, theirs = alice.lock(client), bob.lock(client)
+    mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
     mine.lock()
     owner = f"{client.id}:{alice.number}"
     world.renewed("orders", times=1)
@@ -73,7 +92,7 @@ def test_a_lock_whose_holder_ended_is_free_within_one_lease(world: World, caplog
         world.until(lambda: any(isinstance(event, events.HolderGone) for event in happened))
     [record] = [record for record in caplog.records if "gone" in record.getMessage()]
     assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
-    assert (record.lock, record.owner) == ("orders", owner)
+    assert (record.lock, record.owner) == (mine.name, owner)
 
 
 @asyncio_only

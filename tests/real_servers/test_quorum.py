@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from pyredisson.core.names import LockNames
 from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.table import multi_locks_of
+from tests.proxy import Proxy
 from tests.real_servers.fleets import NODES, PATIENT, Fleet, over
 from tests.servers import HOST, NOBODYS_PORT
 from tests.waiting import until
@@ -131,10 +132,20 @@ def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_w
         alice.do(lambda: over(clients, unique_name).unlock())
 
 
-# --- slow, or cut off in one direction ---
+# --- far away ---
 
 
-# --- lost ---
+def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    alice = world.actor()
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(server.port)) for server in fleet.servers]
+        for proxy in proxies:
+            proxy.latency(0.06)
+        lock = over([world.from_url(proxy.url) for proxy in proxies], unique_name)
+        assert alice.do(lock.try_lock, 20)
+        assert alice.do(lock.validity) > 20
+        alice.do(lock.unlock)
+    fleet.free(unique_name)
 
 
 # --- number of requests ---------

@@ -302,8 +302,12 @@ def quorum(world: ClockWorld, three: list[Set], name: str, **config: Any) -> Any
 def test_a_node_whose_replicas_are_silent_has_no_vote(world: ClockWorld, three: list[Set], unique_name: str) -> None:
     """What a user demands of a server in so many words, ``min_replicas``, is demanded of each node of a quorum."""
     actor = world.actor()
-    patient = quorum(world, three, unique_name, min_replicas=1, quorum_node_timeout=10.0)
+    plain = quorum(world, three, unique_name, quorum_node_timeout=10.0)
     before = on_all(three, waits)
+    actor.do(plain.lock)
+    actor.do(plain.unlock)
+    assert on_all(three, waits) == before, "the other nodes are what replicas are elsewhere"
+    patient = quorum(world, three, unique_name, min_replicas=1, quorum_node_timeout=10.0)
     actor.do(patient.lock)
     assert [after - earlier for earlier, after in zip(before, on_all(three, waits), strict=True)] == [1, 1, 1]
     actor.do(patient.unlock)

@@ -1,4 +1,4 @@
-"""A thread of the library begins although its start is interrupted, and a fork in the middle of a start goes well."""
+"""A thread of the library begins although its start is interrupted or its process forks, and survives an error."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyredisson.threads.inherited import BackgroundThread
+from pyredisson.threads.runtime import ThreadLoop
 from tests.command_line import output_of
+from tests.waiting import until
 
 STARTS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 
@@ -174,3 +177,23 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_fork_waits_for_a_start_that_is_under_way() -> None:
     assert output_of(FORK_DURING_A_START) == "waited"
+
+
+def test_a_loop_goes_on_after_a_step_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """A watchdog that ends with one error would end all leases of its client."""
+    steps: list[int] = []
+
+    async def step() -> float:
+        steps.append(len(steps))
+        loop.nudge()
+        if len(steps) == 1:
+            raise ValueError("a surprise")
+        loop.close()
+        return 0.0
+
+    runtime: Any = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None))
+    loop = ThreadLoop(step, "watchdog", runtime)
+    loop.nudge()
+    until(lambda: loop.worker is not None and not loop.worker.is_alive())
+    assert steps == [0, 1]
+    assert "the pyredisson-watchdog failed and continues" in caplog.text

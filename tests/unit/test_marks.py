@@ -93,6 +93,14 @@ def test_each_context_knows_the_holds_that_were_acquired_in_it_and_before_it_was
     contexts.check()
 
 
+def test_one_mark_stands_for_all_the_locks_of_a_multi_lock() -> None:
+    context, held = contextvars.Context(), Held()
+    context.run(leave_mark, held, ("orders", "stock"), 1)
+    held.held = True
+    for name in ("orders", "stock"):
+        assert [mark.held() for mark in context.run(live_marks, (name, 1))] == [held]
+
+
 def test_a_context_that_held_thousands_of_locks_has_few_marks_when_it_holds_few() -> None:
     context = contextvars.Context()
     few, many = [Held() for _ in range(3)], [Held() for _ in range(3000)]

@@ -14,6 +14,22 @@ from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 from pyredisson.shared.thread_owners import ThreadOwner, current_thread_owner
 from tests.waiting import until
 
+
+def test_no_number_is_used_again() -> None:
+    """Unlike ``threading.get_ident()`` and ``id(task)``, which later threads and tasks have again."""
+
+    async def in_a_task() -> None:
+        numbers.append(current_thread_id())
+
+    numbers: list[int] = []
+    for _ in range(30):
+        asyncio.run(in_a_task())
+        thread = threading.Thread(target=lambda: numbers.append(current_thread_id()))
+        thread.start()
+        thread.join()
+    assert len(set(numbers)) == len(numbers) == 60
+
+
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 

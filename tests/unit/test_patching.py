@@ -67,17 +67,17 @@ def test_other_libraries_may_replace_the_socket_class() -> None:
     assert output_of("\n".join([IMPORT, replace, CHECK])) == "all is well"
 
 
+CLIENT = "pyredisson.Redisson.from_url('redis://127.0.0.1:1')"
+
+
 @each_kind
-def test_a_client_is_not_made_after_a_late_patch(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", CLIENT), (f"client = {CLIENT}", "client.get_lock('orders').lock()")],
+    ids=["made", "used"],
+)
+def test_a_client_is_neither_made_nor_used_after_a_late_patch(kind: str, before: str, after: str) -> None:
     require(kind)
-    said = output_of(
-        "\n".join(
-            [
-                "import pyredisson",
-                PATCH[kind].format(""),
-                "check_patched = lambda: pyredisson.Redisson.from_url('redis://127.0.0.1:1')",
-                CHECK,
-            ]
-        )
-    )
+    check = f"check_patched = lambda: {after}"
+    said = output_of("\n".join(["import pyredisson", before, PATCH[kind].format(""), check, CHECK]))
     assert "gunicorn.conf.py" in said

@@ -36,6 +36,12 @@ def test_the_first_attempts_by_itself_after_the_given_time_or_the_longest(
     assert waiter.group.sleep_until(waiter, math.inf, 1000.0) == pytest.approx(1000 + sleep)
 
 
+def test_no_waiter_sleeps_past_its_deadline(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions), join(subscriptions)
+    assert first.group.sleep_until(first, 1002.0, 1000.0) == 1002.0
+    assert second.group.sleep_until(second, 1001.0, 1000.0) == 1001.0
+
+
 # ---- rule 2: one attempts for all ------------------------------------------------------------------------------------
 
 
@@ -50,7 +56,23 @@ def test_a_message_notifies_the_first(subscriptions: Subscriptions) -> None:
     assert not has_to_attempt(second)
 
 
+def test_a_message_for_some_notifies_the_first_ones(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions, notifies=int) for _ in range(3)]
+    settle(subscriptions, *waiters)
+    subscriptions.received(CHANNEL, b"2")
+    assert [woken(waiter) for waiter in waiters] == [1, 1, 0]
+
+
 # ---- rule 3: what a waiter passes on that leaves ---------------------------------------------------------------------
+
+
+def test_a_notification_that_was_not_used_is_passed_on(subscriptions: Subscriptions) -> None:
+    first, second, third = (join(subscriptions) for _ in range(3))
+    settle(subscriptions, first, second, third)
+    subscriptions.received(CHANNEL, b"0")
+    leave(first)
+    assert (woken(second), woken(third)) == (1, 0)
+    assert has_to_attempt(second)
 
 
 def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:

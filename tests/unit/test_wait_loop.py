@@ -74,13 +74,13 @@ def down() -> NotSent:
     return NotSent(ConnectionError("no server"))
 
 
-def test_or_until_the_refusal_has_run_its_time() -> None:
+def test_it_sleeps_until_the_refusal_has_run_its_time() -> None:
     call = Call(Refused(2000), ACQUIRED)
     assert call.run()
     assert call.attempts.at == pytest.approx([0.001, 0.001 + 2.001]), "past the end, not at it"
 
 
-def test_or_until_the_longest_time_without_a_check() -> None:
+def test_it_sleeps_until_the_longest_time_without_a_check() -> None:
     call = Call(WITHOUT_END, WITHOUT_END, Refused(60_000), ACQUIRED)
     assert call.run()
     assert call.attempts.at == pytest.approx([0.001, 10.001, 20.001, 30.001])
@@ -109,6 +109,13 @@ def test_pauses_grow_up_to_a_second() -> None:
     assert call.run()
     pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
     assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, *[RETRY.maximum] * 7])
+
+
+def test_pauses_start_afresh_after_an_answer() -> None:
+    call = Call(down(), down(), Refused(100), down(), ACQUIRED)
+    assert call.run()
+    pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
+    assert pauses == pytest.approx([0.05, 0.1, 0.101, 0.05])
 
 
 def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
@@ -170,6 +177,15 @@ def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
     assert not acquired
     assert woken(follower) == 1
     assert has_to_attempt(follower, call.world.now())
+
+
+def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had() -> None:
+    call = Call(WITHOUT_END, KeyboardInterrupt())
+    followers = follower_of(call)
+    call.notify(2.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_before(followers, call)
+    assert woken(followers[0]) == 1
 
 
 # ---- attempts without a message --------------------------------------------------------------------------------------

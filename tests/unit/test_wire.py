@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from pyredisson.core.failures import NotNow, NotSent, Rejected
 from pyredisson.core.names import LockNames
 from pyredisson.net.resp import (
+    as_redis_error,
     failure_of,
     inspected,
+    is_no_script,
     is_push,
     new_reader,
     pack,
@@ -124,6 +126,20 @@ def test_only_what_passes_is_asked_again() -> None:
     assert inspected(replica) == replica
     with pytest.raises(NotNow, match="they are out of date"):
         inspected(replica, found=True)
+
+
+def test_errors_that_redis_py_made_itself() -> None:
+    """It takes the code off the front of those that it knows."""
+    for error in (rx.BusyLoadingError("Redis is loading the dataset in memory"), rx.ReadOnlyError("You can't write")):
+        assert type(failure_of(error)) is NotSent
+    assert is_no_script(rx.ResponseError("NOSCRIPT No matching script. Please use EVAL."))
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "refused"), rx.InvalidResponse("refused")], ids=repr)
+def test_an_error_of_a_connection_becomes_one_of_redis_pys(error: Exception) -> None:
+    assert as_redis_error(rx.TimeoutError("late")).args == ("late",)
+    assert type(as_redis_error(error)) is rx.ConnectionError
+    assert "refused" in str(as_redis_error(error))
 
 
 SCRIPT = "ERR Error running script (call to f_9c2d): @user_script:12: "
