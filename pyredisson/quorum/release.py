@@ -166,7 +166,7 @@ async def _release_parts(owned: MultiOwnership, hold: MultiHold, until: float) -
     runtime, parts = owned.client.runtime, owned.parts()
     held = {index: (*parts[index], part) for index, part in enumerate(hold.parts) if part is not None}
     for _, ownership, part in held.values():
-        if ownership.has(part):  # Blocks may be left in any order.
+        if ownership.holds[-1:] != [part] and ownership.has(part):  # Blocks may be left in any order.
             ownership.move_to_top(part)
     released = await together(runtime, starmap(release_part, held.values()))
     outcomes: dict[int, Outcome] = dict(zip(held, released, strict=True))
