@@ -22,15 +22,17 @@ pytestmark = sync_and_async
 
 How: TypeAlias = Literal["hang", "reset"]
 
-REENTRANT = ("lock", "read_lock", "write_lock", "fenced_lock")
-KINDS = (*REENTRANT, "fair_lock", "token_lock")
+REENTRANT = ("lock", "read_lock", "write_lock", "fenced_lock", "fair_lock")
+KINDS = (*REENTRANT, "token_lock")
 
 #: The channel of each kind, and what its last unlock publishes there.
 PUBLISHED = {
-    "lock": (CHANNEL, b"0"),
-    "read_lock": (read_write.CHANNEL, b"0"),
-    "write_lock": (read_write.CHANNEL, b"1"),
-    "fenced_lock": (CHANNEL, b"0"),
+    "lock": (CHANNEL, [b"0"]),
+    "read_lock": (read_write.CHANNEL, [b"0"]),
+    "write_lock": (read_write.CHANNEL, [b"1"]),
+    "fenced_lock": (CHANNEL, [b"0"]),
+    "fair_lock": (CHANNEL, []),
+    "token_lock": (CHANNEL, []),
 }
 
 either_way = pytest.mark.parametrize("then", ["hang", "reset"])
@@ -77,6 +79,7 @@ def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **c
             warm.lock()
         for _ in range(depth):
             warm.unlock()
+        assert not warm.force_unlock()
     return client
 
 
@@ -96,16 +99,15 @@ def test_acquire_counts_once(proxy: Proxy, mine: Remote, kind: str, then: How) -
 def test_unlock_counts_once_and_publishes_once(
     world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
 ) -> None:
-    channel, message = PUBLISHED.get(kind, (None, None))
-    said = world.messages(channel) if channel else None
+    channel, messages = PUBLISHED[kind]
+    said = world.messages(channel)
     mine.lock()
     lost = proxy.drop_reply("EVALSHA", then=then)
     mine.unlock()
     assert lost.hits == 1
     assert holds(kind, mine) == 0
     assert not mine.is_locked()
-    if said is not None:
-        assert said.received() == [message]
+    assert said.received() == messages
     mine.lock()
     assert holds(kind, mine) == 1
 
@@ -125,7 +127,7 @@ def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, 
 @either_way
 @each_reentrant_kind
 def test_each_of_nested_holds_counts_once(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
-    channel, message = PUBLISHED[kind]
+    channel, messages = PUBLISHED[kind]
     said = world.messages(channel)
     mine.lock()
     for call, count in ((mine.lock, 2), (mine.unlock, 1), (mine.unlock, 0)):
@@ -133,7 +135,7 @@ def test_each_of_nested_holds_counts_once(world: ClockWorld, proxy: Proxy, mine:
         call()
         assert lost.hits == 1
         assert mine.get_hold_count() == count
-    assert said.received() == [message]
+    assert said.received() == messages
     mine.lock()
     assert mine.get_hold_count() == 1
 
@@ -151,6 +153,18 @@ def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
     mine.unlock()
     assert late_acquire.release()
     assert not mine.is_locked(), "a late acquire must not take a lock that nothing releases"
+
+
+@each_kind
+def test_a_late_forced_unlock_frees_no_later_hold(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str) -> None:
+    theirs = handle(world.actor(), world.client(), kind)
+    mine.lock()
+    late = proxy.hold_request("EVALSHA", then="reset")
+    assert mine.force_unlock()
+    theirs.lock()
+    assert late.release()
+    assert theirs.is_locked()
+    assert holds(kind, theirs) == 1
 
 
 def test_retries_of_redis_py_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:

@@ -11,6 +11,7 @@ import pytest
 import redis
 from redis.exceptions import LockNotOwnedError
 
+from pyredisson import Redisson
 from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import until
@@ -103,6 +104,20 @@ def test_a_lock_is_not_renewed_and_its_release_reports_that_or_nothing(library: 
 def test_a_lock_is_not_reentrant(library: Any, direct: redis.Redis) -> None:
     assert library.acquire(LONG)
     assert library.acquire(LONG) is None
+    direct.delete(library.key)
+
+
+def test_a_token_lock_excludes_it_and_is_excluded_by_it(library: Any, valkey: Server, direct: redis.Redis) -> None:
+    with Redisson.from_url(valkey.url) as client:
+        mine = client.get_token_lock(library.key)
+        release = library.acquire(LONG)
+        assert release
+        assert mine.try_lock() is False
+        release()
+        assert mine.try_lock() is True
+        assert library.acquire(LONG) is None
+        mine.unlock()
+    assert library.acquire(LONG)
     direct.delete(library.key)
 
 

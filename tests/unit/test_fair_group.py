@@ -165,6 +165,23 @@ def test_confirmations_in_a_burst_cause_heartbeats_immediately_and_once_more(
     assert not has_to_attempt(first, world.now())
 
 
+@pytest.mark.parametrize("notified", [False, True], ids=["heartbeats", "an attempt of its own"])
+def test_a_waiter_without_an_answer_asks_again(queue: InQueue, world: FakeRuntime, notified: bool) -> None:
+    first, second = joined(queue, "a", "b")
+    if notified:
+        queue._client.subscriptions.received(channel("b"), b"0")
+    else:
+        world.pass_time(EVERY)
+    waiter, other = (second, first) if notified else (first, second)
+    assert has_to_attempt(waiter, world.now())
+    waiter.group.failed(waiter, ConnectionError("down"), 0.5)
+    assert waiter.group.sleep_until(waiter, math.inf, world.now()) == world.now() + 0.5
+    world.pass_time(0.5)
+    assert has_to_attempt(waiter, world.now())
+    assert waiter.was_notified is notified
+    assert not has_to_attempt(other, world.now())
+
+
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 

@@ -72,6 +72,20 @@ def test_the_first_one_of_a_group_attempts_although_its_channel_is_confirmed(sub
     assert has_to_attempt(join(subscriptions))
 
 
+def test_as_many_attempt_as_the_turn_of_their_client_is_for(subscriptions: Subscriptions) -> None:
+    waiters = [join(subscriptions, turn=2) for _ in range(3)]
+    confirmed(subscriptions, *waiters)
+    send(subscriptions, OWN, GO)
+    assert [has_to_attempt(waiter) for waiter in waiters] == [True, True, False]
+
+
+def test_each_group_has_another_number(subscriptions: Subscriptions) -> None:
+    """A late request concerns no later group."""
+    first = join(subscriptions)
+    leave(first)
+    assert (group_of(first).member, group_of(join(subscriptions)).member) == ("me:1", "me:2")
+
+
 def test_one_that_joins_does_not_put_off_the_check_of_the_others(
     subscriptions: Subscriptions, world: FakeRuntime
 ) -> None:
