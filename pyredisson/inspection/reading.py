@@ -126,6 +126,8 @@ def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], o
     if form != "token" and isinstance(names, QueueNames):
         listed = ("ZCOUNT", encode_name(names.waiting), "-inf", f"({OBSERVERS}")
         yield listed, "listed", lambda count: read_count(count) or 0
+    elif form == "number" and not stored.kind.subscribes:  # Who waits is in a sorted set that is named as the channel.
+        yield ("ZCARD", encode_name(names.channel)), "listed", lambda count: read_count(count) or 0
 
 
 def _read_keys(server: Server, them: list[Stored]) -> None:

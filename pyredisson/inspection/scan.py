@@ -163,7 +163,7 @@ def subscribed_names(server: Server, sharded: bool) -> list[Candidate]:
     found = []
     for word in ("CHANNELS", "SHARDCHANNELS")[: 1 + sharded]:
         for kind in numbered_kinds().values():
-            if kind.form == "number":
+            if kind.form == "number" and kind.subscribes:
                 start = _constant_part(kind.names("").channel)
                 reply = server.ask("PUBSUB", word, start + b"*")
                 channels = reply if isinstance(reply, list) else ()

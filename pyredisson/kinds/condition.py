@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: How it is stored, for inspections.
-STORED = (StoredKind("condition", "condition", "number", ConditionNames),)
+STORED = (StoredKind("condition", "condition", "number", ConditionNames, number="changes", subscribes=False),)
 
 #: For how long, in microseconds, a waiter may be about to subscribe; then its client is gone if it receives nothing.
 MAY_BE_SILENT: Final = 60_000_000

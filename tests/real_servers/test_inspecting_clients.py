@@ -100,11 +100,11 @@ def test_who_waits_for_what_no_one_holds(world: ClockWorld, own: Server) -> None
     numbers = [each.number for each in waiters]
     waiters[2].do(condition.acquire)
     waiting = [waiters[0].start(event.wait), waiters[1].start(barrier.wait), waiters[2].start(condition.wait)]
-    for name, kind, number in (("ready", "event", numbers[0]), ("start", "barrier", numbers[1])):
+    for name, kind, number in zip(("ready", "start", "queue"), ("event", "barrier", "condition"), numbers, strict=True):
         view = until(lambda name=name: seen if (seen := looking.do(client.inspect, name)) and seen.waiters else None)
         assert (view.kind, view.holders, view.permits) == (kind, (), None)
         assert [(each.who.thread_id, each.kind) for each in view.waiters] == [(number, kind)]
-    assert sorted(each.name for each in found(world, client, "find_locks")) == ["ready", "start"]
+    assert sorted(each.name for each in found(world, client, "find_locks")) == ["queue", "ready", "start"]
     looking.do(event.set)
     looking.do(barrier.wait)
     looking.do(condition.acquire)
