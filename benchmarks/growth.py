@@ -246,18 +246,23 @@ def waiters_for_a_condition(client: Redisson, size: int) -> float:
 
 
 def parties(client: Redisson, size: int) -> float:
-    """Parties of a barrier: the time from the last one's arrival until all have gone on, for each of them."""
-    barrier = client.get_barrier(new_name(), size)
-    threads = [threading.Thread(target=barrier.wait) for _ in range(size - 1)]
-    for thread in threads:
-        thread.start()
-    while barrier.n_waiting < size - 1:
-        time.sleep(0.01)
-    begin = time.perf_counter()
-    barrier.wait()
-    for thread in threads:
-        thread.join()
-    return (time.perf_counter() - begin) / size * 1e6
+    """Parties of a barrier: the time from the last one's arrival until all have gone on, for each of them.
+
+    All have met once before, so that their connections are there.
+    """
+    barrier, took = client.get_barrier(new_name(), size), 0.0
+    for _ in range(2):
+        threads = [threading.Thread(target=barrier.wait) for _ in range(size - 1)]
+        for thread in threads:
+            thread.start()
+        while barrier.n_waiting < size - 1:
+            time.sleep(0.01)
+        begin = time.perf_counter()
+        barrier.wait()
+        for thread in threads:
+            thread.join()
+        took = time.perf_counter() - begin
+    return took / size * 1e6
 
 
 @contextmanager
