@@ -32,11 +32,9 @@ from pyredisson.kinds.numbered import MAX_COUNT, NumberedCore, count_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
@@ -63,10 +61,8 @@ class PlainWaitingKind(PlainKind):
 
     __slots__ = ("member", "waiters")
 
-    def __init__(self, client: ClientCore, names: LockNames, waiters: str, member: str) -> None:
-        super().__init__(client, names)
-        self.waiters: str = waiters
-        self.member: str = member
+    waiters: str
+    member: str
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
@@ -80,10 +76,8 @@ class FairWaitingKind(FairKind):
 
     __slots__ = ("member", "waiters")
 
-    def __init__(self, client: ClientCore, names: LockNames, waiters: str, member: str) -> None:
-        super().__init__(client, names)
-        self.waiters: str = waiters
-        self.member: str = member
+    waiters: str
+    member: str
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
@@ -117,10 +111,10 @@ class ConditionCore(NumberedCore):
         """Wait for a notification without the lock, for at most ``timeout``. Returns whether there was one."""
         wait = timeout_seconds(timeout)
         client, own = self.client, self.lock.mine()
-        client.check_open()
         member = f"{client.id}:{client.ledger.number()}"
         made = FairWaitingKind if isinstance(self.lock.kind, FairKind) else PlainWaitingKind
-        kind = made(client, self.lock.names, self.names.channel, member)
+        kind = made(client, self.lock.names)
+        kind.waiters, kind.member = self.names.channel, member
         channel = self.names.own_channel(client.id)
         seen, deadline = client.subscriptions.messages_of(channel), Deadline.after(wait, client.runtime.now())
         left = self.begin(self._leave(member, pass_on=1))
@@ -182,13 +176,8 @@ class ConditionCore(NumberedCore):
     async def wait_for(self, predicate: Callable[[], T], timeout: Seconds | None) -> T:
         """Wait until a predicate is true, for at most ``timeout``. Returns what it returned last."""
         deadline = Deadline.after(timeout_seconds(timeout), self.client.runtime.now())
-        left: float | None = None
-        result = predicate()
-        while not result:
-            if timeout is not None and (left := deadline.left(self.client.runtime.now())) <= 0:
-                break
-            await self.wait(left)
-            result = predicate()
+        while not (result := predicate()) and (left := deadline.left(self.client.runtime.now())) > 0:
+            await self.wait(None if timeout is None else left)
         return result
 
     # ---- notifying -----------------------------------------------------------------------------------------------
