@@ -152,7 +152,7 @@ class BarrierCore(NumberedCore):
         return visit.number
 
     async def _check(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Answer:
-        """Join, or check whether the barrier was opened. The last one calls the action for all; then it opens the barrier."""
+        """Join, or check whether it was opened. The last one calls the action for all; then it opens the barrier."""
         if not visit.ended:
             await call.ask(visit.script("wait", "last" if self._action is None else "never"))
         if visit.last and not visit.ended and self._action is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyredisson.core.acquiring.release import release, settle_or_explain
 from pyredisson.core.deadline import Deadline, timeout_seconds
 from pyredisson.core.diagnosis.error_text import not_held
-from pyredisson.core.failures import Failure, is_interruption
+from pyredisson.core.failures import Failure, is_cancellation, is_interruption
 from pyredisson.core.names import ConditionNames
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
@@ -119,24 +119,25 @@ class ConditionCore(NumberedCore):
         seen, deadline = client.subscriptions.messages_of(channel), Deadline.after(wait, client.runtime.now())
         left = self.begin(self._leave(member, pass_on=1))
         holds: list[Hold] = []
-        released = notified = False
+        released = ended = notified = False
         try:
             await own.called(client.runtime.thread(), self._give_up, own, kind, holds)
             released = True
             notified = await self._until_notified(member, channel, seen, deadline)
             if not notified:
                 notified = await self.begin(self._leave(member, pass_on=0)).once() == 0
+            ended = True
+            await self._acquire_again(own, holds)
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             left.leave_later()
             raise
         except BaseException as error:
             kind.member = ""
-            if holds:
+            if holds and (notified or not ended):
                 await left.leave()
-            if released or is_interruption(error):
+            if not ended and (released or is_interruption(error)):
                 await self._acquire_again(own, holds)
             raise
-        await self._acquire_again(own, holds)
         return notified
 
     async def _give_up(self, own: Ownership, kind: LockKind, holds: list[Hold]) -> None:
@@ -147,9 +148,22 @@ class ConditionCore(NumberedCore):
         await release(self.client, kind, own)
 
     async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
-        """Acquire the lock as often as its owner has held it, unless it was not even released."""
-        for hold in () if own.holds else holds:
-            await self.lock.acquire_hold(None, hold, own)
+        """Acquire the lock as often as its owner has held it, unless it was not even released.
+
+        A cancellation that comes meanwhile is raised when that is done, as by ``asyncio.Condition``.
+        """
+        cancelled: BaseException | None = None
+        holds = [] if own.holds else holds[:]
+        while holds:
+            try:
+                await self.lock.acquire_hold(None, holds[0], own)
+                holds.pop(0)
+            except BaseException as error:
+                if not self.client.runtime.suspends or not is_cancellation(error):
+                    raise
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     async def _until_notified(self, member: str, channel: str, seen: int | None, deadline: Deadline) -> bool:
         client, names = self.client, self.names
