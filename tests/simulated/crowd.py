@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import pytest
 
@@ -21,8 +21,11 @@ TURN = 0.25
 
 PLAIN = "semaphore"
 EXPIRABLE = "permit_expirable_semaphore"
+BOTH_SIDES = "read_write_lock"
 #: The kinds of permits.
 KINDS = pytest.mark.parametrize("kind", [PLAIN, EXPIRABLE])
+
+Side: TypeAlias = Literal["read", "write"]
 
 
 class Crowd(ABC):
@@ -166,6 +169,80 @@ class LockCrowd(Crowd):
         super().close()
 
 
+class Sides(LockCrowd):
+    """A read-write lock of which somebody holds a side, and clients that wait for either."""
+
+    def __init__(self, held: Side = "write") -> None:
+        self.sides: dict[SimulatedClient, Side] = {}
+        self.held: Side = held
+        super().__init__("read_write_lock")
+
+    def lock(self, client: SimulatedClient) -> Any:
+        both = client.get_read_write_lock("orders")
+        return both.read_lock() if self.sides.get(client, self.held) == "read" else both.write_lock()
+
+    def reader(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
+        """Let a client wait to read."""
+        return self._wait("read", client, **options)
+
+    def writer(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
+        """Let a client wait to write."""
+        return self._wait("write", client, **options)
+
+    def _wait(
+        self, side: Side, client: SimulatedClient | None, *, queued: bool = True, **options: Any
+    ) -> SimulatedClient:
+        client = client or self.client(queued=queued)
+        self.sides[client] = side
+        return self.wait(client, **options)
+
+    def come(self, sides: str, **options: Any) -> None:
+        """Let a client wait for each letter: ``r`` to read, ``w`` to write."""
+        for side in sides:
+            self.reader(**options) if side == "r" else self.writer(**options)
+
+    def order(self) -> str:
+        """The sides of those who were served, in order."""
+        return "".join(self.sides[self.clients[number]][0] for number in self.served)
+
+    def foreign(self, mode: Side) -> None:
+        """Let one of Redisson's have a side, whoever waits for it."""
+        field = "java:1" if mode == "read" else "java:1:write"
+        self.redis("HSET", "orders", "mode", mode, field, 1)
+        self.redis("SET", "{orders}:java:1:rwlock_timeout:1", 1, "PX", 60_000)
+        self.redis("PEXPIRE", "orders", 60_000)
+
+    def foreign_release(self) -> float:
+        """Let it release that, as Redisson does. Returns when."""
+        mode = self.redis("HGET", "orders", "mode")
+        self.redis("DEL", "orders", "{orders}:java:1:rwlock_timeout:1")
+        self.redis("PUBLISH", "redisson_rwlock:{orders}", "0" if mode == b"read" else "1")
+        return self.world.now
+
+    def write_then_read(self) -> None:
+        """Let the holder write for a second, and then read for another one."""
+        self.free()
+        both = self.holder.get_read_write_lock("orders")
+
+        async def work() -> None:
+            await both.write_lock().lock()
+            await both.read_lock().lock()
+            await self.world.pause_of(self.holder.runtime.process, 1.0)
+            self.scripts.clear()
+            await both.write_lock().unlock()
+            await self.world.pause_of(self.holder.runtime.process, 1.0)
+            await both.read_lock().unlock()
+
+        self.tasks.append(self.holder.runtime.process.start(work(), "holder"))
+        self.world.run(seconds=SOON)
+
+    def close(self) -> None:
+        """Nothing is left of it; of the queue not even for a while."""
+        self.world.run(seconds=1)
+        assert self.queue not in self.world.node.redis.dump()
+        super().close()
+
+
 class PermitCrowd(Crowd):
     """A semaphore without available permits, and clients that wait for some."""
 
@@ -228,7 +305,9 @@ class PermitCrowd(Crowd):
 
 
 def crowd_of(kind: str) -> Crowd:
-    """Clients that wait for a lock, or for permits."""
+    """Clients that wait for a lock, for a side of one, or for permits."""
+    if kind == BOTH_SIDES:
+        return Sides()
     return PermitCrowd(kind) if kind in (PLAIN, EXPIRABLE) else LockCrowd(kind)
 
 
