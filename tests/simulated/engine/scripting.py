@@ -81,14 +81,7 @@ globals.redis = read_only({
     error_reply = function(text) return {err = one_line(text)} end,
 })
 
--- The same handler as in Redis 7.0: it notes where the error was raised, while that is still on the stack.
-local function with_place(problem)
-    local level = 2
-    local place = debug.getinfo(level, 'Sl')
-    while place and place.source ~= '@user_script' do
-        level = level + 1
-        place = debug.getinfo(level, 'Sl')
-    end
+local function described(problem)
     local text
     if type(problem) == 'table' then
         text = rawget(problem, 'err')
@@ -98,10 +91,7 @@ local function with_place(problem)
             return {exception = problem}
         end
     end
-    return {
-        text = type(text) == 'string' and text or 'ERR ' .. tostring(problem),
-        line = place and place.currentline or -1,
-    }
+    return {text = type(text) == 'string' and text or 'ERR ' .. tostring(problem)}
 end
 
 local convert
@@ -150,9 +140,9 @@ local function run(body, number_of_keys, ...)
         globals.KEYS = {unpack(arguments, 1, number_of_keys)}
         globals.ARGV = {unpack(arguments, number_of_keys + 1)}
     end
-    local ok, value = xpcall(body, with_place)
+    local ok, value = xpcall(body, described)
     if not ok then
-        return python.failed(value.exception, value.text, value.line)
+        return python.failed(value.exception, value.text)
     end
     return convert(value)
 end
@@ -160,9 +150,9 @@ end
 -- For more arguments than can be passed at once.
 local function run_with_tables(body, keys, arguments)
     globals.KEYS, globals.ARGV = keys, arguments
-    local ok, value = xpcall(body, with_place)
+    local ok, value = xpcall(body, described)
     if not ok then
-        return python.failed(value.exception, value.text, value.line)
+        return python.failed(value.exception, value.text)
     end
     return convert(value)
 end
@@ -256,7 +246,6 @@ class Interpreter:
         self._compiled: dict[bytes, Script] = {}
         self._caller: Any = None
         self._declared: Sequence[bytes] | None = None
-        self._sha = ""
         self._failure: str | None = None
 
     @staticmethod
@@ -294,7 +283,6 @@ class Interpreter:
             raise RuntimeError("a script is running: it must end before the next command")
         self._caller = caller
         self._declared = keys if caller.only_declared_keys else None
-        self._sha = script.sha
         try:
             if len(keys) + len(args) <= _MANY:
                 reply = self._run(script.body, len(keys), *keys, *args)
@@ -357,11 +345,11 @@ class Interpreter:
         except _Refused as refused:
             return self._problem(str(refused).encode())
 
-    def _failed(self, exception: BaseException | None, text: bytes, line: int) -> None:
+    def _failed(self, exception: BaseException | None, text: bytes) -> None:
         """The script ended with an error, or an exception of Python came through it."""
         if exception is not None:
             raise exception
-        self._failure = f"{text.decode(errors='replace')} script: {self._sha}, on @user_script:{line}."
+        self._failure = text.decode(errors="replace")
 
 
 class _Refused(Exception):
