@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.fair_calls import QUEUE, TIMEOUTS, alive, fair_acquire, mine, waiters
+from tests.scripts.fair_calls import TIMEOUTS, alive, fair_acquire, mine, waiters
 from tests.scripts.harness import (
-    ALIVE,
     DEAD,
     FREE,
     LOST,
-    WRONGTYPE,
     Around,
     Case,
     In,
     lock,
-    text,
 )
 from tests.simulated.engine.redis import Entry
 
 CASES: Final = [
     # Taking.
-    Case("a free lock is taken", FREE, fair_acquire(), None, lock(me=1)),
     Case(
         "scores without an entry in the queue are deleted",
         {TIMEOUTS: Entry("zset", {DEAD: In(70_000)}, None)},
@@ -114,14 +110,5 @@ CASES: Final = [
         fair_acquire(counts=1, repeat=True),
         None,
         lock(me=2),
-    ),
-    # What should not be there.
-    Case("an error if the queue is a string", text(QUEUE), fair_acquire(), WRONGTYPE),
-    Case("an error if the timeouts are a string", text(TIMEOUTS), fair_acquire(), WRONGTYPE),
-    Case(
-        "an error if the heartbeats are a string and it is the owner's turn",
-        waiters(me=70_000) | text(ALIVE),
-        fair_acquire(),
-        WRONGTYPE,
     ),
 ]

@@ -7,7 +7,6 @@ from typing import Final
 from tests.scripts.fair_calls import (
     QUEUE,
     STRANGER,
-    TIMEOUTS,
     alive,
     fair_force_unlock,
     fair_look,
@@ -29,7 +28,6 @@ from tests.scripts.harness import (
 )
 
 FAIR_RELEASE: Final = [
-    Case("releasing the last hold frees the lock", lock(me=1), fair_release(), 1, FREE),
     Case(
         "a waiter of Redisson is notified until its score is over",
         lock(me=1) | waiters(dead=600_000, stranger=700_000) | alive(dead=-1),
@@ -37,13 +35,6 @@ FAIR_RELEASE: Final = [
         2,
         waiters(stranger=700_000),
         sends(STRANGER),
-    ),
-    Case(
-        "releasing one of two holds does not shorten the TTL",
-        lock(90_000, me=2),
-        fair_release(counts=2),
-        0,
-        lock(90_000, me=1),
     ),
     Case("a release of lost holds removes what is stored", lock(me=3), fair_release(counts=0), 1, FREE),
     Case("nil if the client counts more holds than are stored", lock(me=1), fair_release(counts=2), None),
@@ -71,7 +62,6 @@ FAIR_RELEASE: Final = [
     ),
     # What should not be there.
     Case("an error if the queue is a string", lock(me=2) | text(QUEUE), fair_release(counts=2), WRONGTYPE),
-    Case("an error if the timeouts are a string", lock(me=2) | text(TIMEOUTS), fair_release(counts=2), WRONGTYPE),
     Case(
         "an error if the heartbeats are a string and others wait",
         lock(me=2) | waiters(other=70_000) | text(ALIVE),
@@ -107,7 +97,6 @@ FAIR_FORCE_UNLOCK: Final = [
         sends(STRANGER),
     ),
     Case("the epoch of the request is stored", lock(me=1), fair_force_unlock(epoch=1), [ME], epoch(1)),
-    Case("an error if the queue is a string", lock(me=1) | text(QUEUE), fair_force_unlock(), WRONGTYPE),
 ]
 
 
@@ -151,11 +140,9 @@ FAIR_LOOK: Final = [
         fair_look((ME, 1)),
         [Around(10_000), b""],
     ),
-    Case("an error if the heartbeats are a string", waiters(dead=-1_000) | text(ALIVE), fair_look(), WRONGTYPE),
     Case(
         "waiters that are not in the queue are in the reply", FREE, fair_look((ME, 1), (OTHER, 1)), [-1, b"", ME, OTHER]
     ),
-    Case("an error if the queue is a string", text(QUEUE), fair_look(), WRONGTYPE),
 ]
 
 

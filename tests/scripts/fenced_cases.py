@@ -6,7 +6,6 @@ from typing import Final
 
 from tests.scripts.harness import (
     EPOCH,
-    FREE,
     LOCK,
     LOST,
     ME,
@@ -48,7 +47,6 @@ def fenced(
 
 #: Where it does as lock_acquire, and what it does beyond.
 CASES: Final = [
-    Case("a free lock is taken with the first token", FREE, fenced(), taken(1), lock(me=1) | token(1)),
     Case(
         "re-entry stores the token on a server that has drawn none",
         lock(me=1),

@@ -28,6 +28,7 @@ ME: Final = f"{CLIENT}:7".encode()
 OTHER: Final = f"{CLIENT}:9".encode()
 DEAD: Final = f"{CLIENT}:11".encode()
 EPOCH: Final = b"pyredisson_epoch:{orders}:" + ME
+WAIT_QUEUE: Final = b"pyredisson_waiting:{orders}"
 ALIVE: Final = b"pyredisson_lock_alive:{orders}"
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import FREE, WRONGTYPE, Case, lock
-from tests.scripts.numbered_calls import GATE, NOT_AN_INTEGER, count_down, done, expire, permits, sends, set_counter
+from tests.scripts.harness import FREE, Case
+from tests.scripts.numbered_calls import GATE, count_down, done, expire, permits, sends, set_counter
 
 CASES: Final = [
-    Case("a counter is set, recorded and announced", FREE, set_counter(3), 1, permits(3) | done(5, 1), sends(3)),
     Case(
         "a counter is set with a time to live",
         FREE,
@@ -18,13 +17,6 @@ CASES: Final = [
         sends(3),
     ),
     Case(
-        "the time to live of a counter that was set before stays",
-        permits(3, 60_000),
-        set_counter(2, ttl=90_000),
-        0,
-        permits(3, 60_000) | done(5, 0),
-    ),
-    Case(
         "a latch is closed and its message published",
         FREE,
         set_counter(3, message=1, channel=GATE),
@@ -32,7 +24,6 @@ CASES: Final = [
         permits(3) | done(5, 1),
         sends(1, channel=GATE),
     ),
-    Case("an error if the key is a hash", lock(me=1), set_counter(3), WRONGTYPE),
     Case(
         "out of memory: 0 if there is a counter already",
         permits(1),
@@ -42,7 +33,6 @@ CASES: Final = [
         out_of_memory=True,
     ),
     # Latches.
-    Case("the count goes down by one", permits(2), count_down(), 1, permits(1) | done(5, 1)),
     Case(
         "at zero the latch is deleted and the waiters are notified",
         permits(1),
@@ -52,8 +42,6 @@ CASES: Final = [
         sends(0, channel=GATE),
     ),
     Case("counting down a latch that is open changes nothing", FREE, count_down(), 1, done(5, 1)),
-    Case("an error if the count is no number", permits("x"), count_down(), NOT_AN_INTEGER),
-    Case("an error if the key is a hash", lock(me=1), count_down(), WRONGTYPE),
     Case(
         "out of memory: the count goes down by one",
         permits(2),
@@ -69,8 +57,5 @@ CASES: Final = [
         1,
         done(5, 1),
         sends(0, channel=GATE),
-    ),
-    Case(
-        "no one is notified if there is no latch to delete", FREE, expire(0, message="0", channel=GATE), 0, done(5, 0)
     ),
 ]

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.scripts.compared_servers import Message
-from tests.scripts.harness import LOCK, ME, PERMITS, Call, In, State
-from tests.scripts.wait_queue import WAIT_QUEUE
+from tests.scripts.harness import LOCK, ME, PERMITS, WAIT_QUEUE, Call, In, State
 from tests.simulated.engine.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME

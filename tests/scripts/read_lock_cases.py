@@ -20,7 +20,6 @@ from tests.scripts.harness import (
 from tests.scripts.read_write_calls import READ_ENDED, end_read, mine, read, renew_readers, rw, theirs
 
 READ: Final = [
-    Case("a free lock is read", FREE, read(), None, rw("read", me=1) | mine(30_000)),
     Case(
         "the writer may read",
         rw("write", 60_000, writer=2),
@@ -116,9 +115,7 @@ END_READ: Final = [
         0,
         rw("write", 90_000, writer=1, me=1) | mine(30_000),
     ),
-    Case("nil to an owner that only writes", rw("write", writer=1), end_read(), None),
     Case("nil if the lock is gone, and the waiters are notified", FREE, end_read(), None, FREE, READ_ENDED),
-    Case("a lock of another kind is left alone", lock(me=1), end_read(), None),
     # The client counts other holds than are stored.
     Case(
         "nil if the client counts more holds than are stored", rw("read", me=1) | mine(30_000), end_read(counts=2), None
@@ -138,7 +135,6 @@ END_READ: Final = [
         0,
         rw("read", me=1) | mine(30_000),
     ),
-    # What should not be there, and no memory.
 ]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.compared_servers import Message
-from tests.scripts.harness import EPOCH, LOCK, ME, OTHER, RW_CHANNEL, Call, State
-from tests.scripts.wait_queue import WAIT_QUEUE
+from tests.scripts.harness import EPOCH, LOCK, ME, OTHER, RW_CHANNEL, WAIT_QUEUE, Call, State
 from tests.simulated.engine.redis import Entry
 
 WRITER: Final = ME + b":write"

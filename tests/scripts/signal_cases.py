@@ -73,7 +73,6 @@ CASES: Final = [
     Case("an event is set", FREE, change(1), 1, permits(1) | done(5, 1), sends(0, channel=SIGNAL)),
     Case("an event that is set stays so", permits(1), change(1), 0, permits(1) | done(5, 0)),
     Case("an event is cleared", permits(1), change(0), 1, permits(2, HOUR_MS) | done(5, 1)),
-    Case("a new event is clear", FREE, change(0), 0, done(5, 0)),
     Case("a repeat changes nothing", permits(2) | done(5, 1), change(1), 1, permits(2) | done(5, 1)),
     Case("permits are released", permits(1), give(1, 2), 1, permits(2) | done(5, 1), sends(2)),
     Case("too many permits are not", permits(1), give(2, 2), 0, permits(1) | done(5, 0)),

@@ -22,7 +22,6 @@ from tests.scripts.read_write_calls import (
 )
 
 WRITE: Final = [
-    Case("a free lock is written", FREE, write(), None, rw("write", writer=1)),
     Case(
         "a persisted lock gets a TTL again", rw("write", None, writer=1), write(counts=1), None, rw("write", writer=2)
     ),
@@ -102,11 +101,7 @@ END_WRITE: Final = [
         0,
         rw("write", writer=1),
     ),
-    # What should not be there, and no memory.
 ]
 
 
-FORCE_SIDE: Final = []
-
-
-CASES: Final = [*WRITE, *END_WRITE, *FORCE_SIDE]
+CASES: Final = [*WRITE, *END_WRITE]
