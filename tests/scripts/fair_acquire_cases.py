@@ -7,8 +7,6 @@ from typing import Final
 from tests.scripts.fair_calls import TIMEOUTS, alive, fair_acquire, mine, waiters
 from tests.scripts.harness import (
     DEAD,
-    FREE,
-    LOST,
     Around,
     Case,
     In,
@@ -45,13 +43,6 @@ CASES: Final = [
         lock(other=1) | waiters(me=900_000) | alive(me=800_000),
         fair_acquire(),
         Around(30_000),
-    ),
-    Case(
-        "a waiter without a score joins the queue again",
-        lock(other=1) | waiters(dead=50_000, me=None),
-        fair_acquire(),
-        Around(30_000),
-        lock(other=1) | waiters(dead=50_000, me=230_000) | mine(230_000),
     ),
     # Who can be alive.
     Case(
@@ -94,9 +85,6 @@ CASES: Final = [
         | alive(stranger=10_000, other=20_000, me=100_000),
     ),
     # Again, and the same request again.
-    Case("re-entry does not shorten the TTL", lock(90_000, me=1), fair_acquire(counts=1), None, lock(90_000, me=2)),
-    Case("LOST if the client counts a hold and the lock is free", FREE, fair_acquire(counts=1), LOST),
-    Case("LOST if the client counts more holds than are stored", lock(me=1), fair_acquire(counts=2), LOST),
     Case(
         "an owner with left-over holds and a place in the queue leaves the queue",
         lock(me=1) | waiters(me=70_000) | alive(me=70_000),

@@ -8,7 +8,6 @@ from tests.scripts.fair_calls import (
     QUEUE,
     STRANGER,
     alive,
-    fair_force_unlock,
     fair_look,
     fair_release,
     sends,
@@ -22,7 +21,6 @@ from tests.scripts.harness import (
     WRONGTYPE,
     Around,
     Case,
-    epoch,
     lock,
     text,
 )
@@ -35,14 +33,6 @@ FAIR_RELEASE: Final = [
         2,
         waiters(stranger=700_000),
         sends(STRANGER),
-    ),
-    Case("a release of lost holds removes what is stored", lock(me=3), fair_release(counts=0), 1, FREE),
-    Case("nil if the client counts more holds than are stored", lock(me=1), fair_release(counts=2), None),
-    Case(
-        "a repeat changes no count if the first copy released one of two holds",
-        lock(me=1),
-        fair_release(counts=2, repeat=True),
-        0,
     ),
     # Leaving the queue.
     Case(
@@ -86,18 +76,7 @@ FAIR_RELEASE: Final = [
 ]
 
 
-FAIR_FORCE_UNLOCK: Final = [
-    Case("nil if the lock is free", waiters(other=70_000), fair_force_unlock(), None),
-    Case(
-        "a waiter without a heartbeat in time is dropped and the next one notified",
-        lock(me=2) | waiters(dead=600_000, stranger=700_000) | alive(dead=-1),
-        fair_force_unlock(),
-        [ME],
-        waiters(stranger=700_000),
-        sends(STRANGER),
-    ),
-    Case("the epoch of the request is stored", lock(me=1), fair_force_unlock(epoch=1), [ME], epoch(1)),
-]
+FAIR_FORCE_UNLOCK: Final = []
 
 
 FAIR_LOOK: Final = [

@@ -53,20 +53,5 @@ CASES: Final = [
         None,
         goods(fence=b"8", a=b"3", b=b"2", c=b"4"),
     ),
-    Case(
-        "the same holder may write again",
-        goods(fence=b"7", a=b"1"),
-        fence_hset(7, b"a", b"2"),
-        None,
-        goods(fence=b"7", a=b"2"),
-    ),
-    Case(
-        "an earlier holder's write is refused with the greatest token",
-        goods(fence=b"10", a=b"1"),
-        fence_hset(9, b"a", b"2"),
-        b"10",
-    ),
     Case("a greater token replaces the stored one", fence(7), fence_advance(10), None, fence(10)),
-    Case("the same token is accepted again", fence(7), fence_advance(7), None),
-    Case("a smaller token is refused with the stored one", fence(10), fence_advance(9), b"10"),
 ]

@@ -62,13 +62,6 @@ CASES: Final = [
         lock(me=2) | token(12),
     ),
     Case(
-        "re-entry that joins no hold gets the next token",
-        lock(me=1) | token(7),
-        fenced(counts=1),
-        taken(8),
-        lock(me=2) | token(8),
-    ),
-    Case(
         "re-entry with a shorter lease does not shorten the TTL",
         lock(90_000, me=1) | token(7),
         fenced(counts=1, lease=20_000, joins="7"),
@@ -97,7 +90,6 @@ CASES: Final = [
         taken(7),
         lock(me=2) | token(7),
     ),
-    Case("LOST to a repeat if another owner has the lock by now", lock(other=1), fenced(counts=1, repeat=True), LOST),
     Case(
         "a token that follows the clock is greater than one from a clock that was ahead",
         token(3_000_000_000_000_000),

@@ -36,26 +36,12 @@ THIRDS: Final = (b"x" * 16, b"y" * 16, b"z" * 16)
 
 CASES: Final = [
     Case(
-        "the key of the permits taken gets the TTL of the semaphore",
-        permits(3, 90_000),
-        take_permit(),
-        [1, 2, -1],
-        permits(2, 90_000) | taken(ENDLESS, ttl_ms=90_000) | done(5, 1),
-    ),
-    Case(
         "an expired permit is made available, announced and taken",
         permits(0) | taken(EXPIRED),
         take_permit(PERMIT_2),
         [1, 0, -1],
         permits(0) | taken((PERMIT_2, NEVER_MS)) | done(5, 1),
         sends(1),
-    ),
-    Case(
-        "an expired permit pays a debt and is not taken",
-        permits(-1) | taken(EXPIRED, (PERMIT_2, 2000.0)),
-        take_permit(b"x" * 16),
-        [0, 0, 0],
-        permits(0) | taken((PERMIT_2, 2000.0)) | done(5, 0),
     ),
     Case(
         "a repeat without a record is known by the id of its permit",
@@ -99,14 +85,6 @@ CASES: Final = [
         sends(1),
     ),
     # Giving several back.
-    Case(
-        "several permits are released, and their number is the message",
-        permits(2) | taken(ENDLESS, (PERMIT_2, In(30_000)), (THIRDS[0], NEVER_MS)),
-        give_all(PERMIT, PERMIT_2),
-        1,
-        permits(4) | taken((THIRDS[0], NEVER_MS)) | done(5, 1),
-        sends(2),
-    ),
     Case(
         "the position of the first unknown permit, and nothing is released",
         permits(2) | taken(ENDLESS),
@@ -171,14 +149,6 @@ CASES: Final = [
         [b"2", 1, Around(30_000)],
     ),
     Case("-1 for a permit that never expires", permits(2) | taken(ENDLESS), count_permits(PERMIT), [b"2", 1, -1]),
-    Case(
-        "no time of an expired permit, which is made available",
-        permits(2) | taken(EXPIRED),
-        count_permits(PERMIT),
-        [b"3", 0, None],
-        permits(3),
-        sends(3),
-    ),
     Case(
         "no message if an expired permit only pays a debt",
         permits(-1) | taken(EXPIRED),

@@ -12,24 +12,13 @@ from tests.scripts.harness import (
     OOM,
     OTHER,
     RELEASED,
-    Around,
     Case,
-    lock,
     text,
 )
 from tests.scripts.read_write_calls import READ_ENDED, end_read, mine, read, renew_readers, rw, theirs
 
 READ: Final = [
-    Case(
-        "the writer may read",
-        rw("write", 60_000, writer=2),
-        read(),
-        None,
-        rw("write", 60_000, writer=2, me=1) | mine(30_000),
-    ),
-    Case("a lock of another kind refuses with its remaining time", lock(other=1), read(), Around(30_000)),
     # The client counts other holds than are stored.
-    Case("LOST if the client counts a hold and the lock is free", FREE, read(counts=1), LOST),
     Case(
         "LOST if the only hold that the client counts has expired",
         rw("read", me=1, other=1) | theirs(30_000),
@@ -108,18 +97,8 @@ END_READ: Final = [
         0,
         rw("write", 90_000, writer=1),
     ),
-    Case(
-        "one of two reads of the writer is released and it writes on",
-        rw("write", 90_000, writer=1, me=2) | mine(30_000, 20_000),
-        end_read(counts=2),
-        0,
-        rw("write", 90_000, writer=1, me=1) | mine(30_000),
-    ),
     Case("nil if the lock is gone, and the waiters are notified", FREE, end_read(), None, FREE, READ_ENDED),
     # The client counts other holds than are stored.
-    Case(
-        "nil if the client counts more holds than are stored", rw("read", me=1) | mine(30_000), end_read(counts=2), None
-    ),
     Case(
         "a release of lost holds leaves the lock to other readers",
         rw("read", 90_000, me=3, other=1) | mine(90_000, 20_000, 10_000) | theirs(40_000),
@@ -146,15 +125,6 @@ RENEW_READERS: Final = [
         [1],
         rw("read", 90_000, me=2) | mine(90_000, 30_000),
     ),
-    Case(
-        "a hold that has expired is not restored",
-        rw("read", 10_000, me=2) | mine(10_000),
-        renew_readers((LOCK, ME)),
-        [1],
-        rw("read", me=2) | mine(30_000),
-    ),
-    Case("0 for a reader whose holds have all expired", rw("read", 10_000, me=2), renew_readers((LOCK, ME)), [0]),
-    Case("0 for a lock that is gone", mine(10_000), renew_readers((LOCK, ME)), [0]),
     Case(
         "many are renewed, each on its own",
         rw("read", 10_000, me=1, other=1) | mine(10_000) | theirs(10_000) | text(b"tickets"),

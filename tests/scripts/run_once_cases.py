@@ -30,7 +30,6 @@ NEW_LEADER: Final = [Message(ELECTED, ME, sharded=False)]
 RAN: Final = {LOCK: Entry("hash", {ME + b":ran": b"cron:host:7"}, 30_000)}
 
 CASES: Final = [
-    Case("the name is free if that time has passed", lock(10_000, me=1), end_run(40_000), 1, FREE),
     Case("also of a run that was extended", lock(90_000, me=1), end_run(40_000, ran=10_000), 1, RAN),
     Case("nil if it has expired", FREE, end_run(40_000), None),
     Case("a late copy is refused", lock(me=1) | epoch(5), end_run(40_000, epoch=4), stale(5)),

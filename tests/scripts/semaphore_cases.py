@@ -26,7 +26,6 @@ CASES: Final = [
     Case("all permits are taken", permits(3), take_permits(3), [3, 0], permits(0) | done(5, 3)),
     Case("no permits are taken if there are too few", permits(3), take_permits(4), [0, 3], permits(3) | done(5, 0)),
     # Giving back.
-    Case("releasing permits creates the semaphore", FREE, give_permits(2), 1, permits(2) | done(5, 1), sends(2)),
     Case(
         "out of memory: a permit is released",
         permits(2),
@@ -37,15 +36,6 @@ CASES: Final = [
         out_of_memory=True,
     ),
     # Adding.
-    Case("permits are removed, even below zero", permits(2), add_permits(-9), 1, permits(-7) | done(5, 1), sends(-7)),
-    Case(
-        "adding zero permits creates the semaphore",
-        FREE,
-        add_permits(0),
-        1,
-        permits(0) | total(0) | done(5, 1),
-        sends(0),
-    ),
     Case(
         "the record of the total grows, and loses its TTL with the key",
         permits(2, 90_000) | total(4, 90_000),
@@ -82,14 +72,6 @@ CASES: Final = [
         sends(3),
     ),
     Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
-    Case(
-        "permits that Redisson has added are counted if more are available than there were",
-        permits(5) | total(3),
-        resize(4),
-        1,
-        permits(4) | total(4) | done(5, 1),
-        sends(4),
-    ),
     Case("a total creates the semaphore", total(7), resize(0), 1, permits(0) | total(0) | done(5, 1), sends(0)),
     Case("0 if the total is not known", permits(1), resize(5), 0, permits(1) | done(5, 0)),
     Case("an error if the semaphore is no number", permits("x") | total(1), resize(3), NOT_AN_INTEGER),
@@ -117,7 +99,6 @@ CASES: Final = [
         1,
         permits(1) | total(3) | done(5, 1),
     ),
-    Case("a repeat is answered", permits(1) | done(5, 1), expire(0, TOTAL), 1, permits(1) | done(5, 1)),
     # Undoing.
     Case("0 if the request was refused", permits(1) | done(5, 0), undo(), 0, permits(1) | done(6, 0)),
     Case("an error if the key is a hash", lock(me=1) | done(5, 2), undo(), WRONGTYPE),

@@ -73,7 +73,6 @@ CASES: Final = [
     Case("an event is set", FREE, change(1), 1, permits(1) | done(5, 1), sends(0, channel=SIGNAL)),
     Case("an event that is set stays so", permits(1), change(1), 0, permits(1) | done(5, 0)),
     Case("an event is cleared", permits(1), change(0), 1, permits(2, HOUR_MS) | done(5, 1)),
-    Case("a repeat changes nothing", permits(2) | done(5, 1), change(1), 1, permits(2) | done(5, 1)),
     Case("permits are released", permits(1), give(1, 2), 1, permits(2) | done(5, 1), sends(2)),
     Case("too many permits are not", permits(1), give(2, 2), 0, permits(1) | done(5, 0)),
     Case(
@@ -83,12 +82,6 @@ CASES: Final = [
         RELEASED,
         FREE,
         FREED,
-    ),
-    Case(
-        "a copy of it joins no more",
-        FREE,
-        Call("condition_wait", (LOCK, EPOCH, CHANNEL, WAIT_QUEUE, WAITERS), (ME, 0, 1, 1, 0, "PUBLISH", 0, "a:1")),
-        None,
     ),
     Case(
         "nor does one of a fair lock",
@@ -118,7 +111,6 @@ CASES: Final = [
         1,
         waiting("a:1"),
     ),
-    Case("one who was notified is not", FREE, Call("condition_look", (WAITERS,), ("a:1",)), 0),
     Case(
         "the last one opens the barrier",
         at_barrier(4),

@@ -52,7 +52,6 @@ def token_renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
 
 
 TOKEN_ACQUIRE: Final = [
-    Case("an empty stored token counts as a token of another owner", held_by(b""), token_acquire(), Around(30_000)),
     Case("a repeat does not shorten the TTL", held_by(MINE, 90_000), token_acquire(repeat=True), None),
     Case("a first copy is refused if its own token is stored", held_by(MINE), token_acquire(), Around(30_000)),
     Case(
@@ -81,7 +80,6 @@ TOKEN_FORCE: Final = []
 
 
 TOKEN_RENEW: Final = [
-    Case("a longer TTL is not shortened", held_by(MINE, 90_000), token_renew((LOCK, MINE)), [1]),
     Case(
         "a key of another type does not affect the others",
         tickets(10_000, me=1) | held_by(MINE, 10_000),

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.harness import (
-    FREE,
-    LOST,
-    RELEASED,
     Around,
     Case,
 )
 from tests.scripts.read_write_calls import (
     UPGRADE,
-    WRITE_ENDED,
     end_write,
     mine,
     rw,
@@ -33,7 +29,6 @@ WRITE: Final = [
         Around(70_000),
     ),
     # The client counts other holds than are stored.
-    Case("LOST if the client counts a hold and the lock is free", FREE, write(counts=1), LOST),
     Case(
         "the count starts at 1 if the client counts none and a hold is left over",
         rw("write", writer=3),
@@ -56,12 +51,6 @@ WRITE: Final = [
         None,
         rw("write", 60_000, writer=2),
     ),
-    Case(
-        "LOST to a repeat if two more holds are stored than counted",
-        rw("write", writer=3),
-        write(counts=1, repeat=True),
-        LOST,
-    ),
     # What should not be there, and no memory.
     Case(
         "out of memory: a repeat is granted if the first copy acquired the lock",
@@ -75,32 +64,8 @@ WRITE: Final = [
 
 
 END_WRITE: Final = [
-    Case(
-        "releasing one of two holds does not shorten the TTL",
-        rw("write", 60_000, writer=2),
-        end_write(counts=2),
-        0,
-        rw("write", 60_000, writer=1),
-    ),
-    Case("nil if the lock is gone, and the waiters are notified", FREE, end_write(), None, FREE, WRITE_ENDED),
     # The client counts other holds than are stored.
     Case("nil if the client counts more holds than are stored", rw("write", writer=1), end_write(counts=2), None),
-    Case(
-        "a release of lost holds removes what is stored",
-        rw("write", writer=3),
-        end_write(counts=0),
-        RELEASED,
-        FREE,
-        WRITE_ENDED,
-    ),
-    # The same request again.
-    Case(
-        "a repeat changes no count if the first copy released one of two holds",
-        rw("write", 10_000, writer=1),
-        end_write(counts=2, repeat=True),
-        0,
-        rw("write", writer=1),
-    ),
 ]
 
 
