@@ -48,7 +48,8 @@ def renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
     return Call("lock_renew", tuple(key for key, _ in held), (lease, *(owner for _, owner in held)))
 
 
-ACQUIRE: Final = [
+CASES: Final = [
+    # Acquiring.
     Case("re-entry gives a persisted lock a TTL again", lock(None, me=1), acquire(counts=1), None, lock(me=2)),
     # The client counts other holds than are stored.
     Case("LOST if the client counts a hold and another owner has the lock", lock(other=1), acquire(counts=1), LOST),
@@ -59,10 +60,7 @@ ACQUIRE: Final = [
         "a repeat is granted if the first copy re-entered", lock(me=2), acquire(counts=1, repeat=True), None, lock(me=2)
     ),
     Case("LOST to a repeat if the lock is gone by now", FREE, acquire(counts=2, repeat=True), LOST),
-]
-
-
-RELEASE: Final = [
+    # Releasing.
     Case("releasing one of two holds leaves the other", lock(me=2), release(counts=2), 0, lock(me=1)),
     # The client counts other holds than are stored.
     Case("nil if the client counts more holds than are stored", lock(me=1), release(counts=2), None),
@@ -86,10 +84,7 @@ RELEASE: Final = [
         epoch(1),
         out_of_memory=True,
     ),
-]
-
-
-FORCE_UNLOCK: Final = [
+    # Forcing.
     Case(
         "out of memory: the epoch is stored though the lock is free",
         FREE,
@@ -98,10 +93,7 @@ FORCE_UNLOCK: Final = [
         epoch(1),
         out_of_memory=True,
     ),
-]
-
-
-RENEW: Final = [
+    # Renewing.
     Case("a longer TTL is not shortened", lock(90_000, me=1), renew((LOCK, ME)), [1]),
     Case(
         "a key of another type does not affect the others",
@@ -111,6 +103,3 @@ RENEW: Final = [
         text(TICKETS) | lock(me=1),
     ),
 ]
-
-
-CASES: Final = [*ACQUIRE, *RELEASE, *FORCE_UNLOCK, *RENEW]

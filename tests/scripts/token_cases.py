@@ -51,7 +51,8 @@ def token_renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
     return Call("token_renew", tuple(key for key, _ in held), (lease, *(token for _, token in held)))
 
 
-TOKEN_ACQUIRE: Final = [
+CASES: Final = [
+    # Acquiring.
     Case("a repeat does not shorten the TTL", held_by(MINE, 90_000), token_acquire(repeat=True), None),
     Case("a first copy is refused if its own token is stored", held_by(MINE), token_acquire(), Around(30_000)),
     Case(
@@ -61,10 +62,7 @@ TOKEN_ACQUIRE: Final = [
         None,
         held_by(MINE),
     ),
-]
-
-
-TOKEN_RELEASE: Final = [
+    # Releasing.
     Case(
         "out of memory: the epoch is stored though the lock is free",
         FREE,
@@ -73,13 +71,7 @@ TOKEN_RELEASE: Final = [
         token_epoch(1),
         out_of_memory=True,
     ),
-]
-
-
-TOKEN_FORCE: Final = []
-
-
-TOKEN_RENEW: Final = [
+    # Renewing.
     Case(
         "a key of another type does not affect the others",
         tickets(10_000, me=1) | held_by(MINE, 10_000),
@@ -87,13 +79,7 @@ TOKEN_RENEW: Final = [
         [0, 1, 0],
         tickets(10_000, me=1) | held_by(MINE),
     ),
-]
-
-
-TOKEN_EXTEND: Final = [
+    # Extending.
     Case("nil if another token is stored", held_by(THEIRS), Call("token_extend", (LOCK,), (MINE, 0)), None),
     Case("an error if the key is a hash", lock(me=1), Call("token_extend", (LOCK,), (MINE, 0)), WRONGTYPE),
 ]
-
-
-CASES: Final = [*TOKEN_ACQUIRE, *TOKEN_RELEASE, *TOKEN_FORCE, *TOKEN_RENEW, *TOKEN_EXTEND]

@@ -27,7 +27,17 @@ from tests.scripts.numbered_calls import (
     wait_for_permits,
     waits,
 )
-from tests.scripts.read_write_calls import READ_ENDED, WRITE_ENDED, end_read, end_write, mine, read, rw, theirs, write
+from tests.scripts.read_write_lock_cases import (
+    READ_ENDED,
+    WRITE_ENDED,
+    end_read,
+    end_write,
+    mine,
+    read,
+    rw,
+    theirs,
+    write,
+)
 from tests.simulated.engine.redis import Entry
 
 
