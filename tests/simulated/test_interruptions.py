@@ -14,10 +14,7 @@ import pytest
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
-from pyredisson.core.requests.call import AcquireCall
-from pyredisson.core.runtime import Request
-from pyredisson.kinds.token_lock import TokenKind
-from tests.simulated.engine.checkers import LockRules, TokenRules, leftovers, tokens_of
+from tests.simulated.engine.checkers import LockRules, ReadWriteRules, TokenRules, leftovers, tokens_of
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Task
@@ -196,25 +193,40 @@ class LockScene(Scene):
         assert not leftovers(self.world, [self.client, self.other])
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("how", INTERRUPTIONS)
-def test_an_interrupted_call_leaves_nothing_in_redis(name: str, how: str) -> None:
-    assert walk(partial(LockScene, CASES[name]), INTERRUPTIONS[how]) >= 3
+class Reading(LockScene):
+    """The victim reads; the others write."""
+
+    def make(self, client: SimulatedClient) -> Lock:
+        both = client.get_read_write_lock("orders")
+        return both.read_lock() if client is self.client else both.write_lock()
+
+    def rules(self) -> None:
+        ReadWriteRules(self.world, [self.client, self.other])
 
 
-def test_a_repeat_with_another_token_would_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = TokenKind.acquire
+class Writing(Reading):
+    """The victim writes; the others read."""
 
-    def forgetful(self: TokenKind, call: AcquireCall, epoch: int, repeat: bool) -> Request:
-        call.ownership.kind_state.current = ""
-        return original(self, call, epoch, False)
+    suffix = ":write"
 
-    def taken_after() -> float:
-        scene = LockScene(CASES["token: acquire, replies lost"], 0)
-        with scene.world:
-            assert not scene.finish(scene.begin())
-        return scene.world.now
+    def make(self, client: SimulatedClient) -> Lock:
+        both = client.get_read_write_lock("orders")
+        return both.write_lock() if client is self.client else both.read_lock()
 
-    assert taken_after() < 1.5
-    monkeypatch.setattr(TokenKind, "acquire", forgetful)
-    assert taken_after() > CONFIG.lock_watchdog_timeout - 0.5
+
+EACH = [
+    *((LockScene, name, how) for name in CASES for how in INTERRUPTIONS),
+    *(
+        (scene, name, how)
+        for scene in (Reading, Writing)
+        for name, case in CASES.items()
+        if case.kind == "lock"
+        for how in INTERRUPTIONS
+        if how != "closed"
+    ),
+]
+
+
+@pytest.mark.parametrize(("scene", "name", "how"), EACH, ids=lambda each: getattr(each, "__name__", each))
+def test_an_interrupted_call_leaves_nothing_in_redis(scene: type[LockScene], name: str, how: str) -> None:
+    assert walk(partial(scene, CASES[name]), INTERRUPTIONS[how]) >= 3

@@ -14,22 +14,9 @@ from pyredisson.core.runtime import Reply
 from pyredisson.events import BackgroundFailed, Lost, PresenceRefused, Renewed
 from tests.simulated import stage as stages
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
-from tests.simulated.history import quiet
-from tests.simulated.lock_history import LockHistory
-from tests.simulated.test_histories import PRESENCE
 
 WATCHDOG = 3.0
 SETTINGS = Config(lock_watchdog_timeout=WATCHDOG, timeout=0.9, presence_after=0.3, warn_held_longer_than=0.4)
-
-
-def test_without_faults_nothing_is_lost_while_clients_tell_of_themselves() -> None:
-    told = 0
-    for seed in range(30):
-        history = LockHistory(seed, quiet(PRESENCE))
-        result = history.run()
-        assert (result.lost, result.unknown, result.errors) == (0, 0, 0) or result.lost, f"seed {seed}: {result}"
-        told += result.world.counts.get("SET", 0)
-    assert told > 0
 
 
 async def hangs(timeout: float, client: SimulatedClient) -> Reply:
