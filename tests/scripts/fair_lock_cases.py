@@ -211,17 +211,10 @@ CASES: Final = [
         sends(OTHER),
     ),
     # What should not be there.
-    Case("an error if the queue is a string", lock(me=2) | text(QUEUE), fair_release(counts=2), WRONGTYPE),
     Case(
         "an error if the heartbeats are a string and others wait",
         lock(me=2) | waiters(other=70_000) | text(ALIVE),
         fair_release(counts=2),
-        WRONGTYPE,
-    ),
-    Case(
-        "an error if the heartbeats are a string and the owner leaves the queue",
-        lock(me=2) | text(ALIVE),
-        fair_release(counts=2, queued=200_000),
         WRONGTYPE,
     ),
     # No memory left.
@@ -242,13 +235,6 @@ CASES: Final = [
         lock(None, other=1)
         | waiters(dead=50_000, me=600_000, other=1_200_000)
         | alive(1_200_000, me=100_000, other=100_000),
-    ),
-    Case(
-        "the heartbeats are stored as long as a raised score",
-        lock(other=1) | waiters(me=60_000) | alive(70_000, me=500_000),
-        fair_look((ME, 200_000)),
-        [Around(30_000), b""],
-        lock(other=1) | waiters(me=330_000) | alive(330_000, me=500_000),
     ),
     Case(
         "a waiter without a heartbeat in time is dropped unless it is of this client",

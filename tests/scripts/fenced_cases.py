@@ -7,7 +7,6 @@ from typing import Final
 from tests.scripts.harness import (
     EPOCH,
     LOCK,
-    LOST,
     ME,
     Call,
     Case,
@@ -60,21 +59,6 @@ CASES: Final = [
         fenced(counts=1, joins="9"),
         taken(9),
         lock(me=2) | token(12),
-    ),
-    Case(
-        "re-entry with a shorter lease does not shorten the TTL",
-        lock(90_000, me=1) | token(7),
-        fenced(counts=1, lease=20_000, joins="7"),
-        taken(7),
-        lock(90_000, me=2) | token(7),
-    ),
-    Case("LOST if the client counts more holds than are stored", lock(me=1), fenced(counts=2), LOST),
-    Case(
-        "the count starts at 1 if the client counts none and three holds are left over",
-        lock(20_000, me=3),
-        fenced(),
-        taken(1),
-        lock(me=1) | token(1),
     ),
     Case(
         "a repeat gets the token that the first copy drew",

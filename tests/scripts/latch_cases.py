@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.harness import FREE, Case
-from tests.scripts.numbered_calls import GATE, count_down, done, expire, permits, sends, set_counter
+from tests.scripts.numbered_calls import GATE, count_down, done, permits, sends, set_counter
 
 CASES: Final = [
     Case(
@@ -15,14 +15,6 @@ CASES: Final = [
         1,
         permits(3, 90_000) | done(5, 1),
         sends(3),
-    ),
-    Case(
-        "a latch is closed and its message published",
-        FREE,
-        set_counter(3, message=1, channel=GATE),
-        1,
-        permits(3) | done(5, 1),
-        sends(1, channel=GATE),
     ),
     Case(
         "out of memory: 0 if there is a counter already",
@@ -49,13 +41,5 @@ CASES: Final = [
         1,
         permits(1) | done(5, 1),
         out_of_memory=True,
-    ),
-    Case(
-        "the waiters of a latch that is deleted are notified",
-        permits(2),
-        expire(0, message="0", channel=GATE),
-        1,
-        done(5, 1),
-        sends(0, channel=GATE),
     ),
 ]

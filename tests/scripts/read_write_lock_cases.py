@@ -136,13 +136,6 @@ CASES: Final = [
         rw("read", 60_000, other=3) | theirs(20_000, 60_000, 10_000),
     ),
     Case(
-        "a persisted lock gets the TTL of the readers that remain",
-        rw("read", None, me=1, other=1) | mine(30_000) | theirs(40_000),
-        end_read(),
-        0,
-        rw("read", 40_000, other=1) | theirs(40_000),
-    ),
-    Case(
         "the lock is freed if the holds of all other readers have expired",
         rw("read", 90_000, other=2, me=1) | mine(30_000),
         end_read(),
@@ -191,13 +184,6 @@ CASES: Final = [
     ),
     # Renewing reads.
     Case(
-        "longer TTLs are not shortened",
-        rw("read", 90_000, me=2) | mine(90_000, 10_000),
-        renew_readers((LOCK, ME)),
-        [1],
-        rw("read", 90_000, me=2) | mine(90_000, 30_000),
-    ),
-    Case(
         "many are renewed, each on its own",
         rw("read", 10_000, me=1, other=1) | mine(10_000) | theirs(10_000) | text(b"tickets"),
         renew_readers((b"tickets", ME), (LOCK, ME), (b"gone", ME), (LOCK, OTHER)),
@@ -205,9 +191,6 @@ CASES: Final = [
         rw("read", me=1, other=1) | mine(30_000) | theirs(30_000) | text(b"tickets"),
     ),
     # Writing.
-    Case(
-        "a persisted lock gets a TTL again", rw("write", None, writer=1), write(counts=1), None, rw("write", writer=2)
-    ),
     Case("UPGRADE to the only reader", rw("read", me=1) | mine(30_000), write(), UPGRADE),
     Case(
         "a reader whose holds have expired is refused with the remaining time",
@@ -247,6 +230,4 @@ CASES: Final = [
         rw("write", writer=1),
         out_of_memory=True,
     ),
-    # The client counts other holds than are stored.
-    Case("nil if the client counts more holds than are stored", rw("write", writer=1), end_write(counts=2), None),
 ]

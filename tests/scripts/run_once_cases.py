@@ -31,7 +31,6 @@ RAN: Final = {LOCK: Entry("hash", {ME + b":ran": b"cron:host:7"}, 30_000)}
 
 CASES: Final = [
     Case("also of a run that was extended", lock(90_000, me=1), end_run(40_000, ran=10_000), 1, RAN),
-    Case("nil if it has expired", FREE, end_run(40_000), None),
     Case("a late copy is refused", lock(me=1) | epoch(5), end_run(40_000, epoch=4), stale(5)),
     Case("a new leader is announced", FREE, elect(), taken(1), lock(me=1) | token(1), NEW_LEADER),
     Case("who is refused is not", lock(other=1), elect(), Around(30_000)),

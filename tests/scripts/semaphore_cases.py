@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import FREE, WRONGTYPE, Case, lock
+from tests.scripts.harness import WRONGTYPE, Case, lock
 from tests.scripts.numbered_calls import (
-    NOT_AN_INTEGER,
     TOTAL,
     add_permits,
     done,
@@ -52,8 +51,6 @@ CASES: Final = [
         3,
         permits(0) | total(5) | done(5, 3),
     ),
-    Case("0 if there is no semaphore", FREE, drain(), 0, done(5, 0)),
-    Case("an error if the semaphore is no number", permits("x"), drain(), NOT_AN_INTEGER),
     # The total.
     Case(
         "the total is recorded with the first permits",
@@ -74,7 +71,6 @@ CASES: Final = [
     Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
     Case("a total creates the semaphore", total(7), resize(0), 1, permits(0) | total(0) | done(5, 1), sends(0)),
     Case("0 if the total is not known", permits(1), resize(5), 0, permits(1) | done(5, 0)),
-    Case("an error if the semaphore is no number", permits("x") | total(1), resize(3), NOT_AN_INTEGER),
     Case(
         "out of memory: the semaphore is resized",
         permits(1) | total(3),

@@ -14,8 +14,6 @@ import tests.scripts
 from tests.scripts.compared_servers import Model
 from tests.scripts.harness import (
     EPOCH,
-    FREE,
-    FREED,
     LOCK,
     LOST,
     OTHER,
@@ -73,18 +71,6 @@ def test_scripts_touch_no_key_that_they_are_not_given(seed: int) -> None:
 
 
 # -- Sequences of calls
-
-
-def test_a_lock_that_is_acquired_twice(server: ComparedServer) -> None:
-    """Appendix A of the protocol."""
-    assert run(server, acquire()) is None
-    assert run(server, acquire(counts=1)) is None
-    check_state(server, lock(30_000, me=2))
-    assert run(server, release(counts=2)) == 0
-    check_state(server, lock(30_000, me=1))
-    assert run(server, release(counts=1)) == RELEASED
-    check_state(server, FREE)
-    assert server.messages() == list(FREED)
 
 
 def test_an_expired_lock_is_free(server: ComparedServer) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.core.runtime import Request
-from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.kinds.token_lock import TokenKind
 from tests.simulated import history, permit_history
 from tests.simulated.engine.checkers import Violation
@@ -131,37 +130,33 @@ def test_without_faults_no_outcome_is_unknown_and_no_server_away(kind: Any, plan
         assert result.grants > 0
 
 
-class LongLeases(ReadWriteHistory):
+class LongLeases(LockHistory):
     """A history in which no lease runs out."""
 
     leases = (60.0, 90.0)
 
 
+class LongReadsAndWrites(LongLeases, ReadWriteHistory):
+    """The same of a read-write lock."""
+
+
+LONG = replace(CONFIG, lock_watchdog_timeout=90.0, max_wait_without_check=30.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "plan", "seeds"),
     [
-        (LongLeases, LockPlan(config=replace(CONFIG, lock_watchdog_timeout=90.0, max_wait_without_check=30.0)), 60),
+        (LongLeases, replace(MIXED, config=LONG), 30),
+        (LongReadsAndWrites, LockPlan(config=LONG), 60),
         (PermitHistory, PermitPlan(config=replace(permit_history.CONFIG, max_wait_without_check=30.0)), 30),
     ],
-    ids=["read-write lock", "permits"],
+    ids=["lock", "read-write lock", "permits"],
 )
 def test_without_faults_each_wait_is_ended_by_a_message(kind: Any, plan: Any, seeds: int) -> None:
     for seed in range(seeds):
         run = kind(seed, quiet(plan))
         run.run()
         assert not any(client.core.subscriptions.last_resorts for client in run.clients), f"seed {seed}"
-
-
-def test_without_faults_a_message_wakes_each_waiter_whether_in_the_queue_or_not() -> None:
-    for seed in range(100):
-        LockHistory(seed, quiet(MIXED)).run()
-
-
-def test_a_waiter_that_hears_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = QueuedGroup._message
-    monkeypatch.setattr(QueuedGroup, "_message", lambda self, payload: 0 if payload == "go" else message(self, payload))
-    with pytest.raises(AssertionError, match="no message had woken"):
-        list(map(LockHistory.run, (LockHistory(seed, quiet(MIXED)) for seed in range(100))))
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
