@@ -102,13 +102,6 @@ def fair_look(*living: tuple[bytes, int], least: int = 300_000, lives: int = 100
 
 CASES: Final = [
     # Taking.
-    Case(
-        "scores without an entry in the queue are deleted",
-        {TIMEOUTS: Entry("zset", {DEAD: In(70_000)}, None)},
-        fair_acquire(),
-        None,
-        lock(me=1),
-    ),
     # Queueing up.
     Case(
         "-1 if the lock has no TTL, and the score is the wait alone",
@@ -144,13 +137,6 @@ CASES: Final = [
         fair_acquire(),
         None,
         lock(me=1) | waiters(other=600_000) | alive(other=70_000),
-    ),
-    Case(
-        "an owner that takes its old place again does not inherit an earlier heartbeat timeout",
-        lock(other=1) | waiters(dead=50_000, me=90_000) | alive(me=-1),
-        fair_acquire(),
-        Around(30_000),
-        lock(other=1) | waiters(dead=50_000, me=90_000) | alive(me=100_000),
     ),
     Case(
         "a newcomer looks again when the waiter right before it may be dead",
@@ -202,14 +188,6 @@ CASES: Final = [
         None,
         lock(other=1) | waiters(dead=50_000, other=350_000) | alive(dead=50_000, other=70_000),
     ),
-    Case(
-        "leaving a free lock's queue notifies the new head",
-        waiters(me=50_000, other=550_000),
-        fair_release(queued=200_000),
-        None,
-        waiters(other=350_000),
-        sends(OTHER),
-    ),
     # What should not be there.
     Case(
         "an error if the heartbeats are a string and others wait",
@@ -242,14 +220,6 @@ CASES: Final = [
         fair_look((ME, 1)),
         [Around(650_000), ME],
         waiters(me=650_000, other=700_000) | alive(me=100_000, other=-1),
-    ),
-    Case(
-        "no look is due for waiters that are not right before one of this client",
-        lock(70_000, other=1)
-        | waiters(second=500_000, stranger=600_000, me=990_000, other=700_000)
-        | alive(second=10_000, stranger=300_000, me=500_000, other=20_000),
-        fair_look((ME, 1)),
-        [Around(70_000), b""],
     ),
     Case(
         "a look is due for a waiter further ahead if those between are dead",

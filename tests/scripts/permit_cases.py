@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.harness import (
-    FREE,
-    Around,
     Case,
     In,
 )
@@ -17,7 +15,6 @@ from tests.scripts.numbered_calls import (
     PERMIT,
     PERMIT_2,
     TAKEN,
-    add_expirable,
     count_permits,
     done,
     give_all,
@@ -49,13 +46,6 @@ CASES: Final = [
         take_permit(),
         [1, 2, -1],
         permits(2) | taken(ENDLESS) | done(5, 1),
-    ),
-    Case(
-        "a permit that is taken and one that is not come with the time until the next one expires",
-        permits(1) | taken((PERMIT, In(30_000))),
-        take_permit(PERMIT_2, lease=90_000),
-        [1, 0, Around(30_000)],
-        permits(0) | taken((PERMIT, In(30_000)), (PERMIT_2, In(90_000))) | done(5, 1),
     ),
     # Taking several.
     Case(
@@ -130,19 +120,8 @@ CASES: Final = [
         )
         for full in (False, True)
     ),
-    Case("0 for an unknown permit", permits(2) | taken(ENDLESS), renew_permits((TAKEN, PERMIT_2)), [0]),
     # Counting.
     Case("-1 for a permit that never expires", permits(2) | taken(ENDLESS), count_permits(PERMIT), [b"2", 1, -1]),
-    Case(
-        "no message if an expired permit only pays a debt",
-        permits(-1) | taken(EXPIRED),
-        count_permits(),
-        [b"0", 0, None],
-        permits(0),
-    ),
     # Setting and adding.
-    Case("the first permits are set and announced", FREE, set_permits(3), 1, permits(3) | done(5, 1), sends(3)),
     Case("the TTL of the key stays", permits(1, 90_000), set_permits(2), 1, permits(2, 90_000) | done(5, 1), sends(2)),
-    Case("adding zero permits publishes nothing", FREE, add_expirable(0), 1, permits(0) | done(5, 1)),
-    Case("the TTL of the key is removed", permits(2, 90_000), add_expirable(1), 1, permits(3) | done(5, 1), sends(1)),
 ]

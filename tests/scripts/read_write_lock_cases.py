@@ -158,13 +158,6 @@ CASES: Final = [
         None,
         rw("read", other=1) | theirs(30_000),
     ),
-    Case(
-        "the writer's last read is released and it writes on",
-        rw("write", 90_000, writer=1, me=1) | mine(30_000),
-        end_read(),
-        0,
-        rw("write", 90_000, writer=1),
-    ),
     Case("nil if the lock is gone, and the waiters are notified", FREE, end_read(), None, FREE, READ_ENDED),
     # The client counts other holds than are stored.
     Case(

@@ -23,7 +23,6 @@ from tests.scripts.numbered_calls import (
 
 CASES: Final = [
     Case("all permits are taken", permits(3), take_permits(3), [3, 0], permits(0) | done(5, 3)),
-    Case("no permits are taken if there are too few", permits(3), take_permits(4), [0, 3], permits(3) | done(5, 0)),
     # Giving back.
     Case(
         "out of memory: a permit is released",
@@ -68,9 +67,7 @@ CASES: Final = [
         permits(3, 90_000) | total(5, 90_000) | done(5, 1),
         sends(3),
     ),
-    Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
     Case("a total creates the semaphore", total(7), resize(0), 1, permits(0) | total(0) | done(5, 1), sends(0)),
-    Case("0 if the total is not known", permits(1), resize(5), 0, permits(1) | done(5, 0)),
     Case(
         "out of memory: the semaphore is resized",
         permits(1) | total(3),
@@ -87,13 +84,6 @@ CASES: Final = [
         expire(90_000, TOTAL),
         1,
         permits(1, 90_000) | total(3, 90_000) | done(5, 1),
-    ),
-    Case(
-        "all keys stay",
-        permits(1, 90_000) | total(3, 90_000),
-        expire(-1, TOTAL),
-        1,
-        permits(1) | total(3) | done(5, 1),
     ),
     # Undoing.
     Case("0 if the request was refused", permits(1) | done(5, 0), undo(), 0, permits(1) | done(6, 0)),

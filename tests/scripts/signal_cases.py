@@ -71,9 +71,7 @@ def at_barrier(generation: int) -> State:
 
 CASES: Final = [
     Case("an event is set", FREE, change(1), 1, permits(1) | done(5, 1), sends(0, channel=SIGNAL)),
-    Case("an event is cleared", permits(1), change(0), 1, permits(2, HOUR_MS) | done(5, 1)),
     Case("permits are released", permits(1), give(1, 2), 1, permits(2) | done(5, 1), sends(2)),
-    Case("too many permits are not", permits(1), give(2, 2), 0, permits(1) | done(5, 0)),
     Case(
         "a wait gives up all holds and joins",
         lock(me=3),
@@ -110,14 +108,6 @@ CASES: Final = [
         waiting("a:1"),
     ),
     Case(
-        "the last one opens the barrier",
-        at_barrier(4),
-        visit("wait"),
-        -3,
-        permits(5, DAY_MS) | done(5, -3),
-        [Message(BARRIER, b"wait", sharded=False)],
-    ),
-    Case(
         "a generation that was opened",
         permits(5, DAY_MS),
         visit("wait", joined="4"),
@@ -141,5 +131,4 @@ CASES: Final = [
         broken(4) | done(5, -1),
         [Message(BARRIER, b"break", sharded=False)],
     ),
-    Case("those who wait are counted", at_barrier(4), visit("count"), 1, at_barrier(4) | done(5, 1)),
 ]

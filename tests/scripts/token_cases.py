@@ -10,12 +10,10 @@ from tests.scripts.harness import (
     LOCK,
     ME,
     TICKETS,
-    WRONGTYPE,
     Around,
     Call,
     Case,
     State,
-    lock,
     tickets,
 )
 from tests.simulated.engine.redis import Entry
@@ -80,5 +78,5 @@ CASES: Final = [
         tickets(10_000, me=1) | held_by(MINE),
     ),
     # Extending.
-    Case("an error if the key is a hash", lock(me=1), Call("token_extend", (LOCK,), (MINE, 0)), WRONGTYPE),
+    Case("nil if another token is stored", held_by(THEIRS), Call("token_extend", (LOCK,), (MINE, 0)), None),
 ]

@@ -226,19 +226,6 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     assert crowd.last_resorts() == 0
 
 
-def test_one_that_has_acquired_among_others_leaves_the_channel_of_the_lock(make: Make) -> None:
-    """It would hear each of its own releases."""
-    crowd = make()
-    waiting = [crowd.wait(keeps=0.05) for _ in range(6)]
-    assert waiting[0] in listeners(crowd)
-    crowd.free()
-    assert crowd.world.run(until=lambda: len(crowd.served) == 2, seconds=1)
-    crowd.world.run(seconds=SOON)
-    assert waiting[0] not in listeners(crowd)
-    crowd.finish()
-    crowd.close()
-
-
 def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Make) -> None:
     """The one that leaves listens still, so the release finds that somebody hears it."""
     crowd = make()

@@ -113,17 +113,6 @@ def test_those_who_want_different_numbers_in_one_client_are_served(make: Make) -
     crowd.close(available=0)
 
 
-def test_one_that_does_not_answer_costs_its_permit_only_for_a_moment(make: Make) -> None:
-    """Others are notified all the time, and answer."""
-    crowd = make()
-    waiting = [crowd.wait(keeps=0.05) for _ in range(40)]
-    waiting[0].runtime.process.pause()
-    given = crowd.give(2)
-    crowd.world.run(until=lambda: len(crowd.served) == 39, seconds=5)
-    assert crowd.times[-1] - given < TURN + 38 * (0.05 + SOON) / 2
-    assert crowd.last_resorts() == 0
-
-
 @pytest.mark.parametrize("change", ["try_set_permits", "set_permits", "release", "acquired_permits"])
 def test_whatever_makes_permits_available_wakes_clients(make: Make, change: str) -> None:
     kind = PLAIN if change == "release" else EXPIRABLE

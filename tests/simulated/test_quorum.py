@@ -11,7 +11,6 @@ from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
 from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.quorum import multi_lock, ownership, redlock, restart_guard, table
@@ -208,21 +207,6 @@ def test_a_late_copy_of_a_request_takes_nothing() -> None:
     scene.end()
 
 
-def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
-    scene = Scene(nodes=3)
-    lock = scene.lock("mine")._core
-    assert isinstance(lock.strategy, redlock.Redlock)
-    owned = MultiOwnership("orders", "orders", SimulatedOwner(scene.world), lock.members, 2)
-    rounds = redlock.Rounds(lock.strategy, owned, lock.new_hold(None), 0.0)
-    first = [rounds.chance() for _ in range(50)]
-    assert len(set(first)) > 10
-    rounds.reached, rounds.refusals = True, {}
-    for _ in range(5):
-        run(rounds.refused())
-    assert max(rounds.chance() for _ in range(50)) > 4 * max(first)
-    scene.end()
-
-
 def test_two_members_on_one_node_are_no_quorum() -> None:
     scene = Scene(nodes=1)
     process = scene.world.process("mine")
@@ -383,7 +367,6 @@ def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "one node", test_two_members_on_one_node_are_no_quorum
     yield "a silent node", test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers
     yield "a late copy", test_a_late_copy_of_a_request_takes_nothing
-    yield "chance", test_the_pause_between_rounds_is_by_chance_and_grows
     yield "interrupted", lambda: [_interrupt("plain", "quorum", point) for point in range(1, 8)]
     yield "split votes", test_split_votes_do_not_go_on_for_ever
     for seed in first_of(FOUND_BY.get(bug), 150):

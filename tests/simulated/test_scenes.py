@@ -79,17 +79,6 @@ def an_overtaken_request_ends(stage: Stage) -> None:
     stage.end()
 
 
-def an_unknown_outcome_is_called_that(stage: Stage) -> None:
-    """An acquire that was executed and never answered: its caller is told so, and it does not stand for a lease."""
-    stage.world.faults = SILENT
-    with pytest.raises(OutcomeUnknownError):
-        stage.do(stage.lock.lock(60))
-    stage.world.faults = Faults()
-    assert stage.count() == 1
-    assert stage.other_gets_it(5), "it was not given back when the server could be asked again"
-    stage.end()
-
-
 def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
     """The server refuses the unlock, for good: the lock is free when its lease is over, not never."""
     stage.do(stage.lock.lock())
@@ -105,14 +94,6 @@ def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
     with pytest.raises(rx.NoPermissionError):
         stage.do(stage.lock.unlock())
     assert stage.other_gets_it(WATCHDOG + 1), "it is renewed although its owner gave it back"
-    stage.end()
-
-
-def a_dead_owner_is_not_renewed(stage: Stage) -> None:
-    """An owner ends with the lock in its hands, and its client does nothing more."""
-    stage.do(stage.lock.lock())
-    stage.owner.ended = True
-    assert stage.other_gets_it(WATCHDOG + WATCHDOG / 3 + 1), "it is renewed for an owner that is no more"
     stage.end()
 
 
@@ -212,9 +193,7 @@ SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
     for scene in (
         an_overtaken_request_ends,
-        an_unknown_outcome_is_called_that,
         a_refused_unlock_ends_the_renewal,
-        a_dead_owner_is_not_renewed,
         a_request_under_way_is_its_owners_affair,
         what_is_held_is_not_forgotten,
         a_renewal_that_crosses_with_the_unlock_is_no_loss,

@@ -114,22 +114,10 @@ def test_each_overlap_has_a_cause(name: str, chunk: int, volume: Volume) -> None
 ON_A_CLUSTER = partial(ClusterHistory, plan=FAILING)
 
 #: Seeds that found a bug once.
-ONCE_FOUND: dict[tuple[Callable[[int], TopologyHistory], int], str] = {
-    **dict.fromkeys(
-        [(ON_A_CLUSTER, seed) for seed in (51000069, 51000096)],
-        "a request to a node that the map forgot meanwhile ended with the error of a closed client",
-    ),
-    (SentinelHistory, 427): "a hold joins a token of the master that was replaced",
-    (SentinelHistory, 1000): "a replaced master prolongs what a partial release leaves",
-    **dict.fromkeys(
-        [(SentinelHistory, seed) for seed in (44003222, 44013482)],
-        "a hold of 6 s of a replaced master is entered once more, for less, at the new one, which knew it",
-    ),
-    **dict.fromkeys(
-        [(SentinelHistory, seed) for seed in (44004033, 44007643, 44010197)],
-        "an owner that left its outer hold after an unlock of unknown outcome waited for another, and that for it",
-    ),
-}
+ONCE_FOUND: list[tuple[Callable[[int], TopologyHistory], int]] = [
+    *((ON_A_CLUSTER, seed) for seed in (51000069, 51000096)),
+    *((SentinelHistory, seed) for seed in (427, 1000, 44003222, 44004033, 44007643, 44010197, 44013482)),
+]
 
 
 @pytest.mark.parametrize(("history", "seed"), ONCE_FOUND)

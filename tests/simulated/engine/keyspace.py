@@ -6,11 +6,9 @@ Modelled on Redis 7.0 under RESP2. Where Redis 6.2 and Valkey 9.1 answer somethi
 
 from __future__ import annotations
 
-import inspect
 import math
-import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -126,8 +124,6 @@ class Command(NamedTuple):
 
     Attributes:
         run: Called with the keyspace and the arguments.
-        least: How many arguments it takes at least, without its name.
-        most: How many at most.
         writes: Whether it may change a key. (PUBLISH does not.)
         deny_oom: Whether a server out of memory refuses it.
         in_scripts: Whether scripts may call it.
@@ -136,17 +132,11 @@ class Command(NamedTuple):
     """
 
     run: Callable[..., Reply]
-    least: int
-    most: int
     writes: bool
     deny_oom: bool
     in_scripts: bool
     name: str
     asks_first: bool
-
-    def wrong_arity(self) -> ServerError:
-        """The error reply for a wrong number of arguments."""
-        return ServerError("ERR", f"wrong number of arguments for '{self.name}' command")
 
 
 COMMANDS: Final[dict[bytes, Command]] = {}
@@ -164,13 +154,10 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 def redis_command(
     name: str, *, writes: bool = False, deny_oom: bool = False, in_scripts: bool = True
 ) -> Callable[[_Method], _Method]:
-    """Enter a method into :data:`COMMANDS`. How many arguments the command takes is read from the method's."""
+    """Enter a method into :data:`COMMANDS`. Its arguments are those of the command: others are a ``TypeError``."""
 
     def enter(method: _Method) -> _Method:
-        parameters = list(inspect.signature(method).parameters.values())[1:]
-        least = sum(p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters)
-        most = sys.maxsize if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
-        entry = Command(method, least, most, writes, deny_oom, in_scripts, name.lower(), writes or not in_scripts)
+        entry = Command(method, writes, deny_oom, in_scripts, name.lower(), writes or not in_scripts)
         COMMANDS[name.lower().encode()] = COMMANDS[name.upper().encode()] = entry
         return method
 
@@ -363,14 +350,22 @@ class Keyspace:
             self._values[key] = value
             self._deadlines.pop(key, None)
             return OK
-        how = _SetOptions.parse(options, self._now_ms)
-        exists = self._find(key) is not None
-        if exists and how.only_if_missing:
+        only_if_missing, lasts = False, None
+        match tuple(option.upper() for option in options):
+            case (b"NX",):
+                only_if_missing = True
+            case (b"PX", milliseconds):
+                lasts = parse_integer(milliseconds)
+            case (b"NX", b"PX", milliseconds) | (b"PX", milliseconds, b"NX"):
+                only_if_missing, lasts = True, parse_integer(milliseconds)
+            case _:
+                raise _syntax_error()
+        if self._find(key) is not None and only_if_missing:
             return None
         self._values[key] = value
         self._deadlines.pop(key, None)
-        if how.deadline is not None:
-            self._deadlines[key] = how.deadline
+        if lasts is not None:
+            self._deadlines[key] = lasts + self._now_ms
         return OK
 
     def _add(self, key: bytes, amount: int) -> int:
@@ -401,8 +396,6 @@ class Keyspace:
 
     @redis_command("HSET", writes=True, deny_oom=True)
     def _hset(self, key: bytes, field: bytes, value: bytes, *more: bytes) -> Reply:
-        if len(more) % 2:
-            raise COMMANDS[b"hset"].wrong_arity()
         fields = self._hash(key)
         if fields is None:
             fields = self._values[key] = {}
@@ -608,28 +601,6 @@ class Keyspace:
         members = self._sorted_set(key)
         found = [] if members is None or offset < 0 else members.between(*bounds)[offset:]
         return _members(found if limit < 0 else found[:limit], with_scores)
-
-
-class _SetOptions(NamedTuple):
-    only_if_missing: bool
-    deadline: int | None
-
-    @classmethod
-    def parse(cls, options: Sequence[bytes], now_ms: int) -> _SetOptions:
-        only_if_missing, deadline = False, None
-        rest = list(options)
-        while rest:
-            option = rest.pop(0).upper()
-            if option == b"NX":
-                only_if_missing = True
-            elif option == b"PX" and rest:
-                lasts = parse_integer(rest.pop(0))
-                deadline = lasts + now_ms
-                if lasts <= 0 or deadline > INT64_MAX:
-                    raise ServerError("ERR", "invalid expire time in 'set' command")
-            else:
-                raise _syntax_error()
-        return cls(only_if_missing, deadline)
 
 
 def _hash_value_is_not_an_integer() -> ServerError:

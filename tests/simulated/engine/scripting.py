@@ -114,10 +114,7 @@ local function convert_table(value)
         count = count + 1
         items[count] = convert(item)
     end
-    if count <= 1000 then
-        return python.reply_array(unpack(items))
-    end
-    return python.reply_long_array(items, count)
+    return python.reply_array(unpack(items))
 end
 
 function convert(value)
@@ -147,16 +144,6 @@ local function run(body, number_of_keys, ...)
     return convert(value)
 end
 
--- For more arguments than can be passed at once.
-local function run_with_tables(body, keys, arguments)
-    globals.KEYS, globals.ARGV = keys, arguments
-    local ok, value = xpcall(body, described)
-    if not ok then
-        return python.failed(value.exception, value.text)
-    end
-    return convert(value)
-end
-
 local function compile(text)
     local body, problem = loadstring(text, '@user_script')
     if not body then
@@ -168,14 +155,11 @@ end
 return {
     compile = compile,
     run = run,
-    run_with_tables = run_with_tables,
     status = function(text) return {ok = text} end,
     problem = function(text) return {err = text} end,
     array = function(...) return {...} end,
 }
 """
-
-_NOTHING: Final = object()
 
 _ABOUT_NO_KEY: Final = frozenset({"publish", "spublish", "time"})
 _OF_MANY_KEYS: Final = frozenset({"del", "exists"})
@@ -233,13 +217,11 @@ class Interpreter:
             b"reply_error": lambda text: ServerError.from_text(text.decode(errors="replace")),
             b"reply_status": Status,
             b"reply_array": lambda *items: list(map(_plain, items)),
-            b"reply_long_array": lambda items, count: [_plain(items[at]) for at in range(1, count + 1)],
             b"failed": self._failed,
         }
         prelude = self._lua.execute(_PRELUDE, self._lua.table_from(python))
         self._compile = prelude[b"compile"]
         self._run = prelude[b"run"]
-        self._run_with_tables = prelude[b"run_with_tables"]
         self._status = prelude[b"status"]
         self._problem = prelude[b"problem"]
         self._array = prelude[b"array"]
@@ -284,11 +266,7 @@ class Interpreter:
         self._caller = caller
         self._declared = keys if caller.only_declared_keys else None
         try:
-            if len(keys) + len(args) <= _MANY:
-                reply = self._run(script.body, len(keys), *keys, *args)
-            else:
-                table = self._lua.table_from
-                reply = self._run_with_tables(script.body, table(keys), table(args))
+            reply = self._run(script.body, len(keys), *keys, *args)
         finally:
             self._caller = None
         # Lua keeps what it was given until it collects its garbage, so what is raised here is new.
@@ -300,12 +278,10 @@ class Interpreter:
         plain: Reply = _plain(reply)
         return plain
 
-    def _call(self, name: object = _NOTHING, *args: object) -> object:
+    def _call(self, name: object, *args: object) -> object:
         """``redis.call``."""
         command = COMMANDS.get(name) if type(name) is bytes else None  # the usual case, without a call
         if command is None:
-            if name is _NOTHING:
-                raise _Refused("ERR Please specify at least one argument for this redis lib call")
             command = find_command(_text(name))
         for arg in args:
             if type(arg) is not bytes:
@@ -313,8 +289,6 @@ class Interpreter:
                 break
         if command is None:
             raise _Refused("ERR Unknown Redis command called from script")
-        if not command.least <= len(args) <= command.most:
-            raise _Refused("ERR Wrong number of args calling Redis command from script")
         if self._declared is not None and command.name not in _ABOUT_NO_KEY:
             for key in args if command.name in _OF_MANY_KEYS else args[:1]:
                 assert key in self._declared or _HOLD_OF_A_READER.fullmatch(key), f"{key!r} is not in KEYS"
@@ -338,7 +312,7 @@ class Interpreter:
             return self._array(*items) if len(items) <= _MANY else self._lua.table_from(items)
         raise _Refused(refusal)
 
-    def _pcall(self, name: object = _NOTHING, *args: object) -> object:
+    def _pcall(self, name: object, *args: object) -> object:
         """``redis.pcall``."""
         try:
             return self._call(name, *args)
