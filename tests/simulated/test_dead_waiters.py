@@ -181,17 +181,6 @@ def test_a_dead_waiter_that_no_client_has_checked(scene: Scene, patience: float 
     assert alive.got == soon_after(max(alive.came - SOON / 2, dead.believed_until(300)))
 
 
-@pytest.mark.parametrize("patience", [(5,), (3, 7), (7, 3), (7, 3, 5), (None, 4)], ids=str)
-def test_dead_waiters_in_a_row(scene: Scene, patience: tuple[float | None, ...]) -> None:
-    scene.hold(until=1.0)
-    first = scene.wait()
-    dead = [scene.dead(each) for each in patience]
-    alive = scene.wait()
-    scene.run(400)
-    assert first.got == soon_after(1.0)
-    assert alive.got == soon_after(max(each.believed_until(300) for each in dead))
-
-
 @pytest.mark.parametrize("patience", [None, 1000.0])
 @pytest.mark.parametrize("lived", [0.01, 50.0])
 def test_who_would_have_waited_longer_is_believed_in_since_it_was_heard_of(

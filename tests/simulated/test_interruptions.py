@@ -7,7 +7,7 @@ gets the lock at once, and the interrupted one can go on.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
@@ -71,44 +71,34 @@ class Case:
     behind: int = 0  # How many others wait behind the one who is interrupted.
 
 
-CASES = {
+OF_EACH = {
     "acquire": Case(_nothing, _acquire, 0, (0,)),
     "acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True),
     "acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True),
     "acquire after a wait, with a lease": Case(_nothing, _acquire_with_lease, 0, (0,), contended=True),
-    "re-entry": Case(_once, _acquire, 1, (1,)),
-    "re-entry, replies lost": Case(_once, _acquire, 1, (1,), reply_lost=True),
     # An unlock that is interrupted is finished, not undone.
     "unlock": Case(_once, _release, 1, (0, 1)),
     "unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True),
-    "partial unlock": Case(_twice, _release, 2, (1, 2)),
     "block": Case(_nothing, _block, 0, (0,)),
     "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
-    "fair: acquire": Case(_nothing, _acquire, 0, (0,), kind="fair_lock"),
-    "fair: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="fair_lock"),
-    "fair: acquire in turn": Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2),
-    "fair: acquire in turn, replies lost": Case(
-        _nothing, _acquire, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
-    ),
-    "fair: acquire in turn, with a lease": Case(
-        _nothing, _acquire_with_lease, 0, (0,), contended=True, kind="fair_lock", behind=1
-    ),
-    "fair: giving up": Case(_nothing, _give_up, 0, (0,), contended=True, kind="fair_lock", behind=2),
-    "fair: giving up, replies lost": Case(
-        _nothing, _give_up, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
-    ),
-    "fair: re-entry": Case(_once, _acquire, 1, (1,), kind="fair_lock"),
-    "fair: unlock": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
-    "token: acquire": Case(_nothing, _acquire, 0, (0,), kind="token_lock"),
-    "token: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="token_lock"),
-    "token: acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True, kind="token_lock"),
-    "token: acquire after a wait, with a lease, replies lost": Case(
-        _nothing, _acquire_with_lease, 0, (0,), contended=True, reply_lost=True, kind="token_lock"
-    ),
-    "token: unlock": Case(_once, _release, 1, (0, 1), kind="token_lock"),
-    "token: unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True, kind="token_lock"),
-    "token: block": Case(_nothing, _block, 0, (0,), kind="token_lock"),
-    "token: block after a wait": Case(_nothing, _block, 0, (0,), contended=True, kind="token_lock"),
+}
+OF_REENTRANT = {
+    "re-entry": Case(_once, _acquire, 1, (1,)),
+    "re-entry, replies lost": Case(_once, _acquire, 1, (1,), reply_lost=True),
+    "partial unlock": Case(_twice, _release, 2, (1, 2)),
+}
+IN_TURN = Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2)
+CASES = {
+    **OF_EACH,
+    **OF_REENTRANT,
+    **{f"fair: {name}": replace(case, kind="fair_lock") for name, case in {**OF_EACH, **OF_REENTRANT}.items()},
+    **{f"token: {name}": replace(case, kind="token_lock") for name, case in OF_EACH.items()},
+    "fair: acquire in turn": IN_TURN,
+    "fair: acquire in turn, replies lost": replace(IN_TURN, reply_lost=True, behind=1),
+    "fair: acquire in turn, with a lease": replace(IN_TURN, call=_acquire_with_lease, behind=1),
+    "fair: giving up": replace(IN_TURN, call=_give_up),
+    "fair: giving up, replies lost": replace(IN_TURN, call=_give_up, reply_lost=True, behind=1),
+    "fair: unlock in turn": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
 }
 
 

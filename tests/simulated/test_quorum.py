@@ -11,6 +11,7 @@ from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
+from pyredisson.core.driver import run
 from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from pyredisson.quorum import multi_lock, ownership, redlock, restart_guard, table
@@ -87,22 +88,6 @@ def the_hole(*, guard: bool, known: bool) -> bool:
 def test_a_node_that_was_restarted_empty_has_no_vote(known: bool) -> None:
     assert not the_hole(guard=True, known=known)
     assert the_hole(guard=False, known=known), "the guard is not what closes the hole"
-
-
-def test_a_node_votes_again_when_it_is_old_enough() -> None:
-    scene = Scene(nodes=3, restart_guard=5.0)
-    lock = scene.lock("mine")
-    scene.do(lock, lock.lock)
-    for node in scene.world.nodes[1:]:
-        node.crash()
-        node.restart(data=False)
-    other = scene.lock("other")
-    with pytest.raises(QuorumUnreachableError) as refusal:
-        scene.do(other, other.try_lock)
-    assert len([state for state in refusal.value.nodes.values() if "no vote" in str(state)]) == 2
-    scene.world.run(seconds=6)
-    assert scene.do(other, lambda: other.try_lock(0, 1))
-    scene.end()
 
 
 def test_a_lock_that_waited_for_votes_counts_them() -> None:
@@ -204,6 +189,21 @@ def test_a_late_copy_of_a_request_takes_nothing() -> None:
     scene.world.run(seconds=1)
     late[0]()
     assert slow.redis.command("EXISTS", "orders") == 0
+    scene.end()
+
+
+def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
+    scene = Scene(nodes=3)
+    lock = scene.lock("mine")._core
+    assert isinstance(lock.strategy, redlock.Redlock)
+    owned = MultiOwnership("orders", "orders", SimulatedOwner(scene.world), lock.members, 2)
+    rounds = redlock.Rounds(lock.strategy, owned, lock.new_hold(None), 0.0)
+    first = [rounds.chance() for _ in range(50)]
+    assert len(set(first)) > 10
+    rounds.reached, rounds.refusals = True, {}
+    for _ in range(5):
+        run(rounds.refused())
+    assert max(rounds.chance() for _ in range(50)) > 4 * max(first)
     scene.end()
 
 
@@ -367,6 +367,7 @@ def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "one node", test_two_members_on_one_node_are_no_quorum
     yield "a silent node", test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers
     yield "a late copy", test_a_late_copy_of_a_request_takes_nothing
+    yield "chance", test_the_pause_between_rounds_is_by_chance_and_grows
     yield "interrupted", lambda: [_interrupt("plain", "quorum", point) for point in range(1, 8)]
     yield "split votes", test_split_votes_do_not_go_on_for_ever
     for seed in first_of(FOUND_BY.get(bug), 150):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.config import Config
+from pyredisson.config import Config, ConstantBackoff
 from pyredisson.core.failures import Rejected
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import Lost
-from tests.simulated import stage
+from tests.simulated import stage as stages
 from tests.simulated.engine.checkers import LockRules, leftovers
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.world import Promise
@@ -25,7 +26,7 @@ CONFIG = Config(lock_watchdog_timeout=WATCHDOG, timeout=TIMEOUT, max_wait_withou
 SILENT = Faults(lose_reply=1.0)
 
 
-class Stage(stage.Stage):
+class Stage(stages.Stage):
     """A stage with one lock."""
 
     def __init__(self) -> None:
@@ -212,3 +213,24 @@ def play(name: str) -> None:
 @pytest.mark.parametrize("name", SCENES)
 def test_scene(name: str) -> None:
     play(name)
+
+
+# ---- the tries of a token lock ---------------------------------------------------------------------------------------
+
+
+def test_an_attempt_without_an_answer_is_one_of_the_tries() -> None:
+    with stages.Stage(CONFIG) as stage:
+        stage.redis("SET", "orders", "foreign", "PX", 100_000)
+        waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(1), tries=3).lock())
+        stage.world.at(0.5, stage.client.runtime.cut)
+        with pytest.raises((rx.RedisError, OutcomeUnknownError)):
+            waiting()
+        assert 2 < stage.world.now < 2 + 3 * CONFIG.timeout
+
+
+def test_a_first_attempt_that_reaches_no_server_is_none_of_the_tries() -> None:
+    with stages.Stage(replace(CONFIG, wait_while_unreachable=True)) as stage:
+        stage.client.runtime.cut()
+        waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(5), tries=2).lock())
+        stage.world.at(4, stage.client.runtime.heal)
+        assert waiting() is None

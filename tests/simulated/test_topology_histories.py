@@ -142,17 +142,15 @@ def test_overlaps_can_be_seen(
     raise AssertionError(f"only {overlaps} were seen")
 
 
-def test_slots_that_move_and_replicas_that_take_over_by_command_make_no_call_fail() -> None:
-    for seed in range(40):
-        result = ClusterHistory(seed, CALM).run()
+@pytest.mark.parametrize(
+    ("kind", "plan", "seeds"),
+    [(ClusterHistory, CALM, 40), (ClusterHistory, quiet(TopologyPlan()), 10), (SentinelHistory, quiet(PLAN), 10)],
+    ids=["slots move and replicas take over by command", "cluster", "sentinels"],
+)
+def test_without_faults_no_call_fails(kind: Any, plan: TopologyPlan, seeds: int) -> None:
+    for seed in range(seeds):
+        result = kind(seed, plan).run()
         assert (result.unknown, result.errors, result.overlaps) == (0, 0, {}), f"seed {seed}: {result}"
-
-
-@pytest.mark.parametrize(("kind", "plan"), [(ClusterHistory, TopologyPlan()), (SentinelHistory, PLAN)])
-def test_without_faults_nothing_is_unknown(kind: Any, plan: TopologyPlan) -> None:
-    for seed in range(10):
-        result = kind(seed, quiet(plan)).run()
-        assert (result.unknown, result.errors) == (0, 0), f"seed {seed}: {result}"
 
 
 # ---- scenes ----------------------------------------------------------------------------------------------------------
