@@ -8,7 +8,7 @@ from tests.scripts.harness import (
     Case,
     In,
 )
-from tests.scripts.numbered_calls import (
+from tests.scripts.numbered_cases import (
     ENDLESS,
     EXPIRED,
     NEVER_MS,

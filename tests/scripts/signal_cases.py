@@ -18,7 +18,7 @@ from tests.scripts.harness import (
     State,
     lock,
 )
-from tests.scripts.numbered_calls import DONE, PERMITS, WAIT_QUEUE, done, permits, sends
+from tests.scripts.numbered_cases import DONE, PERMITS, WAIT_QUEUE, done, permits, sends
 from tests.simulated.engine.redis import Entry
 
 SIGNAL: Final = b"pyredisson_event:{orders}"

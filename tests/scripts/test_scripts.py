@@ -33,7 +33,7 @@ from tests.scripts.harness import (
     store,
 )
 from tests.scripts.lock_cases import acquire, release, renew
-from tests.scripts.numbered_calls import DONE, TAKEN, count_permits, done, lease_permit, permits, sends, take_permits
+from tests.scripts.numbered_cases import DONE, TAKEN, count_permits, done, lease_permit, permits, sends, take_permits
 from tests.scripts.random_steps import SCRIPTS, script_steps
 from tests.scripts.token_cases import MINE, held_by
 

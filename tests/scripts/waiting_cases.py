@@ -11,7 +11,7 @@ from tests.scripts.compared_servers import Message
 from tests.scripts.fenced_cases import fenced, token
 from tests.scripts.harness import FREED, LOCK, RELEASED, WAIT_QUEUE, Around, Call, Case, In, State, lock
 from tests.scripts.lock_cases import acquire, release
-from tests.scripts.numbered_calls import (
+from tests.scripts.numbered_cases import (
     ENDLESS,
     EXPIRED,
     PERMIT_2,
