@@ -14,14 +14,12 @@ from tests.scripts.harness import (
     LOCK,
     ME,
     OTHER,
-    WRONGTYPE,
     Around,
     Call,
     Case,
     In,
     State,
     lock,
-    text,
 )
 from tests.simulated.engine.redis import Entry
 
@@ -117,12 +115,6 @@ CASES: Final = [
         Around(30_000),
         lock(other=1) | waiters(me=330_000, dead=90_000) | mine(330_000),
     ),
-    Case(
-        "the head's score is not lowered when it asks again",
-        lock(other=1) | waiters(me=900_000) | alive(me=800_000),
-        fair_acquire(),
-        Around(30_000),
-    ),
     # Who can be alive.
     Case(
         "a waiter of Redisson, which sends no heartbeats, is not dropped before its score is over",
@@ -146,15 +138,6 @@ CASES: Final = [
         lock(other=1)
         | waiters(other=500_000, stranger=700_000, me=900_000)
         | alive(other=10_000, stranger=20_000, me=100_000),
-    ),
-    Case(
-        "a newcomer does not look after the waiter right before it if both are of one client",
-        lock(other=1) | waiters(stranger=500_000, other=700_000) | alive(stranger=10_000, other=20_000),
-        fair_acquire(),
-        Around(30_000),
-        lock(other=1)
-        | waiters(stranger=500_000, other=700_000, me=900_000)
-        | alive(stranger=10_000, other=20_000, me=100_000),
     ),
     # Again, and the same request again.
     Case(
@@ -189,12 +172,6 @@ CASES: Final = [
         lock(other=1) | waiters(dead=50_000, other=350_000) | alive(dead=50_000, other=70_000),
     ),
     # What should not be there.
-    Case(
-        "an error if the heartbeats are a string and others wait",
-        lock(me=2) | waiters(other=70_000) | text(ALIVE),
-        fair_release(counts=2),
-        WRONGTYPE,
-    ),
     # No memory left.
     Case(
         "out of memory: one of two holds is released",

@@ -47,7 +47,6 @@ CASES: Final = [
         [1, 2, -1],
         permits(2) | taken(ENDLESS) | done(5, 1),
     ),
-    # Taking several.
     Case(
         "as many expired permits as are wanted are made available, announced and taken",
         permits(0) | taken(*((THIRDS[number], 1000.0 + number) for number in range(3))),
@@ -56,7 +55,6 @@ CASES: Final = [
         permits(0) | taken((THIRDS[2], 1002.0), ENDLESS, (PERMIT_2, NEVER_MS)) | done(5, 2),
         sends(2),
     ),
-    # Giving back.
     Case(
         "0 for an expired permit, which is made available",
         permits(2) | taken(EXPIRED),
@@ -65,7 +63,6 @@ CASES: Final = [
         permits(3) | done(5, 0),
         sends(3),
     ),
-    # Giving several back.
     Case(
         "the position of the first unknown permit, and nothing is released",
         permits(2) | taken(ENDLESS),
@@ -99,7 +96,6 @@ CASES: Final = [
         sends(3),
         out_of_memory=True,
     ),
-    # Another lease.
     Case(
         "out of memory: a permit is kept for ever",
         permits(2) | taken((PERMIT, 9e14)),
@@ -108,20 +104,14 @@ CASES: Final = [
         permits(2) | taken(ENDLESS) | done(5, 1),
         out_of_memory=True,
     ),
-    # Renewal.
-    *(
-        Case(
-            f"{'out of memory: ' if full else ''}permits are renewed by the clock of the server",
-            permits(0) | taken((PERMIT, In(20_000)), (PERMIT_2, In(90_000))),
-            renew_permits((TAKEN, PERMIT), (TAKEN, PERMIT_2)),
-            [1, 1],
-            permits(0) | taken((PERMIT, In(30_000)), (PERMIT_2, In(90_000))),
-            out_of_memory=full,
-        )
-        for full in (False, True)
+    Case(
+        "out of memory: permits are renewed by the clock of the server",
+        permits(0) | taken((PERMIT, In(20_000)), (PERMIT_2, In(90_000))),
+        renew_permits((TAKEN, PERMIT), (TAKEN, PERMIT_2)),
+        [1, 1],
+        permits(0) | taken((PERMIT, In(30_000)), (PERMIT_2, In(90_000))),
+        out_of_memory=True,
     ),
-    # Counting.
     Case("-1 for a permit that never expires", permits(2) | taken(ENDLESS), count_permits(PERMIT), [b"2", 1, -1]),
-    # Setting and adding.
     Case("the TTL of the key stays", permits(1, 90_000), set_permits(2), 1, permits(2, 90_000) | done(5, 1), sends(2)),
 ]

@@ -81,7 +81,7 @@ CASES: Final = [
         FREED,
     ),
     Case(
-        "nor does one of a fair lock",
+        "a wait of a fair lock whose holds are gone does not join",
         FREE,
         Call(
             "condition_fair_wait",

@@ -17,7 +17,6 @@ from tests.scripts.numbered_cases import (
     PERMIT_2,
     done,
     give_permits,
-    lease_permit,
     permits,
     sends,
     stop_waiting,
@@ -27,17 +26,7 @@ from tests.scripts.numbered_cases import (
     wait_for_permits,
     waits,
 )
-from tests.scripts.read_write_lock_cases import (
-    READ_ENDED,
-    WRITE_ENDED,
-    end_read,
-    end_write,
-    mine,
-    read,
-    rw,
-    theirs,
-    write,
-)
+from tests.scripts.read_write_lock_cases import WRITE_ENDED, end_write, mine, read, rw, theirs, write
 from tests.simulated.engine.redis import Entry
 
 
@@ -85,13 +74,6 @@ LOCKS: Final = [
         [to("a"), to("c", "observe"), to_observers("2"), *FREED],
     ),
     Case(
-        "nobody is notified by a release that is not published",
-        lock(me=1) | queued(FIRST),
-        release(publish=""),
-        1,
-        queued(FIRST),
-    ),
-    Case(
         "the second one in the queue is an observer, too",
         lock(other=1) | queued(SECOND, {b"observer:b": In(1e15)}),
         waiting(acquire(), "me:1"),
@@ -134,6 +116,14 @@ SIDES_OBSERVED: Final = {b"observer:c.read": In(1e15), b"observer:d.write": In(1
 
 SIDES: Final = [
     Case(
+        "one that reads lets the other readers in",
+        queued(OLD_READER, OLD_WRITER, READER, {b"me.read:1": In(-5000)}),
+        waiting(read(), "me.read:1"),
+        None,
+        rw("read", me=1) | mine(30_000) | queued(OLD_WRITER),
+        [to("a.read"), to("c.read")],
+    ),
+    Case(
         "an observer that is notified is replaced by the newest writer",
         rw("write", writer=1)
         | queued(OLD_WRITER, READER, WRITER_TOO, {b"observer:b.write": In(1e15), b"observer:c.read": In(1e15)}),
@@ -141,22 +131,6 @@ SIDES: Final = [
         NOTIFIED,
         queued(READER, WRITER_TOO, SIDES_OBSERVED),
         [to("b.write"), to("d.write", "observe"), to_observers("2"), *WRITE_ENDED],
-    ),
-    Case(
-        "a writer is notified by the last reader",
-        rw("read", me=1) | mine(30_000) | queued(OLD_WRITER, WRITER_TOO),
-        end_read(),
-        NOTIFIED,
-        queued(WRITER_TOO),
-        [to("b.write"), to_observers("2"), *READ_ENDED],
-    ),
-    Case(
-        "one that reads lets the other readers in",
-        queued(OLD_READER, OLD_WRITER, READER, {b"me.read:1": In(-5000)}),
-        waiting(read(), "me.read:1"),
-        None,
-        rw("read", me=1) | mine(30_000) | queued(OLD_WRITER),
-        [to("a.read"), to("c.read")],
     ),
     Case(
         "a writer that is refused by a reader lets the other readers in",
@@ -198,28 +172,12 @@ PERMITS: Final = [
         [to("a", "go"), to_observers("2"), *sends(1)],
     ),
     Case(
-        "clients are notified of expired permits when a lease is changed",
-        permits(0) | taken(EXPIRED) | waits("a:1:1", observers="bc"),
-        lease_permit(PERMIT_2),
-        0,
-        permits(1) | done(5, 0) | waits(observers="bc", notified=["a:1:1"]),
-        [to("a", "go"), to_observers("2"), *sends(1)],
-    ),
-    Case(
         "one that finds no permits comes in the queue, and is an observer",
         permits(0),
         wait_for_permits(),
         [0, 0],
         permits(0) | done(5, 0) | waits("a:1:1", observers="a"),
         [to("a", "observe and attempt")],
-    ),
-    Case(
-        "others are notified of permits that are left",
-        permits(3) | waits("b:1:1", "c:1:4", "d:1:1", observers="ef"),
-        wait_for_permits(),
-        [1, 0],
-        permits(2) | done(5, 1) | waits("c:1:4", observers="ef", notified=["b:1:1", "d:1:1"]),
-        [to("b", "go"), to("d", "go"), to_observers("4")],
     ),
     Case(
         "all expired permits become available to those who wait longest",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import pytest
@@ -49,13 +50,34 @@ class Crowd(ABC):
         self.times: list[float] = []
         self.tasks: list[Any] = []
         self.queue = f"pyredisson_waiting:{{{self.name}}}".encode()
+        self.inside = False  # Whether the world runs already.
         self._plans: dict[str, Callable[[], object]] = {}
         self.world.watchers.append(self._watch)
         self.holder = self.client()
 
+    def wait(
+        self, client: SimulatedClient | None = None, *, queued: bool = True, keeps: float | None = 0.0, **options: Any
+    ) -> SimulatedClient:
+        """Let a client wait, get it once, and give it back after a time (``None``: never)."""
+        client = client or self.client(queued=queued)
+
+        async def work() -> None:
+            give_back = await self.acquire(client, **options)
+            if give_back is not None:
+                self.got(client)
+                if keeps:
+                    await self.world.pause_of(client.runtime.process, keeps)
+                if keeps is not None:
+                    await give_back()
+
+        self.tasks.append(client.runtime.process.start(work(), "waiter"))
+        if not self.inside:
+            self.world.run(seconds=SOON)
+        return client
+
     @abstractmethod
-    def wait(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
-        """Let a client wait, get it once, and give it back."""
+    async def acquire(self, client: SimulatedClient, **options: Any) -> Callable[[], Awaitable[Any]] | None:
+        """Let a client acquire it, and return how it is given back; ``None`` if its time was over."""
 
     @abstractmethod
     def free(self) -> float:
@@ -125,7 +147,6 @@ class LockCrowd(Crowd):
 
     def __init__(self, kind: str = "lock") -> None:
         super().__init__(kind)
-        self.inside = False  # Whether the world runs already.
         self.do(self.lock(self.holder).lock())
 
     def lock(self, client: SimulatedClient) -> Any:
@@ -139,29 +160,9 @@ class LockCrowd(Crowd):
     async def _unlock(self) -> None:
         await self.lock(self.holder).force_unlock()
 
-    def wait(
-        self,
-        client: SimulatedClient | None = None,
-        *,
-        queued: bool = True,
-        seconds: float | None = None,
-        keeps: float = 0.0,
-        **options: Any,
-    ) -> SimulatedClient:
-        client = client or self.client(queued=queued)
-
-        async def work() -> None:
-            lock = self.lock(client)
-            if await lock.try_lock(seconds):
-                self.got(client)
-                if keeps:
-                    await self.world.pause_of(client.runtime.process, keeps)
-                await lock.unlock()
-
-        self.tasks.append(client.runtime.process.start(work(), "waiter"))
-        if not self.inside:
-            self.world.run(seconds=SOON)
-        return client
+    async def acquire(self, client: SimulatedClient, **options: Any) -> Callable[[], Awaitable[Any]] | None:
+        lock = self.lock(client)
+        return lock.unlock if await lock.try_lock(options.get("seconds")) else None
 
     def close(self) -> None:
         self.world.run(seconds=70)
@@ -265,34 +266,11 @@ class PermitCrowd(Crowd):
         self.do(self.semaphore().add_permits(permits))
         return self.world.now
 
-    def wait(
-        self,
-        client: SimulatedClient | None = None,
-        *,
-        queued: bool = True,
-        seconds: float | None = None,
-        wanted: int = 1,
-        keeps: float | None = 0.0,
-        lease: float | None = None,
-        **options: Any,
-    ) -> SimulatedClient:
-        """Let a client wait, take permits once, and give them back after a time (``None``: never)."""
-        client = client or self.client(queued=queued)
-        semaphore = self.semaphore(client)
-
-        async def work() -> None:
-            args = (wanted, seconds) if self.kind == PLAIN else (seconds, lease)
-            permit = await semaphore.try_acquire(*args)
-            if permit:
-                self.got(client)
-                if keeps:
-                    await self.world.pause_of(client.runtime.process, keeps)
-                if keeps is not None:
-                    await semaphore.release(wanted if self.kind == PLAIN else permit)
-
-        self.tasks.append(client.runtime.process.start(work(), "waiter"))
-        self.world.run(seconds=SOON)
-        return client
+    async def acquire(self, client: SimulatedClient, **options: Any) -> Callable[[], Awaitable[Any]] | None:
+        semaphore, wanted, seconds = self.semaphore(client), options.get("wanted", 1), options.get("seconds")
+        args = (wanted, seconds) if self.kind == PLAIN else (seconds, options.get("lease"))
+        permit = await semaphore.try_acquire(*args)
+        return partial(semaphore.release, wanted if self.kind == PLAIN else permit) if permit else None
 
     def close(self, available: int | None = None) -> None:
         """Nothing is left of it, and the permits are there."""

@@ -69,7 +69,6 @@ REGIMES = {
     "permits, replicas": Regime(partial(PermitHistory, plan=PERMITS_WITH_REPLICAS), 80, 4_000, seen=("unsynced",)),
     "lock, presence": Regime(_locks(PRESENCE), 6, 300, 1),
     "fair lock, presence": Regime(_locks(replace(PRESENCE, kind="fair_lock")), 6, 300, 1),
-    "spin lock, presence": Regime(_locks(replace(PRESENCE, kind="spin_lock")), 6, 300, 1),
 }
 
 

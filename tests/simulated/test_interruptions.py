@@ -6,9 +6,10 @@ gets the lock at once, and the interrupted one can go on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -27,16 +28,12 @@ async def _nothing(lock: Lock) -> None:
     pass
 
 
-async def _once(lock: Lock) -> None:
+async def _acquire(lock: Lock) -> None:
     await lock.lock()
 
 
 async def _twice(lock: Lock) -> None:
     await lock.lock()
-    await lock.lock()
-
-
-async def _acquire(lock: Lock) -> None:
     await lock.lock()
 
 
@@ -61,8 +58,8 @@ async def _block(lock: Lock) -> None:
 class Case:
     """What is done before, and what is interrupted; how many holds may be left if it is, and if it is not."""
 
-    before: Callable[[Lock], Awaitable[None]]
-    call: Callable[[Lock], Awaitable[None]]
+    before: Callable[[Lock], Coroutine[Any, Any, None]]
+    call: Callable[[Lock], Coroutine[Any, Any, None]]
     holds_before: int
     left_if_interrupted: tuple[int, ...]
     contended: bool = False
@@ -77,14 +74,14 @@ OF_EACH = {
     "acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True),
     "acquire after a wait, with a lease": Case(_nothing, _acquire_with_lease, 0, (0,), contended=True),
     # An unlock that is interrupted is finished, not undone.
-    "unlock": Case(_once, _release, 1, (0, 1)),
-    "unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True),
+    "unlock": Case(_acquire, _release, 1, (0, 1)),
+    "unlock, replies lost": Case(_acquire, _release, 1, (0, 1), reply_lost=True),
     "block": Case(_nothing, _block, 0, (0,)),
     "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
 }
 OF_REENTRANT = {
-    "re-entry": Case(_once, _acquire, 1, (1,)),
-    "re-entry, replies lost": Case(_once, _acquire, 1, (1,), reply_lost=True),
+    "re-entry": Case(_acquire, _acquire, 1, (1,)),
+    "re-entry, replies lost": Case(_acquire, _acquire, 1, (1,), reply_lost=True),
     "partial unlock": Case(_twice, _release, 2, (1, 2)),
 }
 IN_TURN = Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2)
@@ -98,7 +95,7 @@ CASES = {
     "fair: acquire in turn, with a lease": replace(IN_TURN, call=_acquire_with_lease, behind=1),
     "fair: giving up": replace(IN_TURN, call=_give_up),
     "fair: giving up, replies lost": replace(IN_TURN, call=_give_up, reply_lost=True, behind=1),
-    "fair: unlock in turn": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
+    "fair: unlock in turn": Case(_acquire, _release, 1, (0, 1), kind="fair_lock", behind=1),
 }
 
 
@@ -109,7 +106,7 @@ class LockScene(Scene):
     suffix = ""
 
     def __init__(self, case: Case, seed: int) -> None:
-        super().__init__(seed, CONFIG)
+        super().__init__(CONFIG, seed)
         self.case = case
         self.lock = self.make(self.client)
         self.theirs = self.make(self.other)
@@ -135,7 +132,7 @@ class LockScene(Scene):
         return int(entry.value.get(f"{self.client.id}:{self.owner.number}{self.suffix}".encode(), b"0"))
 
     def begin(self) -> Task[None]:
-        self.perform(self.case.before(self.lock), self.owner)
+        self.do(self.case.before(self.lock))
         assert self.count() == self.case.holds_before
         if self.case.contended:
 
@@ -165,7 +162,7 @@ class LockScene(Scene):
         if interrupted:
             assert self.count() in self.case.left_if_interrupted
         while (count := self.count()) > 0:
-            self.perform(self.lock.unlock(), self.owner)
+            self.do(self.lock.unlock())
             assert self.count() == count - 1, "the client counts otherwise than the server"
         self.world.run(until=lambda: all(task.done() for task in self.others), seconds=1.0)
         for each in self.others:
@@ -175,10 +172,10 @@ class LockScene(Scene):
             assert await self.theirs.try_lock(0.5), "the lock is not free"
             await self.theirs.unlock()
 
-        self.perform_next(take())
-        self.perform(self.lock.lock(), self.owner)
+        self.start(take(), client=self.other)()
+        self.do(self.lock.lock())
         assert self.count() == 1
-        self.perform(self.lock.unlock(), self.owner)
+        self.do(self.lock.unlock())
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])
 

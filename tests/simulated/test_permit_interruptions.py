@@ -101,11 +101,8 @@ class PermitScene(Scene):
     """A victim that is interrupted, and another client that goes on."""
 
     def __init__(self, case: Case, seed: int) -> None:
-        super().__init__(seed, CONFIG)
+        super().__init__(CONFIG, seed)
         self.case = case
-
-    def redis(self, *words: str | int) -> Any:
-        return self.world.node.redis.command(*words)
 
     def count(self) -> int:
         return int(self.redis("GET", "seats") or 0)
@@ -115,7 +112,7 @@ class PermitScene(Scene):
         waits_at_latch = case is CASES["wait at a latch"]
         self.redis("SET", "seats", 0 if case.contended and not waits_at_latch else TOTAL)
         for permit in case.taken:
-            self.world.node.redis.command("ZADD", "{seats}:timeout", 922337203685477, bytes.fromhex(permit))
+            self.redis("ZADD", "{seats}:timeout", 922337203685477, bytes.fromhex(permit))
         if case.contended:
 
             async def let_go() -> None:
@@ -146,10 +143,8 @@ class PermitScene(Scene):
             await semaphore.add_permits(1)
             assert await semaphore.try_acquire(wait_time=2)
 
-        for client, owner in ((self.client, self.owner), (self.other, None)):
-            task = client.runtime.process.start(go_on(client), "go on", owner)
-            self.world.run(until=task.done, seconds=10)
-            task.outcome.result()
+        self.do(go_on(self.client))
+        self.start(go_on(self.other), client=self.other)()
         assert self.count() == expected
         assert self.client.core.ledger.count() == 0
         assert self.client.core.watchdog.watching() == 0

@@ -54,9 +54,7 @@ class Stage(stages.Stage):
                 await lock.unlock()
             return got
 
-        task = self.other.runtime.process.start(take(), "other")
-        self.world.run(until=task.done, seconds=within + 5)
-        return task.outcome.result()
+        return bool(self.start(take(), client=self.other)())
 
     def end(self) -> None:
         self.let_pass(90)

@@ -126,17 +126,13 @@ class Command(NamedTuple):
         run: Called with the keyspace and the arguments.
         writes: Whether it may change a key. (PUBLISH does not.)
         deny_oom: Whether a server out of memory refuses it.
-        in_scripts: Whether scripts may call it.
         name: In lower case.
-        asks_first: Whether a script's server has to be asked before it runs, because of any of these three.
     """
 
     run: Callable[..., Reply]
     writes: bool
     deny_oom: bool
-    in_scripts: bool
     name: str
-    asks_first: bool
 
 
 COMMANDS: Final[dict[bytes, Command]] = {}
@@ -151,13 +147,11 @@ def find_command(name: bytes) -> Command | None:
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def redis_command(
-    name: str, *, writes: bool = False, deny_oom: bool = False, in_scripts: bool = True
-) -> Callable[[_Method], _Method]:
+def redis_command(name: str, *, writes: bool = False, deny_oom: bool = False) -> Callable[[_Method], _Method]:
     """Enter a method into :data:`COMMANDS`. Its arguments are those of the command: others are a ``TypeError``."""
 
     def enter(method: _Method) -> _Method:
-        entry = Command(method, writes, deny_oom, in_scripts, name.lower(), writes or not in_scripts)
+        entry = Command(method, writes, deny_oom, name.lower())
         COMMANDS[name.lower().encode()] = COMMANDS[name.upper().encode()] = entry
         return method
 

@@ -232,17 +232,14 @@ class SimulatedRedis(Keyspace):
         return self._lua.run(self, script, keys, args)
 
     def admit(self, command: Command) -> None:
-        """The interpreter's question before a script runs a command that writes, or is not for scripts."""
-        if not command.in_scripts:
-            raise ServerError("ERR", "This Redis command is not allowed from script")
-        if command.writes and self.read_only:
+        """The interpreter's question before a script runs a command that writes."""
+        if self.read_only:
             raise _read_only()
         if command.deny_oom and self.maxmemory_reached and not self._wrote:
             raise _out_of_memory()
         # Issuing a write is enough: it need not change anything.
-        if command.writes:
-            self._wrote = True
-            self.writes += 1
+        self._wrote = True
+        self.writes += 1
 
     def _remembered(self, sha: str) -> Script:
         script = self._scripts.get(sha)
@@ -250,18 +247,18 @@ class SimulatedRedis(Keyspace):
             raise ServerError("NOSCRIPT", "No matching script. Please use EVAL.")
         return script
 
-    @redis_command("EVAL", in_scripts=False)
+    @redis_command("EVAL")
     def _eval(self, script: bytes, number_of_keys: bytes, *keys_and_args: bytes) -> Reply:
         loaded = self._lua.compile(script)
         self._scripts[loaded.sha] = loaded
         return self._evalsha(loaded.sha.encode(), number_of_keys, *keys_and_args)
 
-    @redis_command("EVALSHA", in_scripts=False)
+    @redis_command("EVALSHA")
     def _evalsha(self, sha: bytes, number_of_keys: bytes, *keys_and_args: bytes) -> Reply:
         keys = int(number_of_keys)
         return self._run(self._remembered(sha.decode()), keys_and_args[:keys], keys_and_args[keys:])
 
-    @redis_command("SCRIPT", in_scripts=False)
+    @redis_command("SCRIPT")
     def _script(self, subcommand: bytes) -> Reply:
         assert subcommand.upper() == b"FLUSH", "scripts are loaded by running them"
         self._scripts.clear()
@@ -281,7 +278,7 @@ class SimulatedRedis(Keyspace):
     def _ping(self) -> Reply:
         return Status(b"PONG")
 
-    @redis_command("WAIT", in_scripts=False)
+    @redis_command("WAIT")
     def _wait(self, replicas: bytes, timeout_ms: bytes) -> Reply:
         return self.replicas
 

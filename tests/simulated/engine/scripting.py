@@ -198,7 +198,7 @@ class Caller(Protocol):
     only_declared_keys: bool
 
     def admit(self, command: Command) -> None:
-        """Called before a script runs a command that ``asks_first``; raises if the server refuses it."""
+        """Called before a script runs a command that writes; raises if the server refuses it."""
 
 
 class Interpreter:
@@ -294,7 +294,7 @@ class Interpreter:
                 assert key in self._declared or _HOLD_OF_A_READER.fullmatch(key), f"{key!r} is not in KEYS"
         caller = self._caller
         try:
-            if command.asks_first:
+            if command.writes:
                 caller.admit(command)
             reply = command.run(caller, *args)
         except ServerError as error:
