@@ -181,6 +181,14 @@ CASES: Final = [
         lock(me=1),
         out_of_memory=True,
     ),
+    Case(
+        "leaving a free lock's queue notifies the new head",
+        waiters(me=50_000, other=550_000),
+        fair_release(queued=200_000),
+        None,
+        waiters(other=350_000),
+        sends(OTHER),
+    ),
     # Looking after waiters.
     Case(
         "a score is raised by one wait for each place in the queue",

@@ -54,4 +54,5 @@ CASES: Final = [
         goods(fence=b"8", a=b"3", b=b"2", c=b"4"),
     ),
     Case("a greater token replaces the stored one", fence(7), fence_advance(10), None, fence(10)),
+    Case("a token of one digit less is refused", stock(b"old") | fence(10), fence_set(9), b"10"),
 ]

@@ -7,6 +7,7 @@ from typing import Final
 from tests.scripts.harness import (
     EPOCH,
     LOCK,
+    LOST,
     ME,
     Call,
     Case,
@@ -81,4 +82,12 @@ CASES: Final = [
         taken(3_000_000_000_000_001),
         lock(me=1) | token(3_000_000_000_000_001),
     ),
+    Case(
+        "re-entry with a shorter lease does not shorten the TTL",
+        lock(90_000, me=1) | token(7),
+        fenced(counts=1, lease=20_000, joins="7"),
+        taken(7),
+        lock(90_000, me=2) | token(7),
+    ),
+    Case("LOST if the client counts more holds than are stored", lock(me=1), fenced(counts=2), LOST),
 ]

@@ -114,4 +114,11 @@ CASES: Final = [
     ),
     Case("-1 for a permit that never expires", permits(2) | taken(ENDLESS), count_permits(PERMIT), [b"2", 1, -1]),
     Case("the TTL of the key stays", permits(1, 90_000), set_permits(2), 1, permits(2, 90_000) | done(5, 1), sends(2)),
+    Case(
+        "setting the same number publishes nothing",
+        permits(1) | taken(ENDLESS),
+        set_permits(2),
+        1,
+        permits(1) | taken(ENDLESS) | done(5, 1),
+    ),
 ]

@@ -223,4 +223,11 @@ CASES: Final = [
         rw("write", writer=1),
         out_of_memory=True,
     ),
+    Case(
+        "re-entries last no longer than the sum of their leases",
+        rw("write", 80_000, writer=2),
+        write(counts=2, sum_=90_000),
+        None,
+        rw("write", 90_000, writer=3),
+    ),
 ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.scripts.compared_servers import Message
 from tests.scripts.fenced_cases import TOKEN, taken, token
-from tests.scripts.harness import EPOCH, FREE, LOCK, ME, WAIT_QUEUE, Call, Case, epoch, lock, stale
+from tests.scripts.harness import EPOCH, FREE, LOCK, ME, WAIT_QUEUE, Around, Call, Case, epoch, lock, stale
 from tests.simulated.engine.redis import Entry
 
 ELECTED: Final = b"pyredisson_elected:{orders}"
@@ -34,4 +34,5 @@ CASES: Final = [
     Case("a late copy is refused", lock(me=1) | epoch(5), end_run(40_000, epoch=4), stale(5)),
     Case("a new leader is announced", FREE, elect(), taken(1), lock(me=1) | token(1), NEW_LEADER),
     Case("so is one that waited", FREE, elect_waiting(), taken(1), lock(me=1) | token(1), NEW_LEADER),
+    Case("one who is refused is not announced", lock(other=1), elect(), Around(30_000)),
 ]

@@ -52,6 +52,8 @@ CASES: Final = [
         3,
         permits(0) | total(5) | done(5, 3),
     ),
+    Case("0 if there is no semaphore", FREE, drain(), 0, done(5, 0)),
+    Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
     # The total.
     Case(
         "the total is recorded with the first permits",
@@ -133,5 +135,13 @@ CASES: Final = [
         1,
         permits(1) | done(5, 1),
         out_of_memory=True,
+    ),
+    Case(
+        "the waiters of a latch that is deleted are notified",
+        permits(2),
+        expire(0, message="0", channel=GATE),
+        1,
+        done(5, 1),
+        sends(0, channel=GATE),
     ),
 ]

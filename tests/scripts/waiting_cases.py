@@ -30,9 +30,9 @@ from tests.scripts.read_write_lock_cases import WRITE_ENDED, end_write, mine, re
 from tests.simulated.engine.redis import Entry
 
 
-def queued(*who: dict[bytes, In]) -> State:
+def queued(*who: dict[bytes, In], ttl_ms: int = 30_000) -> State:
     """Who waits, the observers among them."""
-    return {WAIT_QUEUE: Entry("zset", {member: score for each in who for member, score in each.items()}, 30_000)}
+    return {WAIT_QUEUE: Entry("zset", {member: score for each in who for member, score in each.items()}, ttl_ms)}
 
 
 def to(client: str, payload: str = "go") -> Message:
@@ -104,6 +104,13 @@ LOCKS: Final = [
         1,
         queued(THIRD, {b"observer:c": In(1e15)}),
         [to("b"), to_observers("4")],
+    ),
+    Case(
+        "the queue lives longer with each one that is refused",
+        lock(other=1) | queued(SECOND, THIRD, OBSERVERS, ttl_ms=10_000),
+        waiting(acquire(), "me:1"),
+        Around(30_000),
+        lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
     ),
 ]
 
