@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from tests.scripts.compared_servers import Message
-from tests.scripts.fair_calls import fair_acquire, fair_force_unlock, fair_release, sends, waiters
+from tests.scripts.fair_lock_cases import fair_acquire, fair_force_unlock, fair_release, sends, waiters
 from tests.scripts.fenced_cases import fenced, taken, token
 from tests.scripts.harness import (
     EPOCH,
@@ -28,7 +28,7 @@ from tests.scripts.harness import (
     stale,
 )
 from tests.scripts.lock_cases import acquire, force_unlock, release
-from tests.scripts.read_write_calls import (
+from tests.scripts.read_write_lock_cases import (
     READ_ENDED,
     WRITE_ENDED,
     WRITER_EPOCH,

@@ -6,7 +6,6 @@ from typing import Final
 
 from tests.scripts.harness import (
     EPOCH,
-    FREE,
     LOCK,
     LOST,
     ME,
@@ -48,7 +47,6 @@ def fenced(
 
 #: Where it does as lock_acquire, and what it does beyond.
 CASES: Final = [
-    Case("a free lock is taken with the first token", FREE, fenced(), taken(1), lock(me=1) | token(1)),
     Case(
         "re-entry stores the token on a server that has drawn none",
         lock(me=1),
@@ -64,28 +62,6 @@ CASES: Final = [
         lock(me=2) | token(12),
     ),
     Case(
-        "re-entry that joins no hold gets the next token",
-        lock(me=1) | token(7),
-        fenced(counts=1),
-        taken(8),
-        lock(me=2) | token(8),
-    ),
-    Case(
-        "re-entry with a shorter lease does not shorten the TTL",
-        lock(90_000, me=1) | token(7),
-        fenced(counts=1, lease=20_000, joins="7"),
-        taken(7),
-        lock(90_000, me=2) | token(7),
-    ),
-    Case("LOST if the client counts more holds than are stored", lock(me=1), fenced(counts=2), LOST),
-    Case(
-        "the count starts at 1 if the client counts none and three holds are left over",
-        lock(20_000, me=3),
-        fenced(),
-        taken(1),
-        lock(me=1) | token(1),
-    ),
-    Case(
         "a repeat gets the token that the first copy drew",
         lock(me=1) | token(7),
         fenced(repeat=True, epoch=1),
@@ -99,7 +75,6 @@ CASES: Final = [
         taken(7),
         lock(me=2) | token(7),
     ),
-    Case("LOST to a repeat if another owner has the lock by now", lock(other=1), fenced(counts=1, repeat=True), LOST),
     Case(
         "a token that follows the clock is greater than one from a clock that was ahead",
         token(3_000_000_000_000_000),
@@ -107,4 +82,12 @@ CASES: Final = [
         taken(3_000_000_000_000_001),
         lock(me=1) | token(3_000_000_000_000_001),
     ),
+    Case(
+        "re-entry with a shorter lease does not shorten the TTL",
+        lock(90_000, me=1) | token(7),
+        fenced(counts=1, lease=20_000, joins="7"),
+        taken(7),
+        lock(90_000, me=2) | token(7),
+    ),
+    Case("LOST if the client counts more holds than are stored", lock(me=1), fenced(counts=2), LOST),
 ]

@@ -14,13 +14,13 @@ from tests.scripts.harness import (
     ME,
     RELEASED,
     TICKETS,
+    WAIT_QUEUE,
     Call,
     Case,
     epoch,
     lock,
     text,
 )
-from tests.scripts.wait_queue import WAIT_QUEUE
 
 
 def acquire(*, lease: int = 30_000, owner: bytes = ME, counts: int = 0, epoch: int = 0, repeat: bool = False) -> Call:
@@ -48,9 +48,8 @@ def renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
     return Call("lock_renew", tuple(key for key, _ in held), (lease, *(owner for _, owner in held)))
 
 
-ACQUIRE: Final = [
-    Case("a free lock is taken", FREE, acquire(), None, lock(me=1)),
-    Case("re-entry adds a hold", lock(me=1), acquire(counts=1), None, lock(me=2)),
+CASES: Final = [
+    # Acquiring.
     Case("re-entry gives a persisted lock a TTL again", lock(None, me=1), acquire(counts=1), None, lock(me=2)),
     # The client counts other holds than are stored.
     Case("LOST if the client counts a hold and another owner has the lock", lock(other=1), acquire(counts=1), LOST),
@@ -61,24 +60,13 @@ ACQUIRE: Final = [
         "a repeat is granted if the first copy re-entered", lock(me=2), acquire(counts=1, repeat=True), None, lock(me=2)
     ),
     Case("LOST to a repeat if the lock is gone by now", FREE, acquire(counts=2, repeat=True), LOST),
-]
-
-
-RELEASE: Final = [
+    # Releasing.
     Case("releasing one of two holds leaves the other", lock(me=2), release(counts=2), 0, lock(me=1)),
-    Case(
-        "releasing one of three holds does not shorten the TTL",
-        lock(90_000, me=3),
-        release(counts=3, lease=20_000),
-        0,
-        lock(90_000, me=2),
-    ),
     # The client counts other holds than are stored.
     Case("nil if the client counts more holds than are stored", lock(me=1), release(counts=2), None),
     Case(
         "a release of lost holds removes the one that is stored", lock(me=1), release(counts=0), RELEASED, FREE, FREED
     ),
-    Case("nil to a release of lost holds if nothing is stored", FREE, release(counts=0), None),
     # The same request again.
     Case(
         "a repeat renews the TTL if the first copy released one of two a while ago",
@@ -87,7 +75,6 @@ RELEASE: Final = [
         0,
         lock(me=1),
     ),
-    Case("nil to a repeat if more holds are stored than counted", lock(me=3), release(counts=2, repeat=True), None),
     # No memory left.
     Case(
         "out of memory: nil to a repeat if the first copy freed the lock",
@@ -97,10 +84,7 @@ RELEASE: Final = [
         epoch(1),
         out_of_memory=True,
     ),
-]
-
-
-FORCE_UNLOCK: Final = [
+    # Forcing.
     Case(
         "out of memory: the epoch is stored though the lock is free",
         FREE,
@@ -109,11 +93,7 @@ FORCE_UNLOCK: Final = [
         epoch(1),
         out_of_memory=True,
     ),
-]
-
-
-RENEW: Final = [
-    Case("the TTL is extended to the lease", lock(10_000, me=1), renew((LOCK, ME)), [1], lock(me=1)),
+    # Renewing.
     Case("a longer TTL is not shortened", lock(90_000, me=1), renew((LOCK, ME)), [1]),
     Case(
         "a key of another type does not affect the others",
@@ -123,6 +103,3 @@ RENEW: Final = [
         text(TICKETS) | lock(me=1),
     ),
 ]
-
-
-CASES: Final = [*ACQUIRE, *RELEASE, *FORCE_UNLOCK, *RENEW]

@@ -1,40 +1,184 @@
-"""What is the same for all scripts of semaphores and latches: a request is known by its number."""
+"""Calls of the scripts of semaphores and latches, what is stored for them, and what is the same for all of them.
+
+A request is known by its number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tests.scripts.compared_servers import Message
 from tests.scripts.harness import (
     FREE,
+    LOCK,
     ME,
+    PERMITS,
+    WAIT_QUEUE,
     WRONGTYPE,
     Call,
     Case,
+    In,
     State,
 )
-from tests.scripts.numbered_calls import (
-    DONE,
-    ENDLESS,
-    PERMIT,
-    add_expirable,
-    add_permits,
-    count_down,
-    done,
-    drain,
-    give_all,
-    give_permit,
-    give_permits,
-    lease_permit,
-    permits,
-    set_counter,
-    set_permits,
-    take_permit,
-    take_permits,
-    taken,
-    undo,
-)
 from tests.simulated.engine.redis import Entry
+
+DONE: Final = b"pyredisson_done:{orders}:" + ME
+TAKEN: Final = b"{orders}:timeout"
+TOTAL: Final = b"pyredisson_permits:{orders}"
+GATE: Final = b"redisson_countdownlatch__channel__{orders}"
+PERMIT: Final = bytes(range(16))
+PERMIT_2: Final = b"\xff" * 16
+NEVER_MS: Final = 922337203685477
+EXPIRED: Final = (PERMIT, 1000.0)
+ENDLESS: Final = (PERMIT, float(NEVER_MS))
+
+
+def permits(count: int | str, ttl_ms: int | None = None) -> State:
+    """A semaphore (or a latch, with its count)."""
+    return {LOCK: Entry("string", str(count).encode(), ttl_ms)}
+
+
+def total(count: int, ttl_ms: int | None = None) -> State:
+    """The record of how many permits there are in all."""
+    return {TOTAL: Entry("string", str(count).encode(), ttl_ms)}
+
+
+def taken(*members: tuple[bytes, float | In], ttl_ms: int | None = None) -> State:
+    """The permits taken of an expirable one, and when they expire."""
+    return {TAKEN: Entry("zset", dict(members), ttl_ms)}
+
+
+def done(number: int | str, outcome: int | str = "", ttl_ms: int | None = 60_000) -> State:
+    """The record of my last request."""
+    return {DONE: Entry("string", f"{number} {outcome}".strip().encode(), ttl_ms)}
+
+
+def sends(*payloads: int, channel: bytes = PERMITS) -> list[Message]:
+    return [Message(channel, b"%d" % payload, sharded=False) for payload in payloads]
+
+
+def set_counter(
+    value: int,
+    *,
+    number: int = 5,
+    message: int | None = None,
+    channel: bytes = PERMITS,
+    ttl: int | str = "",
+    recorded: bool = False,
+) -> Call:
+    said = value if message is None else message
+    keys = ((TOTAL,) if recorded else ()) + ((WAIT_QUEUE,) if channel == PERMITS else ())
+    return Call("counter_set", (LOCK, DONE, channel, *keys), (number, value, "PUBLISH", said, ttl, int(recorded)))
+
+
+def take_permits(count: int = 1, *, number: int = 5) -> Call:
+    return Call("semaphore_acquire", (LOCK, DONE), (number, count))
+
+
+def give_permits(count: int = 1, *, number: int = 5, publish: str = "PUBLISH") -> Call:
+    return Call("semaphore_release", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, count, publish))
+
+
+def add_permits(count: int, *, number: int = 5) -> Call:
+    return Call("semaphore_add", (LOCK, DONE, PERMITS, TOTAL, WAIT_QUEUE), (number, count, "PUBLISH"))
+
+
+def resize(count: int, *, before: int | str = "", number: int = 5) -> Call:
+    return Call("semaphore_resize", (LOCK, DONE, PERMITS, TOTAL, WAIT_QUEUE), (number, count, "PUBLISH", before))
+
+
+def expire(ttl_ms: int, *others: bytes, message: str = "", channel: bytes = PERMITS, number: int = 5) -> Call:
+    return Call("counter_expire", (LOCK, DONE, channel, *others), (number, ttl_ms, "PUBLISH", message))
+
+
+def drain(*, number: int = 5) -> Call:
+    return Call("semaphore_drain", (LOCK, DONE, TOTAL), (number,))
+
+
+def undo(undone: int = 5, *, number: int = 6) -> Call:
+    return Call("semaphore_undo", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, undone, "PUBLISH"))
+
+
+def take_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
+    return Call("permit_acquire", (LOCK, DONE, PERMITS, TAKEN), (number, permit, "PUBLISH", lease))
+
+
+def give_permit(permit: bytes = PERMIT, *, number: int = 5) -> Call:
+    return Call("permit_release", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, permit, "PUBLISH"))
+
+
+def give_all(*permits: bytes, number: int = 5) -> Call:
+    return Call("permit_release_all", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, b"".join(permits), "PUBLISH"))
+
+
+def lease_permit(permit: bytes = PERMIT, *, lease: int = -1, number: int = 5) -> Call:
+    return Call("permit_lease", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, permit, "PUBLISH", lease))
+
+
+def renew_permits(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
+    return Call("permit_renew", tuple(key for key, _ in held), (lease, *(permit for _, permit in held)))
+
+
+def count_permits(permit: bytes = b"") -> Call:
+    return Call("permit_count", (LOCK, TAKEN, PERMITS, WAIT_QUEUE), ("PUBLISH", permit))
+
+
+def set_permits(count: int, *, number: int = 5) -> Call:
+    return Call("permit_set", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), (number, count, "PUBLISH"))
+
+
+def add_expirable(count: int, *, number: int = 5) -> Call:
+    return Call("permit_add", (LOCK, DONE, PERMITS, WAIT_QUEUE), (number, count, "PUBLISH"))
+
+
+def count_down(*, number: int = 5) -> Call:
+    return Call("latch_count_down", (LOCK, DONE, GATE), (number, 0, "PUBLISH"))
+
+
+# -- Clients that wait
+
+#: What is added to the time at which a client became an observer, or was notified that it is its turn.
+OBSERVER_SINCE: Final = 1e15
+NOTIFIED_AT: Final = 2e15
+#: For how long the queue is kept.
+KEPT_MS: Final = 30_000
+
+
+def waits(
+    *members: str, observers: str = "", notified: Sequence[str] = (), since: Mapping[str, int] | None = None
+) -> State:
+    """The queue: members, of which ``a:1:1`` waits for ten seconds, ``b:1:1`` for nine; observers, a letter each."""
+    waited = {member: 10_000 - 1000 * (ord(member[0]) - ord("a")) for member in members} | dict(since or {})
+    scores = {member.encode(): In(-ms) for member, ms in waited.items()}
+    scores |= {f"observer:{client}".encode(): In(OBSERVER_SINCE) for client in observers}
+    scores |= {f"notified:{member}".encode(): In(NOTIFIED_AT) for member in notified}
+    return {WAIT_QUEUE: Entry("zset", dict(scores), KEPT_MS)}
+
+
+def wait_for_permits(
+    count: int = 1, *, me: str = "a:1:1", waited: int = 10_000, rest: int = -1, chosen: bool = False, number: int = 5
+) -> Call:
+    args = number, count, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
+    return Call("semaphore_acquire_waiting", (LOCK, DONE, WAIT_QUEUE), args)
+
+
+def wait_for_permit(
+    permits: bytes = PERMIT,
+    *,
+    me: str = "a:1:1",
+    waited: int = 10_000,
+    rest: int = -1,
+    chosen: bool = False,
+    lease: int = -1,
+) -> Call:
+    args = 5, permits, "PUBLISH", lease, me, waited, rest, int(chosen), KEPT_MS, "PUBLISH"
+    return Call("permit_acquire_waiting", (LOCK, DONE, PERMITS, TAKEN, WAIT_QUEUE), args)
+
+
+def stop_waiting(me: str = "a:1:1", *, expirable: bool = False) -> Call:
+    return Call("semaphore_stop_waiting", (LOCK, WAIT_QUEUE, *((TAKEN,) if expirable else ())), (me, "PUBLISH"))
+
 
 #: Each with a state that would let it do something.
 NUMBERED: Final[list[tuple[State, Callable[..., Call]]]] = [

@@ -1,4 +1,4 @@
-"""Random things to do to a server: calls of the shipped scripts, what others may do to their keys, and plain commands.
+"""Random things to do to a server: calls of the shipped scripts, and what others may do to their keys.
 
 :data:`CALLS` says in words what the KEYS and ARGV of each script are, and :class:`Words` what a word stands for in one
 call. It looks into a model, so that a call can often do what makes sense then. Other words stand for themselves.
@@ -419,38 +419,3 @@ def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterato
             yield command_step(*meant(Words(random, model, family), command))
         else:
             yield memory_step(not model.maxmemory_reached)
-
-
-# -- Plain commands
-
-#: The commands that scripts, clients and tests use, as they use them.
-PLAIN: Final = """
-GET s; SET key value; SET key value PX 30000; SET key value NX; INCR s; DECR s;
-INCRBY s integer; DECRBY s integer; DEL key; DEL key key; EXISTS key; EXISTS key key; TYPE key; PTTL key; PERSIST key;
-PEXPIRE key milliseconds; HSET h field value; HSET h field integer field value; HGET h field; HMGET h field field;
-HRANDFIELD none; HDEL h field field; HEXISTS h field; HINCRBY h field integer; HKEYS h; HLEN h; HGETALL h;
-LINDEX l integer; LPOP l; LPUSH l member member; RPUSH l member member; LRANGE l integer integer; LREM l integer member;
-ZADD z score member; ZADD z score member score member; ZADD z XX score member; ZCOUNT z limit limit;
-ZINCRBY z score member; ZRANGE z integer integer; ZRANGE z integer integer WITHSCORES; ZRANGEBYSCORE z limit limit;
-ZRANGEBYSCORE z limit limit WITHSCORES LIMIT integer integer; ZREM z member member; ZSCORE z member;
-PUBLISH channel value; TIME; FLUSHALL; KEYS *; PING; WAIT 0 0; NOSUCH field; GET; HSET h field
-""".replace("\n", " ").split(";")
-PLAIN_WORDS: Final = {
-    "key": ("s", "h", "l", "z", "new"),
-    **{key: (key, key, key, key, *"shlz") for key in "shlz"},
-    "value": ("v", "", "1", "12", "-3", "x y"),
-    "integer": ("0", "1", "-1", "2", "7", "-7", "1000000", "x", "9223372036854775807"),
-    "milliseconds": ("20000", "60000", "600000", "0", "-1", "x"),
-    "field": ("f", "g", "field three", ""),
-    "member": ("a", "b", "c", "d"),
-    "score": ("0", "1", "-1", "2.5", "1e3", "1785000330000", "922337203685477", "x"),
-    "limit": ("-inf", "+inf", "(1", "(2.5", "0", "1", "2.5", "1785000330000", "x"),
-}
-
-
-def plain_steps(random: Random, model: SimulatedRedis, version: str) -> Iterator[Step]:
-    """Plain commands, for ever, and sometimes there is no memory."""
-    while True:
-        if random.random() < (0.1 if model.maxmemory_reached else 0.01):
-            yield memory_step(not model.maxmemory_reached)
-        yield command_step(*(random.choice(PLAIN_WORDS.get(word, (word,))) for word in random.choice(PLAIN).split()))

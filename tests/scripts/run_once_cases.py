@@ -6,8 +6,7 @@ from typing import Final
 
 from tests.scripts.compared_servers import Message
 from tests.scripts.fenced_cases import TOKEN, taken, token
-from tests.scripts.harness import EPOCH, FREE, LOCK, ME, Around, Call, Case, epoch, lock, stale
-from tests.scripts.wait_queue import WAIT_QUEUE
+from tests.scripts.harness import EPOCH, FREE, LOCK, ME, WAIT_QUEUE, Around, Call, Case, epoch, lock, stale
 from tests.simulated.engine.redis import Entry
 
 ELECTED: Final = b"pyredisson_elected:{orders}"
@@ -31,12 +30,9 @@ NEW_LEADER: Final = [Message(ELECTED, ME, sharded=False)]
 RAN: Final = {LOCK: Entry("hash", {ME + b":ran": b"cron:host:7"}, 30_000)}
 
 CASES: Final = [
-    Case("the name stays until the time from the beginning has passed", lock(50_000, me=1), end_run(40_000), 1, RAN),
-    Case("the name is free if that time has passed", lock(10_000, me=1), end_run(40_000), 1, FREE),
     Case("also of a run that was extended", lock(90_000, me=1), end_run(40_000, ran=10_000), 1, RAN),
-    Case("nil if it has expired", FREE, end_run(40_000), None),
     Case("a late copy is refused", lock(me=1) | epoch(5), end_run(40_000, epoch=4), stale(5)),
     Case("a new leader is announced", FREE, elect(), taken(1), lock(me=1) | token(1), NEW_LEADER),
-    Case("who is refused is not", lock(other=1), elect(), Around(30_000)),
     Case("so is one that waited", FREE, elect_waiting(), taken(1), lock(me=1) | token(1), NEW_LEADER),
+    Case("one who is refused is not announced", lock(other=1), elect(), Around(30_000)),
 ]

@@ -1,14 +1,15 @@
-"""The scripts of semaphores whose permits do not expire."""
+"""The scripts of semaphores whose permits do not expire, and of latches."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tests.scripts.harness import FREE, WRONGTYPE, Case, lock
-from tests.scripts.numbered_calls import (
-    NOT_AN_INTEGER,
+from tests.scripts.numbered_cases import (
+    GATE,
     TOTAL,
     add_permits,
+    count_down,
     done,
     drain,
     expire,
@@ -23,18 +24,8 @@ from tests.scripts.numbered_calls import (
 )
 
 CASES: Final = [
-    Case("one of three permits is taken", permits(3), take_permits(), [1, 2], permits(2) | done(5, 1)),
     Case("all permits are taken", permits(3), take_permits(3), [3, 0], permits(0) | done(5, 3)),
-    Case("the TTL of the key stays", permits(3, 90_000), take_permits(), [1, 2], permits(2, 90_000) | done(5, 1)),
-    Case("no permits are taken if there are too few", permits(3), take_permits(4), [0, 3], permits(3) | done(5, 0)),
-    Case("no permits are taken from fewer than none", permits(-2), take_permits(), [0, -2], permits(-2) | done(5, 0)),
-    Case("nil for the available permits if there is no semaphore", FREE, take_permits(), [0, None], done(5, 0)),
-    Case("an error if the semaphore is no number", permits("x"), take_permits(), NOT_AN_INTEGER),
-    Case("an error if the key is a hash", lock(me=1), take_permits(), WRONGTYPE),
     # Giving back.
-    Case("the TTL of the key stays", permits(2, 90_000), give_permits(), 1, permits(3, 90_000) | done(5, 1), sends(3)),
-    Case("releasing permits creates the semaphore", FREE, give_permits(2), 1, permits(2) | done(5, 1), sends(2)),
-    Case("an error if the key is a hash", lock(me=1), give_permits(), WRONGTYPE),
     Case(
         "out of memory: a permit is released",
         permits(2),
@@ -45,15 +36,6 @@ CASES: Final = [
         out_of_memory=True,
     ),
     # Adding.
-    Case("permits are removed, even below zero", permits(2), add_permits(-9), 1, permits(-7) | done(5, 1), sends(-7)),
-    Case(
-        "adding zero permits creates the semaphore",
-        FREE,
-        add_permits(0),
-        1,
-        permits(0) | total(0) | done(5, 1),
-        sends(0),
-    ),
     Case(
         "the record of the total grows, and loses its TTL with the key",
         permits(2, 90_000) | total(4, 90_000),
@@ -62,18 +44,7 @@ CASES: Final = [
         permits(5) | total(7) | done(5, 1),
         sends(5),
     ),
-    Case(
-        "a record that is older than the semaphore is void",
-        total(4),
-        add_permits(3),
-        1,
-        permits(3) | total(3) | done(5, 1),
-        sends(3),
-    ),
-    Case("the TTL of the key is removed", permits(2, 90_000), add_permits(3), 1, permits(5) | done(5, 1), sends(5)),
-    Case("an error if the key is a hash", lock(me=1), add_permits(1), WRONGTYPE),
     # Draining.
-    Case("all available permits are taken", permits(3), drain(), 3, permits(0) | done(5, 3)),
     Case(
         "the record of the total loses its TTL with the key",
         permits(3, 90_000) | total(5, 90_000),
@@ -81,10 +52,8 @@ CASES: Final = [
         3,
         permits(0) | total(5) | done(5, 3),
     ),
-    Case("a debt is cancelled", permits(-3), drain(), -3, permits(0) | done(5, -3)),
     Case("0 if there is no semaphore", FREE, drain(), 0, done(5, 0)),
-    Case("an error if the semaphore is no number", permits("x"), drain(), NOT_AN_INTEGER),
-    Case("an error if the key is a hash", lock(me=1), drain(), WRONGTYPE),
+    Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
     # The total.
     Case(
         "the total is recorded with the first permits",
@@ -95,13 +64,6 @@ CASES: Final = [
         sends(3),
     ),
     Case(
-        "the total is not recorded again if there are permits",
-        permits(1) | total(7),
-        set_counter(3, recorded=True),
-        0,
-        permits(1) | total(7) | done(5, 0),
-    ),
-    Case(
         "a greater total makes more permits available",
         permits(1, 90_000) | total(3, 60_000),
         resize(5),
@@ -109,35 +71,7 @@ CASES: Final = [
         permits(3, 90_000) | total(5, 90_000) | done(5, 1),
         sends(3),
     ),
-    Case(
-        "a smaller total leaves fewer permits than none",
-        permits(1) | total(3),
-        resize(1),
-        1,
-        permits(-1) | total(1) | done(5, 1),
-        sends(-1),
-    ),
-    Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
-    Case(
-        "permits that Redisson has added are counted if more are available than there were",
-        permits(5) | total(3),
-        resize(4),
-        1,
-        permits(4) | total(4) | done(5, 1),
-        sends(4),
-    ),
     Case("a total creates the semaphore", total(7), resize(0), 1, permits(0) | total(0) | done(5, 1), sends(0)),
-    Case("0 if the total is not known", permits(1), resize(5), 0, permits(1) | done(5, 0)),
-    Case(
-        "a total that is not recorded is what the caller says",
-        permits(1),
-        resize(5, before=3),
-        1,
-        permits(3) | total(5) | done(5, 1),
-        sends(3),
-    ),
-    Case("an error if the semaphore is no number", permits("x") | total(1), resize(3), NOT_AN_INTEGER),
-    Case("an error if the key is a hash", lock(me=1), resize(1), WRONGTYPE),
     Case(
         "out of memory: the semaphore is resized",
         permits(1) | total(3),
@@ -155,23 +89,8 @@ CASES: Final = [
         1,
         permits(1, 90_000) | total(3, 90_000) | done(5, 1),
     ),
-    Case("0 if nothing is there to expire", total(3), expire(90_000, TOTAL), 0, total(3, 90_000) | done(5, 0)),
-    Case(
-        "all keys stay",
-        permits(1, 90_000) | total(3, 90_000),
-        expire(-1, TOTAL),
-        1,
-        permits(1) | total(3) | done(5, 1),
-    ),
-    Case("0 if it did not expire", permits(1), expire(-1, TOTAL), 0, permits(1) | done(5, 0)),
-    Case("all keys are deleted", permits(1) | total(3), expire(0, TOTAL), 1, done(5, 1)),
-    Case("0 if nothing is there to delete", FREE, expire(0, TOTAL), 0, done(5, 0)),
-    Case("an error if the key to delete is a hash", lock(me=1), expire(0, TOTAL), WRONGTYPE),
-    Case("a repeat is answered", permits(1) | done(5, 1), expire(0, TOTAL), 1, permits(1) | done(5, 1)),
     # Undoing.
     Case("0 if the request was refused", permits(1) | done(5, 0), undo(), 0, permits(1) | done(6, 0)),
-    Case("0 if the request was never executed", permits(1), undo(), 0, permits(1) | done(6, 0)),
-    Case("0 if the semaphore has been deleted since", done(5, 2), undo(), 0, done(6, 0)),
     Case("an error if the key is a hash", lock(me=1) | done(5, 2), undo(), WRONGTYPE),
     Case(
         "out of memory: the permits that the request took are released",
@@ -181,5 +100,48 @@ CASES: Final = [
         permits(3) | done(6, 2),
         sends(3),
         out_of_memory=True,
+    ),
+    # Setting a counter, and latches.
+    Case(
+        "a counter is set with a time to live",
+        FREE,
+        set_counter(3, ttl=90_000),
+        1,
+        permits(3, 90_000) | done(5, 1),
+        sends(3),
+    ),
+    Case(
+        "out of memory: 0 if there is a counter already",
+        permits(1),
+        set_counter(3),
+        0,
+        permits(1) | done(5, 0),
+        out_of_memory=True,
+    ),
+    # Latches.
+    Case(
+        "at zero the latch is deleted and the waiters are notified",
+        permits(1),
+        count_down(),
+        1,
+        done(5, 1),
+        sends(0, channel=GATE),
+    ),
+    Case("counting down a latch that is open changes nothing", FREE, count_down(), 1, done(5, 1)),
+    Case(
+        "out of memory: the count goes down by one",
+        permits(2),
+        count_down(),
+        1,
+        permits(1) | done(5, 1),
+        out_of_memory=True,
+    ),
+    Case(
+        "the waiters of a latch that is deleted are notified",
+        permits(2),
+        expire(0, message="0", channel=GATE),
+        1,
+        done(5, 1),
+        sends(0, channel=GATE),
     ),
 ]

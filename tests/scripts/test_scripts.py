@@ -14,11 +14,7 @@ import tests.scripts
 from tests.scripts.compared_servers import Model
 from tests.scripts.harness import (
     EPOCH,
-    FREE,
-    FREED,
     LOCK,
-    LOST,
-    OTHER,
     RELEASED,
     TOLERANCE_MS,
     Around,
@@ -29,13 +25,12 @@ from tests.scripts.harness import (
     check_reply,
     check_state,
     epoch,
-    lock,
     run,
     stale,
     store,
 )
-from tests.scripts.lock_cases import acquire, release, renew
-from tests.scripts.numbered_calls import DONE, TAKEN, count_permits, done, lease_permit, permits, sends, take_permits
+from tests.scripts.lock_cases import acquire, release
+from tests.scripts.numbered_cases import DONE, TAKEN, count_permits, done, lease_permit, permits, sends, take_permits
 from tests.scripts.random_steps import SCRIPTS, script_steps
 from tests.scripts.token_cases import MINE, held_by
 
@@ -73,30 +68,6 @@ def test_scripts_touch_no_key_that_they_are_not_given(seed: int) -> None:
 
 
 # -- Sequences of calls
-
-
-def test_a_lock_that_is_acquired_twice(server: ComparedServer) -> None:
-    """Appendix A of the protocol."""
-    assert run(server, acquire()) is None
-    assert run(server, acquire(counts=1)) is None
-    check_state(server, lock(30_000, me=2))
-    assert run(server, release(counts=2)) == 0
-    check_state(server, lock(30_000, me=1))
-    assert run(server, release(counts=1)) == RELEASED
-    check_state(server, FREE)
-    assert server.messages() == list(FREED)
-
-
-def test_an_expired_lock_is_free(server: ComparedServer) -> None:
-    assert run(server, acquire(owner=OTHER)) is None
-    check_reply(server, run(server, acquire()), Around(30_000))
-    server.expire(LOCK)
-    assert run(server, release(owner=OTHER)) is None
-    assert run(server, renew((LOCK, OTHER))) == [0]
-    assert run(server, acquire(owner=OTHER, counts=1)) == LOST
-    assert run(server, acquire()) is None
-    check_state(server, lock(me=1))
-    assert server.messages() == []
 
 
 def test_an_expired_epoch_is_forgotten(server: ComparedServer) -> None:

@@ -13,26 +13,20 @@ from typing import Any
 
 import pytest
 
-from tests.scripts.compared_servers import DUMP, Model, Moment, RealServer, comparable, microseconds
+from tests.scripts.compared_servers import DUMP, Model, Moment, RealServer, comparable
 from tests.scripts.random_steps import (
     CALLS,
     RENEWALS,
     SCRIPTS,
     SHARDED_CHANNELS,
     Step,
-    command_step,
-    encoded,
-    memory_step,
-    plain_steps,
     script_steps,
 )
 from tests.servers import Build, Server
-from tests.simulated.engine.redis import Entry, ServerError, SimulatedRedis
+from tests.simulated.engine.redis import Entry, ServerError
 from tests.volumes import Volume
 
 STEPS_OF_A_HISTORY = 200
-
-Steps = Callable[[Random, SimulatedRedis, str], Iterator[Step]]
 
 
 @pytest.fixture
@@ -49,13 +43,11 @@ def take(model: Model, step: Step) -> Any:
     return b"OK"
 
 
-def make_history(steps: Steps, seed: str, version: str) -> list[Step]:
-    random = Random(seed)
+def make_history(seed: str, version: str) -> list[Step]:
     model = Model()
     model.hear_shards(SHARDED_CHANNELS)
     history: list[Step] = []
-    source = steps(random, model.server, version)
-    for step in itertools.islice(source, STEPS_OF_A_HISTORY):
+    for step in itertools.islice(script_steps(Random(seed), model.server, version), STEPS_OF_A_HISTORY):
         take(model, step)
         history.append(step)
     return history
@@ -86,8 +78,8 @@ def run_history(real: RealServer, history: list[Step]) -> None:
         slack_ms = max(slack_ms, (after.ended_us - before.begun_us) // 1000 + 2)
         model.now_us = before.ended_us
         ours = take(model, step)
-        same = Comparison(real.version, slack_ms)
-        if not same.replies(step, theirs, ours):
+        same = Comparison(slack_ms)
+        if not same.replies(theirs, ours):
             raise AssertionError(report(history, at, "reply", theirs, ours))
         model.now_us = after.begun_us
         stored = model.state()
@@ -109,23 +101,14 @@ def report(history: list[Step], at: int, what: str, theirs: object, ours: object
 class Comparison:
     """Whether two servers agree, when the one may be some milliseconds ahead of the other."""
 
-    def __init__(self, version: str, slack_ms: int) -> None:
-        self._version = version
+    def __init__(self, slack_ms: int) -> None:
         self._slack_ms = slack_ms
 
-    def replies(self, step: Step, theirs: Any, ours: Any) -> bool:
-        name = step.command[0].upper()
-        if name == b"TIME" and isinstance(theirs, list) and isinstance(ours, list):
-            return abs(microseconds(theirs) - microseconds(ours)) <= self._slack_ms * 1000
-        if name == b"KEYS" and isinstance(theirs, list) and isinstance(ours, list):
-            return sorted(theirs) == sorted(ours)
-        return self._reply(theirs, ours)
-
-    def _reply(self, theirs: Any, ours: Any) -> bool:
+    def replies(self, theirs: Any, ours: Any) -> bool:
         if isinstance(theirs, ServerError) and isinstance(ours, ServerError):
-            return comparable(theirs, self._version) == comparable(ours, self._version)
+            return comparable(theirs) == comparable(ours)
         if isinstance(theirs, list) and isinstance(ours, list):
-            return len(theirs) == len(ours) and all(map(self._reply, theirs, ours))
+            return len(theirs) == len(ours) and all(map(self.replies, theirs, ours))
         if isinstance(theirs, int) and isinstance(ours, int):  # maybe a TTL
             return theirs == ours or (min(theirs, ours) >= 1000 and abs(theirs - ours) <= self._slack_ms)
         return self._value(theirs, ours)
@@ -159,12 +142,17 @@ class Comparison:
         return 1e12 < theirs < 1e16 and abs(theirs - ours) <= self._slack_ms * unit
 
 
-def run_all(real: RealServer, steps: Steps, name: str, count: int) -> None:
-    """Run ``count`` random steps, in histories."""
+def test_every_script_is_tried() -> None:
+    assert {call[0] for call in (*CALLS, *RENEWALS)} == set(SCRIPTS), "random_steps.py needs a call of each script"
+
+
+@pytest.mark.volume
+@pytest.mark.timeout(900)
+def test_scripts(real: RealServer, volume: Volume) -> None:
     real.hear_shards(SHARDED_CHANNELS)
-    for number in range(-(-count // STEPS_OF_A_HISTORY)):
-        seed = f"{name}-{number}"
-        history = make_history(steps, seed, real.version)
+    for number in range(volume(12, full=600)):
+        seed = f"scripts-{number}"
+        history = make_history(seed, real.version)
         for attempt in itertools.count(1):
             try:
                 run_history(real, history)
@@ -173,118 +161,3 @@ def run_all(real: RealServer, steps: Steps, name: str, count: int) -> None:
                 assert attempt < 5, "the machine is too slow for this test"
             except AssertionError as error:
                 raise AssertionError(f"{real.version}, seed {seed!r}: {error}") from None
-
-
-def test_every_script_is_tried() -> None:
-    assert {call[0] for call in (*CALLS, *RENEWALS)} == set(SCRIPTS), "random_steps.py needs a call of each script"
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_scripts(real: RealServer, volume: Volume) -> None:
-    run_all(real, script_steps, "scripts", volume(2_400, full=120_000))  # 85 % of these are script calls
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(900)
-def test_plain_commands(real: RealServer, volume: Volume) -> None:
-    run_all(real, plain_steps, "plain", volume(4_000, full=200_000))
-
-
-SNIPPETS = r"""
-return 1.9
-return -1.9
-return 2^53
-return nil
-return false
-return true
-return {1, 2, nil, 3}
-return {1, false, 3}
-return {}
-return {a = 1}
-return {1, {2, {3}}, 'x', true}
-return 'a\0b'
-return KEYS[1] == nil and #ARGV
-return redis.call('SET', 'a', '1')
-return redis.call('GET', 'a') + 1
-return type(redis.call('GET', 'nokey'))
-return redis.call('SET', 'a', '1').ok
-return redis.call('TYPE', 'a').ok
-redis.call('SET', 'n', 1.5) return redis.call('GET', 'n')
-redis.call('SET', 'n', 1e15) return redis.call('GET', 'n')
-redis.call('SET', 'n', 2^53) return redis.call('GET', 'n')
-redis.call('SET', 'n', 3.0) return redis.call('GET', 'n')
-return tostring(1.5) .. '|' .. 1e15 .. '|' .. 123456789012345 .. '|' .. 2^53 .. '|' .. 1785000000000 .. '|' .. 0.1
-return {tonumber('0x10'), tonumber('1e3'), tonumber(' 5 '), tonumber('9007199254740993'), tonumber('abc')}
-return {unpack({1, 2, 3})}
-return {math.max(60000, tonumber('5')), math.floor(2.7), math.huge == 1/0}
-return string.format('%d %s %.0f', 3, 'x', 1785000000000)
-return {string.find('a:b', ':', 1, true), string.match('a:1:2', '^[^:]*')}
-return redis.error_reply('MYERR x')
-return {err = 'MYERR y'}
-return {1, {err = 'MYERR y'}, {ok = 'FINE'}}
-return redis.call('HGET', 's', 'f')
-return redis.pcall('INCR', 's')
-return redis.pcall('HGET', 's', 'f').err
-return redis.pcall('HGET', 's', 'f') == 1
-local ok, e = pcall(redis.call, 'HGET', 's', 'f') return {tostring(ok), type(e)}
-error('boom')
-return redis.call('GET')
-return redis.call('NOSUCH')
-return redis.call('EVAL', 'return 1', 0)
-return redis.call('GET', nil)
-return redis.call('get', 12)
-x = 1
-return x
-local a = nil return a.b
-return nosuch()
-redis.call('SET', 'a', 'b') redis.call('HGET', 'a', 'b')
-redis.call('PUBLISH', 'channel', 'a') error('after a message')
-not Lua
-""".strip().splitlines()
-
-
-def test_the_language(real: RealServer) -> None:
-    real.hear_shards(SHARDED_CHANNELS)
-    run_history(real, [command_step("SET", "s", "v"), *(Step(encoded("EVAL", text, 0), text) for text in SNIPPETS)])
-
-
-# Which commands make a script go on when there is no memory: those that write, even if they change nothing or fail.
-FIRST = """
-redis.call('GET', 'none')
-redis.call('TIME')
-redis.call('EXISTS', 'none')
-redis.call('PTTL', 'none')
-redis.call('PUBLISH', 'channel', 'x')
-redis.call('DEL', 'none')
-redis.call('DEL', 'none', 'none')
-redis.call('PEXPIRE', 'none', 1)
-redis.call('PERSIST', 'none')
-redis.call('HDEL', 'none', 'f')
-redis.call('LPOP', 'none')
-redis.call('LREM', 'none', 0, 'x')
-redis.call('ZREM', 'none', 'x')
-redis.call('FLUSHALL')
-redis.pcall('HDEL', 's', 'f')
-redis.pcall('HDEL', 'none')
-redis.pcall('PEXPIRE', 'none', 'x')
-redis.pcall('SET', 'none', 'x')
-redis.pcall('HINCRBY', 'h', 'f', 1)
-redis.pcall('NOSUCH')
-""".strip().splitlines()
-THEN = """
-return redis.call('SET', 'new', 'v')
-return redis.call('HINCRBY', 'h', 'f', 1)
-return redis.call('RPUSH', 'l', 'x')
-return redis.call('ZADD', 'z', 1, 'x')
-""".strip().splitlines()
-
-
-def test_out_of_memory(real: RealServer) -> None:
-    real.hear_shards(SHARDED_CHANNELS)
-    history = [command_step("SET", "s", "v"), memory_step(True)]
-    for text in map(" ".join, itertools.product(FIRST, THEN)):
-        history.append(Step(encoded("EVAL", text, 0), text))
-    for command in ("SET a b", "INCR a", "DEL a", "PEXPIRE h 50000", "SCRIPT LOAD x=1", "EVAL x=1 0"):
-        history.append(command_step(*command.split()))
-    run_history(real, history)

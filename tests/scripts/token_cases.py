@@ -10,12 +10,10 @@ from tests.scripts.harness import (
     LOCK,
     ME,
     TICKETS,
-    WRONGTYPE,
     Around,
     Call,
     Case,
     State,
-    lock,
     tickets,
 )
 from tests.simulated.engine.redis import Entry
@@ -51,9 +49,8 @@ def token_renew(*held: tuple[bytes, bytes], lease: int = 30_000) -> Call:
     return Call("token_renew", tuple(key for key, _ in held), (lease, *(token for _, token in held)))
 
 
-TOKEN_ACQUIRE: Final = [
-    Case("a free lock is taken", FREE, token_acquire(), None, held_by(MINE)),
-    Case("an empty stored token counts as a token of another owner", held_by(b""), token_acquire(), Around(30_000)),
+CASES: Final = [
+    # Acquiring.
     Case("a repeat does not shorten the TTL", held_by(MINE, 90_000), token_acquire(repeat=True), None),
     Case("a first copy is refused if its own token is stored", held_by(MINE), token_acquire(), Around(30_000)),
     Case(
@@ -63,11 +60,7 @@ TOKEN_ACQUIRE: Final = [
         None,
         held_by(MINE),
     ),
-]
-
-
-TOKEN_RELEASE: Final = [
-    Case("the lock is freed if it has this token", held_by(MINE), token_release(), 1, FREE),
+    # Releasing.
     Case(
         "out of memory: the epoch is stored though the lock is free",
         FREE,
@@ -76,17 +69,7 @@ TOKEN_RELEASE: Final = [
         token_epoch(1),
         out_of_memory=True,
     ),
-]
-
-
-TOKEN_FORCE: Final = [
-    Case("nil if the lock is free", FREE, token_force(), None),
-]
-
-
-TOKEN_RENEW: Final = [
-    Case("the TTL is extended to the lease", held_by(MINE, 10_000), token_renew((LOCK, MINE)), [1], held_by(MINE)),
-    Case("a longer TTL is not shortened", held_by(MINE, 90_000), token_renew((LOCK, MINE)), [1]),
+    # Renewing.
     Case(
         "a key of another type does not affect the others",
         tickets(10_000, me=1) | held_by(MINE, 10_000),
@@ -94,13 +77,6 @@ TOKEN_RENEW: Final = [
         [0, 1, 0],
         tickets(10_000, me=1) | held_by(MINE),
     ),
-]
-
-
-TOKEN_EXTEND: Final = [
+    # Extending.
     Case("nil if another token is stored", held_by(THEIRS), Call("token_extend", (LOCK,), (MINE, 0)), None),
-    Case("an error if the key is a hash", lock(me=1), Call("token_extend", (LOCK,), (MINE, 0)), WRONGTYPE),
 ]
-
-
-CASES: Final = [*TOKEN_ACQUIRE, *TOKEN_RELEASE, *TOKEN_FORCE, *TOKEN_RENEW, *TOKEN_EXTEND]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pyredisson.net.slots import slot_of
-from tests.simulated.engine.cluster import Shard, SimulatedCluster
+from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.failover_rules import FailoverRules
-from tests.simulated.engine.replication import Loss
 from tests.simulated.engine.routed import RoutedClient, cluster_client
 from tests.simulated.engine.world import Process
 from tests.simulated.topology_history import TROUBLE, TopologyHistory, TopologyPlan
@@ -34,11 +33,7 @@ class ClusterHistory(TopologyHistory):
         rules = FailoverRules(
             self.world, self.clients, self.cluster.trusted, always_growing=self.plan.config.fence_from_clock
         )
-
-        def failed_over(shard: Shard, losses: list[Loss]) -> None:
-            rules.failed_over(losses)
-
-        self.cluster.on_loss.append(failed_over)
+        self.cluster.on_loss.append(rules.failed_over)
         return rules
 
     def names(self) -> list[str]:
@@ -75,11 +70,7 @@ class ClusterHistory(TopologyHistory):
         for node in cluster.nodes:
             if rng.random() < 0.1:
                 at = self.sometime(lambda node=node: None if node.redis.paused else node.pause())  # type: ignore[misc]
-                self.world.at(at + rng.uniform(0.05, 0.4), lambda node=node: self._resume(node))  # type: ignore[misc]
-
-    @staticmethod
-    def _resume(node: object) -> None:
-        node.resume()  # type: ignore[attr-defined]
+                self.world.at(at + rng.uniform(0.05, 0.4), node.resume)  # type: ignore[misc]
 
     def whole(self) -> bool:
         return self.cluster.whole()

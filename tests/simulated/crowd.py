@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import pytest
 
@@ -21,8 +22,11 @@ TURN = 0.25
 
 PLAIN = "semaphore"
 EXPIRABLE = "permit_expirable_semaphore"
+BOTH_SIDES = "read_write_lock"
 #: The kinds of permits.
 KINDS = pytest.mark.parametrize("kind", [PLAIN, EXPIRABLE])
+
+Side: TypeAlias = Literal["read", "write"]
 
 
 class Crowd(ABC):
@@ -46,13 +50,34 @@ class Crowd(ABC):
         self.times: list[float] = []
         self.tasks: list[Any] = []
         self.queue = f"pyredisson_waiting:{{{self.name}}}".encode()
+        self.inside = False  # Whether the world runs already.
         self._plans: dict[str, Callable[[], object]] = {}
         self.world.watchers.append(self._watch)
         self.holder = self.client()
 
+    def wait(
+        self, client: SimulatedClient | None = None, *, queued: bool = True, keeps: float | None = 0.0, **options: Any
+    ) -> SimulatedClient:
+        """Let a client wait, get it once, and give it back after a time (``None``: never)."""
+        client = client or self.client(queued=queued)
+
+        async def work() -> None:
+            give_back = await self.acquire(client, **options)
+            if give_back is not None:
+                self.got(client)
+                if keeps:
+                    await self.world.pause_of(client.runtime.process, keeps)
+                if keeps is not None:
+                    await give_back()
+
+        self.tasks.append(client.runtime.process.start(work(), "waiter"))
+        if not self.inside:
+            self.world.run(seconds=SOON)
+        return client
+
     @abstractmethod
-    def wait(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
-        """Let a client wait, get it once, and give it back."""
+    async def acquire(self, client: SimulatedClient, **options: Any) -> Callable[[], Awaitable[Any]] | None:
+        """Let a client acquire it, and return how it is given back; ``None`` if its time was over."""
 
     @abstractmethod
     def free(self) -> float:
@@ -122,7 +147,6 @@ class LockCrowd(Crowd):
 
     def __init__(self, kind: str = "lock") -> None:
         super().__init__(kind)
-        self.inside = False  # Whether the world runs already.
         self.do(self.lock(self.holder).lock())
 
     def lock(self, client: SimulatedClient) -> Any:
@@ -136,33 +160,87 @@ class LockCrowd(Crowd):
     async def _unlock(self) -> None:
         await self.lock(self.holder).force_unlock()
 
-    def wait(
-        self,
-        client: SimulatedClient | None = None,
-        *,
-        queued: bool = True,
-        seconds: float | None = None,
-        keeps: float = 0.0,
-        **options: Any,
-    ) -> SimulatedClient:
-        client = client or self.client(queued=queued)
-
-        async def work() -> None:
-            lock = self.lock(client)
-            if await lock.try_lock(seconds):
-                self.got(client)
-                if keeps:
-                    await self.world.pause_of(client.runtime.process, keeps)
-                await lock.unlock()
-
-        self.tasks.append(client.runtime.process.start(work(), "waiter"))
-        if not self.inside:
-            self.world.run(seconds=SOON)
-        return client
+    async def acquire(self, client: SimulatedClient, **options: Any) -> Callable[[], Awaitable[Any]] | None:
+        lock = self.lock(client)
+        return lock.unlock if await lock.try_lock(options.get("seconds")) else None
 
     def close(self) -> None:
         self.world.run(seconds=70)
         self.redis("DEL", "redisson_lock_token:{orders}")
+        super().close()
+
+
+class Sides(LockCrowd):
+    """A read-write lock of which somebody holds a side, and clients that wait for either."""
+
+    def __init__(self, held: Side = "write") -> None:
+        self.sides: dict[SimulatedClient, Side] = {}
+        self.held: Side = held
+        super().__init__("read_write_lock")
+
+    def lock(self, client: SimulatedClient) -> Any:
+        both = client.get_read_write_lock("orders")
+        return both.read_lock() if self.sides.get(client, self.held) == "read" else both.write_lock()
+
+    def reader(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
+        """Let a client wait to read."""
+        return self._wait("read", client, **options)
+
+    def writer(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
+        """Let a client wait to write."""
+        return self._wait("write", client, **options)
+
+    def _wait(
+        self, side: Side, client: SimulatedClient | None, *, queued: bool = True, **options: Any
+    ) -> SimulatedClient:
+        client = client or self.client(queued=queued)
+        self.sides[client] = side
+        return self.wait(client, **options)
+
+    def come(self, sides: str, **options: Any) -> None:
+        """Let a client wait for each letter: ``r`` to read, ``w`` to write."""
+        for side in sides:
+            self.reader(**options) if side == "r" else self.writer(**options)
+
+    def order(self) -> str:
+        """The sides of those who were served, in order."""
+        return "".join(self.sides[self.clients[number]][0] for number in self.served)
+
+    def foreign(self, mode: Side) -> None:
+        """Let one of Redisson's have a side, whoever waits for it."""
+        field = "java:1" if mode == "read" else "java:1:write"
+        self.redis("HSET", "orders", "mode", mode, field, 1)
+        self.redis("SET", "{orders}:java:1:rwlock_timeout:1", 1, "PX", 60_000)
+        self.redis("PEXPIRE", "orders", 60_000)
+
+    def foreign_release(self) -> float:
+        """Let it release that, as Redisson does. Returns when."""
+        mode = self.redis("HGET", "orders", "mode")
+        self.redis("DEL", "orders", "{orders}:java:1:rwlock_timeout:1")
+        self.redis("PUBLISH", "redisson_rwlock:{orders}", "0" if mode == b"read" else "1")
+        return self.world.now
+
+    def write_then_read(self) -> None:
+        """Let the holder write for a second, and then read for another one."""
+        self.free()
+        both = self.holder.get_read_write_lock("orders")
+
+        async def work() -> None:
+            await both.write_lock().lock()
+            await both.read_lock().lock()
+            await self.world.pause_of(self.holder.runtime.process, 1.0)
+            self.scripts.clear()
+            await both.write_lock().unlock()
+            await self.world.pause_of(self.holder.runtime.process, 1.0)
+            await both.read_lock().unlock()
+
+        self.tasks.append(self.holder.runtime.process.start(work(), "holder"))
+        self.world.run(seconds=SOON)
+
+    def close(self) -> None:
+        """Nothing is left of it; of the queue not even for a while."""
+        self.world.run(seconds=1)
+        assert self.queue not in self.world.node.redis.dump()
         super().close()
 
 
@@ -188,34 +266,11 @@ class PermitCrowd(Crowd):
         self.do(self.semaphore().add_permits(permits))
         return self.world.now
 
-    def wait(
-        self,
-        client: SimulatedClient | None = None,
-        *,
-        queued: bool = True,
-        seconds: float | None = None,
-        wanted: int = 1,
-        keeps: float | None = 0.0,
-        lease: float | None = None,
-        **options: Any,
-    ) -> SimulatedClient:
-        """Let a client wait, take permits once, and give them back after a time (``None``: never)."""
-        client = client or self.client(queued=queued)
-        semaphore = self.semaphore(client)
-
-        async def work() -> None:
-            args = (wanted, seconds) if self.kind == PLAIN else (seconds, lease)
-            permit = await semaphore.try_acquire(*args)
-            if permit:
-                self.got(client)
-                if keeps:
-                    await self.world.pause_of(client.runtime.process, keeps)
-                if keeps is not None:
-                    await semaphore.release(wanted if self.kind == PLAIN else permit)
-
-        self.tasks.append(client.runtime.process.start(work(), "waiter"))
-        self.world.run(seconds=SOON)
-        return client
+    async def acquire(self, client: SimulatedClient, **options: Any) -> Callable[[], Awaitable[Any]] | None:
+        semaphore, wanted, seconds = self.semaphore(client), options.get("wanted", 1), options.get("seconds")
+        args = (wanted, seconds) if self.kind == PLAIN else (seconds, options.get("lease"))
+        permit = await semaphore.try_acquire(*args)
+        return partial(semaphore.release, wanted if self.kind == PLAIN else permit) if permit else None
 
     def close(self, available: int | None = None) -> None:
         """Nothing is left of it, and the permits are there."""
@@ -228,7 +283,9 @@ class PermitCrowd(Crowd):
 
 
 def crowd_of(kind: str) -> Crowd:
-    """Clients that wait for a lock, or for permits."""
+    """Clients that wait for a lock, for a side of one, or for permits."""
+    if kind == BOTH_SIDES:
+        return Sides()
     return PermitCrowd(kind) if kind in (PLAIN, EXPIRABLE) else LockCrowd(kind)
 
 

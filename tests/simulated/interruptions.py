@@ -11,23 +11,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pyredisson.config import Config
 from tests.simulated.engine.faults import Faults
-from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
-from tests.simulated.engine.world import Cancelled, Process, Task, World
+from tests.simulated.engine.world import Cancelled, Task
+from tests.simulated.stage import Stage
 
 __all__ = ["INTERRUPTIONS", "Interruption", "Scene", "walk"]
 
 
-class Scene(ABC):
+class Scene(Stage, ABC):
     """A victim whose call is interrupted, and another client that goes on."""
-
-    def __init__(self, seed: int, config: Config, other_config: Config | None = None) -> None:
-        self.world = World(seed)
-        self.process: Process = self.world.process("victim")
-        self.client = SimulatedClient(self.process, config=config)
-        self.other = SimulatedClient(self.world.process("other"), config=other_config or config)
-        self.owner = SimulatedOwner(self.world)
 
     @abstractmethod
     def begin(self) -> Task[None]:
@@ -43,25 +35,7 @@ class Scene(ABC):
         async def run() -> None:
             await work()
 
-        return self.process.start(run(), "call", self.owner)
-
-    def perform(self, work: Awaitable[object], owner: SimulatedOwner | None = None) -> None:
-        """Make a call of the victim's process, and wait for its end."""
-        self._perform(self.process, work, "step", 60, owner)
-
-    def perform_next(self, work: Awaitable[object]) -> None:
-        """Make a call of the other process, which must end soon."""
-        self._perform(self.other.runtime.process, work, "next", 10, None)
-
-    def _perform(
-        self, process: Process, work: Awaitable[object], name: str, seconds: float, owner: SimulatedOwner | None
-    ) -> None:
-        async def run() -> None:
-            await work
-
-        task = process.start(run(), name, owner)
-        self.world.run(until=task.done, seconds=seconds)
-        task.outcome.result()
+        return self.client.runtime.process.start(run(), "call", self.owner)
 
     def lose_replies(self, seconds: float = 0.2) -> None:
         """Lose all replies for a while: the first of them, but not those of the repetitions."""

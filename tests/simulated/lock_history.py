@@ -12,15 +12,11 @@ from pyredisson.asyncio.primitives import Lock, ReadWriteLock, TokenLock
 from pyredisson.config import Config
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.simulated.engine.checkers import LockRules, ReadWriteRules, TokenRules
-from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.engine.world import Node, Process
+from tests.simulated.engine.world import Process
 from tests.simulated.history import HandleHistory, Plan
 
 __all__ = ["CONFIG", "LockHistory", "LockPlan", "ReadWriteHistory", "TokenHistory"]
-
-#: In seconds; without faults a message takes no longer.
-A_FEW_ROUND_TRIPS = 0.1
 
 CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, fair_lock_wait_timeout=6.0)
 
@@ -72,32 +68,6 @@ class LockHistory(HandleHistory):
             self.perhaps(0.2, runtime.cut, runtime.heal, (0.1, 4.0))
         self.perhaps(0.2, self.world.node.pause, self.world.node.resume, (0.1, 2.0))
         self.cancel_some(0.3, 40)
-
-    def start(self) -> None:
-        super().start()
-        if not self.plan.disturb and self.plan.faults == Faults():
-            self._watch_for_waiters_that_heard_nothing()
-
-    def _watch_for_waiters_that_heard_nothing(self) -> None:
-        """Without faults, no release may be noticed only by the look that waiters take from time to time."""
-        free_since: dict[bytes, float] = {}
-        of = {each.id.encode(): each.core.subscriptions for each in self.clients}
-
-        def watch(node: Node, script: str, keys: list[bytes], args: list[bytes], result: Any) -> None:
-            now = self.world.now
-            if script.endswith(("_release", "_force_unlock")) and type(result) is int and result >= 1:
-                free_since[keys[0]] = now
-            elif "_acquire" in script and (result is None or (isinstance(result, list) and result[0] == b"token")):
-                late = now - free_since.pop(keys[0], now) > A_FEW_ROUND_TRIPS
-                subscriptions = of.get(args[0].partition(b":")[0])
-                if late and subscriptions is not None:
-                    before = subscriptions.last_resorts
-                    self.world.at(now + A_FEW_ROUND_TRIPS, lambda: check(subscriptions, before))
-
-        def check(subscriptions: Any, before: int) -> None:
-            assert subscriptions.last_resorts == before, "a waiter was served that no message had woken"
-
-        self.world.watchers.append(watch)
 
     def make(self, client: SimulatedClient, name: str) -> Any:
         """Return a handle on a lock."""

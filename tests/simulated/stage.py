@@ -27,12 +27,15 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self.world.end()
 
-    def redis(self, *words: str | int) -> Any:
+    def redis(self, *words: str | int | bytes) -> Any:
         return self.world.node.redis.command(*words)
 
-    def start(self, work: Coroutine[Any, Any, Any], owner: SimulatedOwner | None = None) -> Callable[[], Any]:
-        """Let the owner begin something; what is returned waits for its end, and for its result."""
-        task = self.client.runtime.process.start(work, "step", owner or self.owner)
+    def start(
+        self, work: Coroutine[Any, Any, Any], owner: SimulatedOwner | None = None, client: SimulatedClient | None = None
+    ) -> Callable[[], Any]:
+        """Let the owner begin something, or another client; what is returned waits for its end, and for its result."""
+        owner = owner or (self.owner if client is None else None)
+        task = (client or self.client).runtime.process.start(work, "step", owner)
 
         def finish() -> Any:
             self.world.run(until=task.done, seconds=300)

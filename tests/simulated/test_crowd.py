@@ -10,20 +10,20 @@ import pytest
 from pyredisson.core.waiting import fairness, wait_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
 from pyredisson.net.resp import script
-from tests.simulated.crowd import EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
+from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Promise
 from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_lock__channel:{orders}"
 LOCKS = ["lock", "fenced_lock", "non_reentrant_lock"]
-#: Of any kind: what holds for the waiters of locks and of permits alike.
-ANY = pytest.mark.parametrize("kind", ["lock", PLAIN, EXPIRABLE])
+#: Of any kind: what holds for the waiters of locks, of sides of a read-write lock, and of permits alike.
+ANY = pytest.mark.parametrize("kind", ["lock", BOTH_SIDES, PLAIN, EXPIRABLE])
 
 make = crowds(lambda kind="lock": crowd_of(kind))
 
 
-@pytest.mark.parametrize("kind", [*LOCKS, PLAIN, EXPIRABLE])
+@pytest.mark.parametrize("kind", [*LOCKS, BOTH_SIDES, PLAIN, EXPIRABLE])
 def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Make, kind: str) -> None:
     crowd = make(kind)
     for _ in range(30):
@@ -42,7 +42,7 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, kin
     crowd = make(kind)
     for _ in range(6):
         crowd.wait()
-    for script_name in ("lock_force_unlock", "semaphore_add", "permit_add"):
+    for script_name in ("lock_force_unlock", "read_write_lock_force_unlock", "semaphore_add", "permit_add"):
         crowd.when(script_name, crowd.tasks[0].cancel)
     freed = crowd.free()
     crowd.finish()
@@ -89,7 +89,7 @@ def test_the_queue_does_not_outlive_those_in_it(make: Make, kind: str) -> None:
     crowd = make(kind)
     for client in [crowd.wait() for _ in range(3)]:
         client.runtime.process.crash()
-    crowd.world.run(seconds=40 if kind in LOCKS else 100)
+    crowd.world.run(seconds=100 if kind in (PLAIN, EXPIRABLE) else 40)
     assert crowd.queue not in crowd.world.node.redis.dump()
 
 
@@ -224,19 +224,6 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     assert crowd.times[0] - released <= TURN + SOON
     assert crowd.times[-1] - released <= 2 * TURN + 6 * SOON
     assert crowd.last_resorts() == 0
-
-
-def test_one_that_has_acquired_among_others_leaves_the_channel_of_the_lock(make: Make) -> None:
-    """It would hear each of its own releases."""
-    crowd = make()
-    waiting = [crowd.wait(keeps=0.05) for _ in range(6)]
-    assert waiting[0] in listeners(crowd)
-    crowd.free()
-    assert crowd.world.run(until=lambda: len(crowd.served) == 2, seconds=1)
-    crowd.world.run(seconds=SOON)
-    assert waiting[0] not in listeners(crowd)
-    crowd.finish()
-    crowd.close()
 
 
 def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Make) -> None:

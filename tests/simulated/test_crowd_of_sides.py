@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+import itertools
 
 import pytest
 
@@ -12,89 +12,9 @@ from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson.kinds import read_write_waiting
 from pyredisson.kinds.read_write_lock import ReadKind
 from pyredisson.kinds.read_write_waiting import YieldToWriters
-from tests.simulated.crowd import SOON, TURN, LockCrowd, Make, crowds
-from tests.simulated.engine.runtime import SimulatedClient
+from tests.simulated.crowd import SOON, TURN, Make, Side, Sides, crowd_of, crowds
 from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
-
-CHANNEL = b"redisson_rwlock:{orders}"
-
-Side: TypeAlias = Literal["read", "write"]
-
-
-class Sides(LockCrowd):
-    """A read-write lock of which somebody holds a side, and clients that wait for either."""
-
-    def __init__(self, held: Side = "write") -> None:
-        self.sides: dict[SimulatedClient, Side] = {}
-        self.held: Side = held
-        self.inside_at_once = 0
-        super().__init__("read_write_lock")
-
-    def lock(self, client: SimulatedClient) -> Any:
-        both = client.get_read_write_lock("orders")
-        return both.read_lock() if self.sides.get(client, self.held) == "read" else both.write_lock()
-
-    def reader(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
-        """Let a client wait to read."""
-        return self._wait("read", client, **options)
-
-    def writer(self, client: SimulatedClient | None = None, **options: Any) -> SimulatedClient:
-        """Let a client wait to write."""
-        return self._wait("write", client, **options)
-
-    def _wait(
-        self, side: Side, client: SimulatedClient | None, *, queued: bool = True, **options: Any
-    ) -> SimulatedClient:
-        client = client or self.client(queued=queued)
-        self.sides[client] = side
-        return self.wait(client, **options)
-
-    def come(self, sides: str, **options: Any) -> None:
-        """Let a client wait for each letter: ``r`` to read, ``w`` to write."""
-        for side in sides:
-            self.reader(**options) if side == "r" else self.writer(**options)
-
-    def order(self) -> str:
-        """The sides of those who were served, in order."""
-        return "".join(self.sides[self.clients[number]][0] for number in self.served)
-
-    def foreign(self, mode: Side) -> None:
-        """Let one of Redisson's have a side, whoever waits for it."""
-        field = "java:1" if mode == "read" else "java:1:write"
-        self.redis("HSET", "orders", "mode", mode, field, 1)
-        self.redis("SET", "{orders}:java:1:rwlock_timeout:1", 1, "PX", 60_000)
-        self.redis("PEXPIRE", "orders", 60_000)
-
-    def foreign_release(self) -> float:
-        """Let it release that, as Redisson does. Returns when."""
-        mode = self.redis("HGET", "orders", "mode")
-        self.redis("DEL", "orders", "{orders}:java:1:rwlock_timeout:1")
-        self.redis("PUBLISH", CHANNEL, "0" if mode == b"read" else "1")
-        return self.world.now
-
-    def write_then_read(self) -> None:
-        """Let the holder write for a second, and then read for another one."""
-        self.free()
-        both = self.holder.get_read_write_lock("orders")
-
-        async def work() -> None:
-            await both.write_lock().lock()
-            await both.read_lock().lock()
-            await self.world.pause_of(self.holder.runtime.process, 1.0)
-            self.scripts.clear()
-            await both.write_lock().unlock()
-            await self.world.pause_of(self.holder.runtime.process, 1.0)
-            await both.read_lock().unlock()
-
-        self.tasks.append(self.holder.runtime.process.start(work(), "holder"))
-        self.world.run(seconds=SOON)
-
-    def close(self) -> None:
-        """Nothing is left of it; of the queue not even for a while."""
-        self.world.run(seconds=1)
-        assert self.queue not in self.world.node.redis.dump()
-        super().close()
-
+from tests.simulated.test_crowd import SHARED
 
 make = crowds(Sides)
 
@@ -222,21 +142,6 @@ def test_a_release_of_redisson_is_heard(make: Make, held: Side, waiting: str) ->
     crowd.close()
 
 
-@pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make, order: str) -> None:
-    crowd = make()
-    sides = "wrrw"
-    new = {"old first": [False, True], "new first": [True, False], "in turn": [True, False] * 2}[order]
-    for queued in new:
-        crowd.come(sides if order != "in turn" else sides[:2], queued=queued)
-    released = crowd.free()
-    crowd.finish()
-    assert sorted(crowd.served) == list(range(1, 9))
-    assert crowd.times[-1] - released < 8 * 2 * SOON
-    assert crowd.last_resorts() == 0
-    crowd.close()
-
-
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("waiting", ["wwrr", "rrww", "wrrrr", "ww"])
 def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
@@ -254,31 +159,6 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     if fate == "crash":
         crowd.world.run(seconds=1)
         assert crowd.queue not in crowd.world.node.redis.dump()
-
-
-@pytest.mark.parametrize("waiting", ["wrwr", "rwrw", "wwww"])
-def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, waiting: str) -> None:
-    crowd = make()
-    crowd.come(waiting)
-    crowd.when("read_write_lock_force_unlock", crowd.tasks[0].cancel)
-    released = crowd.free()
-    crowd.finish()
-    assert sorted(crowd.served) == [2, 3, 4]
-    assert crowd.times[-1] - released <= 6 * SOON
-    assert crowd.last_resorts() == 0
-    crowd.close()
-
-
-def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make) -> None:
-    crowd = make()
-    crowd.come("rw", seconds=0.1)
-    crowd.come("rw")
-    crowd.world.run(seconds=1)
-    assert len(crowd.queued()) == 2
-    crowd.free()
-    crowd.finish()
-    assert crowd.served == [3, 4]
-    crowd.close()
 
 
 def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make: Make) -> None:
@@ -331,15 +211,6 @@ def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make: Make) -
     assert crowd.times[-1] - released < 6 * SOON
     assert crowd.last_resorts() == 0
     crowd.close()
-
-
-def test_the_queue_does_not_outlive_those_in_it(make: Make) -> None:
-    crowd = make()
-    crowd.come("rwrw")
-    for client in crowd.clients[1:]:
-        client.runtime.process.crash()
-    crowd.world.run(seconds=40)
-    assert crowd.queue not in crowd.world.node.redis.dump()
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
@@ -418,4 +289,5 @@ BUGS = {
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), Sides))
+    tests = itertools.chain(crowd_tests(globals(), Sides), crowd_tests(SHARED, crowd_of))
+    check_found(monkeypatch, name, BUGS[name], tests)

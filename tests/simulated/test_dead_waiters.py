@@ -159,17 +159,6 @@ def soon_after(moment: float) -> Any:
     return pytest.approx(moment + SOON / 2, abs=SOON / 2)
 
 
-def test_a_dead_head_of_a_lock_that_is_freed_early(scene: Scene) -> None:
-    """The lease had 30 s left, and others are believed in for 300."""
-    scene.hold(until=2.0, lease=30)
-    dead = scene.dead(5)
-    alive = scene.wait()
-    scene.run(60)
-    assert alive.got == soon_after(dead.came + 5 * FASTEST)
-    # When its channel is heard, and when the time of the dead one is over.
-    assert scene.looks[alive.client.id.encode()] == 2
-
-
 def test_a_dead_head_of_a_lock_whose_holder_is_dead(scene: Scene) -> None:
     """Nobody says that it is free."""
     scene.hold(until=3.0, lease=6)
@@ -190,45 +179,6 @@ def test_a_dead_waiter_that_no_client_has_checked(scene: Scene, patience: float 
     alive = scene.wait()
     scene.run(400)
     assert alive.got == soon_after(max(alive.came - SOON / 2, dead.believed_until(300)))
-
-
-@pytest.mark.parametrize("patience", [(5,), (3, 7), (7, 3), (7, 3, 5), (None, 4)], ids=str)
-def test_dead_waiters_in_a_row(scene: Scene, patience: tuple[float | None, ...]) -> None:
-    scene.hold(until=1.0)
-    first = scene.wait()
-    dead = [scene.dead(each) for each in patience]
-    alive = scene.wait()
-    scene.run(400)
-    assert first.got == soon_after(1.0)
-    assert alive.got == soon_after(max(each.believed_until(300) for each in dead))
-
-
-def test_dead_waiters_of_one_process_between_living_ones_of_others(scene: Scene) -> None:
-    scene.hold(until=1.0)
-    dying = scene.process()
-    dead, living = [], []
-    for patience in (2, 4, 6):
-        dead.append(scene.wait(patience, dying))
-        living.append(scene.wait(keeps=0.1))
-    scene.die(dying)
-    scene.run(60)
-    assert [each.got for each in living] == [soon_after(each.came + each.patience * FASTEST) for each in dead]
-
-
-def test_living_waiters_of_one_process_between_dead_ones_of_others(scene: Scene) -> None:
-    """Who looks on behalf of all is not the one who stands right behind the dead."""
-    scene.hold(until=1.0)
-    client = scene.process()
-    living = [scene.wait(client=client)]
-    dead = []
-    for patience in (3, 6):
-        dead.append(scene.dead(patience))
-        living.append(scene.wait(client=client))
-    scene.run(60)
-    assert [each.got for each in living] == [
-        soon_after(1.0),
-        *(soon_after(each.came + each.patience * FASTEST) for each in dead),
-    ]
 
 
 @pytest.mark.parametrize("patience", [None, 1000.0])

@@ -6,18 +6,16 @@ gets the lock at once, and the interrupted one can go on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pytest
 
 from pyredisson.asyncio.primitives import Lock
 from pyredisson.config import Config
-from pyredisson.core.requests.call import AcquireCall
-from pyredisson.core.runtime import Request
-from pyredisson.kinds.token_lock import TokenKind
-from tests.simulated.engine.checkers import LockRules, TokenRules, leftovers, tokens_of
+from tests.simulated.engine.checkers import LockRules, ReadWriteRules, TokenRules, leftovers, tokens_of
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Task
@@ -30,16 +28,12 @@ async def _nothing(lock: Lock) -> None:
     pass
 
 
-async def _once(lock: Lock) -> None:
+async def _acquire(lock: Lock) -> None:
     await lock.lock()
 
 
 async def _twice(lock: Lock) -> None:
     await lock.lock()
-    await lock.lock()
-
-
-async def _acquire(lock: Lock) -> None:
     await lock.lock()
 
 
@@ -64,8 +58,8 @@ async def _block(lock: Lock) -> None:
 class Case:
     """What is done before, and what is interrupted; how many holds may be left if it is, and if it is not."""
 
-    before: Callable[[Lock], Awaitable[None]]
-    call: Callable[[Lock], Awaitable[None]]
+    before: Callable[[Lock], Coroutine[Any, Any, None]]
+    call: Callable[[Lock], Coroutine[Any, Any, None]]
     holds_before: int
     left_if_interrupted: tuple[int, ...]
     contended: bool = False
@@ -74,44 +68,34 @@ class Case:
     behind: int = 0  # How many others wait behind the one who is interrupted.
 
 
-CASES = {
+OF_EACH = {
     "acquire": Case(_nothing, _acquire, 0, (0,)),
     "acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True),
     "acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True),
     "acquire after a wait, with a lease": Case(_nothing, _acquire_with_lease, 0, (0,), contended=True),
-    "re-entry": Case(_once, _acquire, 1, (1,)),
-    "re-entry, replies lost": Case(_once, _acquire, 1, (1,), reply_lost=True),
     # An unlock that is interrupted is finished, not undone.
-    "unlock": Case(_once, _release, 1, (0, 1)),
-    "unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True),
-    "partial unlock": Case(_twice, _release, 2, (1, 2)),
+    "unlock": Case(_acquire, _release, 1, (0, 1)),
+    "unlock, replies lost": Case(_acquire, _release, 1, (0, 1), reply_lost=True),
     "block": Case(_nothing, _block, 0, (0,)),
     "block after a wait": Case(_nothing, _block, 0, (0,), contended=True),
-    "fair: acquire": Case(_nothing, _acquire, 0, (0,), kind="fair_lock"),
-    "fair: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="fair_lock"),
-    "fair: acquire in turn": Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2),
-    "fair: acquire in turn, replies lost": Case(
-        _nothing, _acquire, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
-    ),
-    "fair: acquire in turn, with a lease": Case(
-        _nothing, _acquire_with_lease, 0, (0,), contended=True, kind="fair_lock", behind=1
-    ),
-    "fair: giving up": Case(_nothing, _give_up, 0, (0,), contended=True, kind="fair_lock", behind=2),
-    "fair: giving up, replies lost": Case(
-        _nothing, _give_up, 0, (0,), contended=True, reply_lost=True, kind="fair_lock", behind=1
-    ),
-    "fair: re-entry": Case(_once, _acquire, 1, (1,), kind="fair_lock"),
-    "fair: unlock": Case(_once, _release, 1, (0, 1), kind="fair_lock", behind=1),
-    "token: acquire": Case(_nothing, _acquire, 0, (0,), kind="token_lock"),
-    "token: acquire, replies lost": Case(_nothing, _acquire, 0, (0,), reply_lost=True, kind="token_lock"),
-    "token: acquire after a wait": Case(_nothing, _acquire, 0, (0,), contended=True, kind="token_lock"),
-    "token: acquire after a wait, with a lease, replies lost": Case(
-        _nothing, _acquire_with_lease, 0, (0,), contended=True, reply_lost=True, kind="token_lock"
-    ),
-    "token: unlock": Case(_once, _release, 1, (0, 1), kind="token_lock"),
-    "token: unlock, replies lost": Case(_once, _release, 1, (0, 1), reply_lost=True, kind="token_lock"),
-    "token: block": Case(_nothing, _block, 0, (0,), kind="token_lock"),
-    "token: block after a wait": Case(_nothing, _block, 0, (0,), contended=True, kind="token_lock"),
+}
+OF_REENTRANT = {
+    "re-entry": Case(_acquire, _acquire, 1, (1,)),
+    "re-entry, replies lost": Case(_acquire, _acquire, 1, (1,), reply_lost=True),
+    "partial unlock": Case(_twice, _release, 2, (1, 2)),
+}
+IN_TURN = Case(_nothing, _acquire, 0, (0,), contended=True, kind="fair_lock", behind=2)
+CASES = {
+    **OF_EACH,
+    **OF_REENTRANT,
+    **{f"fair: {name}": replace(case, kind="fair_lock") for name, case in {**OF_EACH, **OF_REENTRANT}.items()},
+    **{f"token: {name}": replace(case, kind="token_lock") for name, case in OF_EACH.items()},
+    "fair: acquire in turn": IN_TURN,
+    "fair: acquire in turn, replies lost": replace(IN_TURN, reply_lost=True, behind=1),
+    "fair: acquire in turn, with a lease": replace(IN_TURN, call=_acquire_with_lease, behind=1),
+    "fair: giving up": replace(IN_TURN, call=_give_up),
+    "fair: giving up, replies lost": replace(IN_TURN, call=_give_up, reply_lost=True, behind=1),
+    "fair: unlock in turn": Case(_acquire, _release, 1, (0, 1), kind="fair_lock", behind=1),
 }
 
 
@@ -122,7 +106,7 @@ class LockScene(Scene):
     suffix = ""
 
     def __init__(self, case: Case, seed: int) -> None:
-        super().__init__(seed, CONFIG)
+        super().__init__(CONFIG, seed)
         self.case = case
         self.lock = self.make(self.client)
         self.theirs = self.make(self.other)
@@ -148,7 +132,7 @@ class LockScene(Scene):
         return int(entry.value.get(f"{self.client.id}:{self.owner.number}{self.suffix}".encode(), b"0"))
 
     def begin(self) -> Task[None]:
-        self.perform(self.case.before(self.lock), self.owner)
+        self.do(self.case.before(self.lock))
         assert self.count() == self.case.holds_before
         if self.case.contended:
 
@@ -178,7 +162,7 @@ class LockScene(Scene):
         if interrupted:
             assert self.count() in self.case.left_if_interrupted
         while (count := self.count()) > 0:
-            self.perform(self.lock.unlock(), self.owner)
+            self.do(self.lock.unlock())
             assert self.count() == count - 1, "the client counts otherwise than the server"
         self.world.run(until=lambda: all(task.done() for task in self.others), seconds=1.0)
         for each in self.others:
@@ -188,33 +172,48 @@ class LockScene(Scene):
             assert await self.theirs.try_lock(0.5), "the lock is not free"
             await self.theirs.unlock()
 
-        self.perform_next(take())
-        self.perform(self.lock.lock(), self.owner)
+        self.start(take(), client=self.other)()
+        self.do(self.lock.lock())
         assert self.count() == 1
-        self.perform(self.lock.unlock(), self.owner)
+        self.do(self.lock.unlock())
         self.world.run(seconds=90)
         assert not leftovers(self.world, [self.client, self.other])
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("how", INTERRUPTIONS)
-def test_an_interrupted_call_leaves_nothing_in_redis(name: str, how: str) -> None:
-    assert walk(partial(LockScene, CASES[name]), INTERRUPTIONS[how]) >= 3
+class Reading(LockScene):
+    """The victim reads; the others write."""
+
+    def make(self, client: SimulatedClient) -> Lock:
+        both = client.get_read_write_lock("orders")
+        return both.read_lock() if client is self.client else both.write_lock()
+
+    def rules(self) -> None:
+        ReadWriteRules(self.world, [self.client, self.other])
 
 
-def test_a_repeat_with_another_token_would_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = TokenKind.acquire
+class Writing(Reading):
+    """The victim writes; the others read."""
 
-    def forgetful(self: TokenKind, call: AcquireCall, epoch: int, repeat: bool) -> Request:
-        call.ownership.kind_state.current = ""
-        return original(self, call, epoch, False)
+    suffix = ":write"
 
-    def taken_after() -> float:
-        scene = LockScene(CASES["token: acquire, replies lost"], 0)
-        with scene.world:
-            assert not scene.finish(scene.begin())
-        return scene.world.now
+    def make(self, client: SimulatedClient) -> Lock:
+        both = client.get_read_write_lock("orders")
+        return both.write_lock() if client is self.client else both.read_lock()
 
-    assert taken_after() < 1.5
-    monkeypatch.setattr(TokenKind, "acquire", forgetful)
-    assert taken_after() > CONFIG.lock_watchdog_timeout - 0.5
+
+EACH = [
+    *((LockScene, name, how) for name in CASES for how in INTERRUPTIONS),
+    *(
+        (scene, name, how)
+        for scene in (Reading, Writing)
+        for name, case in CASES.items()
+        if case.kind == "lock"
+        for how in INTERRUPTIONS
+        if how != "closed"
+    ),
+]
+
+
+@pytest.mark.parametrize(("scene", "name", "how"), EACH, ids=lambda each: getattr(each, "__name__", each))
+def test_an_interrupted_call_leaves_nothing_in_redis(scene: type[LockScene], name: str, how: str) -> None:
+    assert walk(partial(scene, CASES[name]), INTERRUPTIONS[how]) >= 3

@@ -7,7 +7,7 @@ call is finished; nothing is queued or subscribed; the interrupted owner, and ev
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,61 +28,25 @@ TOTAL = 5
 PERMIT = "ab" * 16
 OTHER = "cd" * 16
 
-Call = Callable[[SimulatedClient], Awaitable[Any]]
+
+def _seats(client: SimulatedClient) -> Any:
+    return client.get_semaphore("seats")
 
 
-async def _acquire(client: SimulatedClient) -> None:
-    assert await client.get_semaphore("seats").acquire(2)
+def _permits(client: SimulatedClient) -> Any:
+    return client.get_permit_expirable_semaphore("seats")
 
 
-async def _block(client: SimulatedClient) -> None:
-    async with client.get_semaphore("seats"):
+def _latch(client: SimulatedClient) -> Any:
+    return client.get_count_down_latch("seats")
+
+
+async def _inside(block: Any) -> None:
+    async with block:
         pass
 
 
-async def _hold(client: SimulatedClient) -> None:
-    async with client.get_semaphore("seats").hold(2):
-        pass
-
-
-async def _hold_permit(client: SimulatedClient, lease: float | None = None) -> None:
-    async with client.get_permit_expirable_semaphore("seats").hold(lease_time=lease):
-        pass
-
-
-def _drain(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_semaphore("seats").drain_permits()
-
-
-def _release(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_semaphore("seats").release(2)
-
-
-def _acquire_permit(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_permit_expirable_semaphore("seats").acquire()
-
-
-def _release_permit(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_permit_expirable_semaphore("seats").release(PERMIT)
-
-
-def _acquire_several_permits(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_permit_expirable_semaphore("seats").acquire(permits=2)
-
-
-def _release_several_permits(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_permit_expirable_semaphore("seats").release([PERMIT, OTHER])
-
-
-def _count_down(client: SimulatedClient) -> Awaitable[Any]:
-    return client.get_count_down_latch("seats").count_down()
-
-
-async def _wait(client: SimulatedClient) -> None:
-    assert await client.get_count_down_latch("seats").wait()
-
-
-@dataclass
+@dataclass(frozen=True)
 class Case:
     """A call that is interrupted.
 
@@ -90,60 +54,46 @@ class Case:
         call: The call.
         change: What it adds to the number in Redis, if it is done.
         finishes: Whether it is finished although it was interrupted; else it is undone.
+        waits: Whether it may have to wait.
+        taken: The permits taken before.
         contended: Whether it has to wait.
         reply_lost: Whether the first replies are lost.
-        taken: The permits taken before.
     """
 
-    call: Call
+    call: Callable[[SimulatedClient], Awaitable[Any]]
     change: int
     finishes: bool = False
+    waits: bool = False
+    taken: tuple[str, ...] = ()
     contended: bool = False
     reply_lost: bool = False
-    taken: tuple[str, ...] = ()
 
 
+CALLS = {
+    "acquire": Case(lambda client: _seats(client).acquire(2), -2, waits=True),
+    "acquire in time": Case(lambda client: _seats(client).try_acquire(2, 3), -2, waits=True),
+    "block": Case(lambda client: _inside(_seats(client)), 0, waits=True),
+    "hold": Case(lambda client: _inside(_seats(client).hold(2)), 0, waits=True),
+    "hold of a permit": Case(lambda client: _inside(_permits(client).hold()), 0, waits=True),
+    "hold of a permit, with a lease": Case(lambda client: _inside(_permits(client).hold(lease_time=600)), 0),
+    "drain": Case(lambda client: _seats(client).drain_permits(), -TOTAL),
+    "release": Case(lambda client: _seats(client).release(2), 2, finishes=True),
+    "add": Case(lambda client: _seats(client).add_permits(2), 2, finishes=True),
+    "permit": Case(lambda client: _permits(client).acquire(), -1, waits=True),
+    "permit with a lease": Case(lambda client: _permits(client).try_acquire(3, 600.0), -1, waits=True),
+    "several permits": Case(lambda client: _permits(client).acquire(permits=2), -2, waits=True),
+    "release of a permit": Case(lambda client: _permits(client).release(PERMIT), 1, finishes=True, taken=(PERMIT,)),
+    "release of several permits": Case(
+        lambda client: _permits(client).release([PERMIT, OTHER]), 2, finishes=True, taken=(PERMIT, OTHER)
+    ),
+    "count down": Case(lambda client: _latch(client).count_down(), -1, finishes=True),
+}
 CASES = {
-    "acquire": Case(_acquire, -2),
-    "acquire, replies lost": Case(_acquire, -2, reply_lost=True),
-    "acquire after a wait": Case(_acquire, -2, contended=True),
-    "acquire after a wait, in time": Case(
-        lambda client: client.get_semaphore("seats").try_acquire(2, 3), -2, contended=True
-    ),
-    "acquire after a wait, replies lost": Case(_acquire, -2, contended=True, reply_lost=True),
-    "block": Case(_block, 0),
-    "block after a wait": Case(_block, 0, contended=True),
-    "block, replies lost": Case(_block, 0, reply_lost=True),
-    "hold": Case(_hold, 0),
-    "hold after a wait": Case(_hold, 0, contended=True),
-    "hold, replies lost": Case(_hold, 0, reply_lost=True),
-    "hold of a permit": Case(_hold_permit, 0),
-    "hold of a permit after a wait": Case(_hold_permit, 0, contended=True),
-    "hold of a permit, replies lost": Case(_hold_permit, 0, reply_lost=True),
-    "hold of a permit, with a lease": Case(partial(_hold_permit, lease=600), 0),
-    "drain": Case(_drain, -TOTAL),
-    "drain, replies lost": Case(_drain, -TOTAL, reply_lost=True),
-    "release": Case(_release, 2, finishes=True),
-    "release, replies lost": Case(_release, 2, finishes=True, reply_lost=True),
-    "add": Case(lambda client: client.get_semaphore("seats").add_permits(2), 2, finishes=True),
-    "permit": Case(_acquire_permit, -1),
-    "permit, replies lost": Case(_acquire_permit, -1, reply_lost=True),
-    "permit after a wait": Case(_acquire_permit, -1, contended=True),
-    "several permits": Case(_acquire_several_permits, -2),
-    "several permits, replies lost": Case(_acquire_several_permits, -2, reply_lost=True),
-    "several permits after a wait": Case(_acquire_several_permits, -2, contended=True),
-    "release of several permits": Case(_release_several_permits, 2, finishes=True, taken=(PERMIT, OTHER)),
-    "release of several permits, replies lost": Case(
-        _release_several_permits, 2, finishes=True, taken=(PERMIT, OTHER), reply_lost=True
-    ),
-    "permit after a wait, with a lease": Case(
-        lambda client: client.get_permit_expirable_semaphore("seats").try_acquire(3, 600.0), -1, contended=True
-    ),
-    "release of a permit": Case(_release_permit, 1, finishes=True, taken=(PERMIT,)),
-    "release of a permit, replies lost": Case(_release_permit, 1, finishes=True, taken=(PERMIT,), reply_lost=True),
-    "count down": Case(_count_down, -1, finishes=True),
-    "count down, replies lost": Case(_count_down, -1, finishes=True, reply_lost=True),
-    "wait at a latch": Case(_wait, -TOTAL, contended=True),
+    **CALLS,
+    **{f"{name}, replies lost": replace(case, reply_lost=True) for name, case in CALLS.items()},
+    **{f"{name}, after a wait": replace(case, contended=True) for name, case in CALLS.items() if case.waits},
+    "acquire, after a wait, replies lost": replace(CALLS["acquire"], contended=True, reply_lost=True),
+    "wait at a latch": Case(lambda client: _latch(client).wait(), -TOTAL, contended=True),
 }
 
 
@@ -151,21 +101,18 @@ class PermitScene(Scene):
     """A victim that is interrupted, and another client that goes on."""
 
     def __init__(self, case: Case, seed: int) -> None:
-        super().__init__(seed, CONFIG)
+        super().__init__(CONFIG, seed)
         self.case = case
-
-    def redis(self, *words: str | int) -> Any:
-        return self.world.node.redis.command(*words)
 
     def count(self) -> int:
         return int(self.redis("GET", "seats") or 0)
 
     def begin(self) -> Task[None]:
         case = self.case
-        waits_at_latch = case.call is _wait
+        waits_at_latch = case is CASES["wait at a latch"]
         self.redis("SET", "seats", 0 if case.contended and not waits_at_latch else TOTAL)
         for permit in case.taken:
-            self.world.node.redis.command("ZADD", "{seats}:timeout", 922337203685477, bytes.fromhex(permit))
+            self.redis("ZADD", "{seats}:timeout", 922337203685477, bytes.fromhex(permit))
         if case.contended:
 
             async def let_go() -> None:
@@ -188,7 +135,7 @@ class PermitScene(Scene):
         self.world.faults = Faults()
         self.world.run(seconds=3)
         done = self.case.finishes or not interrupted
-        expected = 0 if self.case.call is _wait else TOTAL + (self.case.change if done else 0)
+        expected = 0 if self.case is CASES["wait at a latch"] else TOTAL + (self.case.change if done else 0)
         assert self.count() == expected
 
         async def go_on(client: SimulatedClient) -> None:
@@ -196,10 +143,8 @@ class PermitScene(Scene):
             await semaphore.add_permits(1)
             assert await semaphore.try_acquire(wait_time=2)
 
-        for client, owner in ((self.client, self.owner), (self.other, None)):
-            task = client.runtime.process.start(go_on(client), "go on", owner)
-            self.world.run(until=task.done, seconds=10)
-            task.outcome.result()
+        self.do(go_on(self.client))
+        self.start(go_on(self.other), client=self.other)()
         assert self.count() == expected
         assert self.client.core.ledger.count() == 0
         assert self.client.core.watchdog.watching() == 0

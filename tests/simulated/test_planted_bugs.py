@@ -136,7 +136,7 @@ READ_FENCED = FencedKind.reads
 BUGS = {
     "an unlock does not look who holds": in_script(
         "lock_release",
-        ("local held = redis.call('hget', KEYS[1], ARGV[1])", "local held = redis.call('hvals', KEYS[1])[1]"),
+        ("local held = redis.call('hget', KEYS[1], ARGV[1])", "local held = redis.call('hgetall', KEYS[1])[2]"),
     ),
     "an unlock deletes at count 2": in_script("lock_release", ("if left > 0 then", "if left > 1 then")),
     "an unlock does not check the epoch": in_script("lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")),

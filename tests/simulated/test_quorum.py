@@ -90,22 +90,6 @@ def test_a_node_that_was_restarted_empty_has_no_vote(known: bool) -> None:
     assert the_hole(guard=False, known=known), "the guard is not what closes the hole"
 
 
-def test_a_node_votes_again_when_it_is_old_enough() -> None:
-    scene = Scene(nodes=3, restart_guard=5.0)
-    lock = scene.lock("mine")
-    scene.do(lock, lock.lock)
-    for node in scene.world.nodes[1:]:
-        node.crash()
-        node.restart(data=False)
-    other = scene.lock("other")
-    with pytest.raises(QuorumUnreachableError) as refusal:
-        scene.do(other, other.try_lock)
-    assert len([state for state in refusal.value.nodes.values() if "no vote" in str(state)]) == 2
-    scene.world.run(seconds=6)
-    assert scene.do(other, lambda: other.try_lock(0, 1))
-    scene.end()
-
-
 def test_a_lock_that_waited_for_votes_counts_them() -> None:
     scene = Scene(nodes=3, restart_guard=3.0)
     for node in scene.world.nodes[1:]:

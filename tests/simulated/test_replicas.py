@@ -84,13 +84,6 @@ def test_an_acquire_that_was_refused_is_not_undone() -> None:
         scene.do(ask(scene.client))
 
 
-def test_without_a_connected_replica_none_is_asked() -> None:
-    with Scene(replicas=0) as scene:
-        scene.acknowledge(0.0)
-        scene.do(scene.client.get_lock("orders").lock())
-        assert "WAIT" not in scene.world.counts
-
-
 def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
     """The request for which it was made went out as if there were none, and is asked again: it counts once."""
     with Scene(replicas=0) as scene:

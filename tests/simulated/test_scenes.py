@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.config import Config
+from pyredisson.config import Config, ConstantBackoff
 from pyredisson.core.failures import Rejected
 from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
 from pyredisson.events import Lost
-from tests.simulated import stage
+from tests.simulated import stage as stages
 from tests.simulated.engine.checkers import LockRules, leftovers
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.world import Promise
@@ -25,7 +26,7 @@ CONFIG = Config(lock_watchdog_timeout=WATCHDOG, timeout=TIMEOUT, max_wait_withou
 SILENT = Faults(lose_reply=1.0)
 
 
-class Stage(stage.Stage):
+class Stage(stages.Stage):
     """A stage with one lock."""
 
     def __init__(self) -> None:
@@ -53,9 +54,7 @@ class Stage(stage.Stage):
                 await lock.unlock()
             return got
 
-        task = self.other.runtime.process.start(take(), "other")
-        self.world.run(until=task.done, seconds=within + 5)
-        return task.outcome.result()
+        return bool(self.start(take(), client=self.other)())
 
     def end(self) -> None:
         self.let_pass(90)
@@ -79,17 +78,6 @@ def an_overtaken_request_ends(stage: Stage) -> None:
     stage.end()
 
 
-def an_unknown_outcome_is_called_that(stage: Stage) -> None:
-    """An acquire that was executed and never answered: its caller is told so, and it does not stand for a lease."""
-    stage.world.faults = SILENT
-    with pytest.raises(OutcomeUnknownError):
-        stage.do(stage.lock.lock(60))
-    stage.world.faults = Faults()
-    assert stage.count() == 1
-    assert stage.other_gets_it(5), "it was not given back when the server could be asked again"
-    stage.end()
-
-
 def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
     """The server refuses the unlock, for good: the lock is free when its lease is over, not never."""
     stage.do(stage.lock.lock())
@@ -105,14 +93,6 @@ def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
     with pytest.raises(rx.NoPermissionError):
         stage.do(stage.lock.unlock())
     assert stage.other_gets_it(WATCHDOG + 1), "it is renewed although its owner gave it back"
-    stage.end()
-
-
-def a_dead_owner_is_not_renewed(stage: Stage) -> None:
-    """An owner ends with the lock in its hands, and its client does nothing more."""
-    stage.do(stage.lock.lock())
-    stage.owner.ended = True
-    assert stage.other_gets_it(WATCHDOG + WATCHDOG / 3 + 1), "it is renewed for an owner that is no more"
     stage.end()
 
 
@@ -212,9 +192,7 @@ SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
     for scene in (
         an_overtaken_request_ends,
-        an_unknown_outcome_is_called_that,
         a_refused_unlock_ends_the_renewal,
-        a_dead_owner_is_not_renewed,
         a_request_under_way_is_its_owners_affair,
         what_is_held_is_not_forgotten,
         a_renewal_that_crosses_with_the_unlock_is_no_loss,
@@ -233,3 +211,24 @@ def play(name: str) -> None:
 @pytest.mark.parametrize("name", SCENES)
 def test_scene(name: str) -> None:
     play(name)
+
+
+# ---- the tries of a token lock ---------------------------------------------------------------------------------------
+
+
+def test_an_attempt_without_an_answer_is_one_of_the_tries() -> None:
+    with stages.Stage(CONFIG) as stage:
+        stage.redis("SET", "orders", "foreign", "PX", 100_000)
+        waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(1), tries=3).lock())
+        stage.world.at(0.5, stage.client.runtime.cut)
+        with pytest.raises((rx.RedisError, OutcomeUnknownError)):
+            waiting()
+        assert 2 < stage.world.now < 2 + 3 * CONFIG.timeout
+
+
+def test_a_first_attempt_that_reaches_no_server_is_none_of_the_tries() -> None:
+    with stages.Stage(replace(CONFIG, wait_while_unreachable=True)) as stage:
+        stage.client.runtime.cut()
+        waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(5), tries=2).lock())
+        stage.world.at(4, stage.client.runtime.heal)
+        assert waiting() is None

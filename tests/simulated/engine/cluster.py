@@ -17,9 +17,9 @@ from typing import Any, final
 from pyredisson.net.resp import reply_error
 from pyredisson.net.slots import SLOTS, slot_of
 from tests.simulated.engine.keyspace import OK
-from tests.simulated.engine.network import Host, Network, Wire, keys_of, seconds_of
+from tests.simulated.engine.network import Host, Network, Wire, keys_of
 from tests.simulated.engine.redis import ServerError
-from tests.simulated.engine.replication import Lag, Loss, Replication, waited_for, what_was_lost
+from tests.simulated.engine.replication import Lag, Loss, ReplicatedNode, Replication, what_was_lost
 from tests.simulated.engine.world import World
 
 __all__ = ["ClusterNode", "Shard", "SimulatedCluster", "View"]
@@ -61,19 +61,15 @@ class View:
         """The master that serves a slot."""
         return self.heads[self.shard_of(slot)][1]
 
-    def lead(self, shard: int, epoch: int, node: ClusterNode) -> bool:
-        """A node is a shard's master from this epoch on. Returns whether that was news."""
-        news = epoch > self.heads[shard][0]
-        if news:
+    def lead(self, shard: int, epoch: int, node: ClusterNode) -> None:
+        """A node is a shard's master from this epoch on."""
+        if epoch > self.heads[shard][0]:
             self.heads[shard] = (epoch, node)
-        return news
 
-    def move(self, slot: int, epoch: int, shard: int) -> bool:
-        """A slot is a shard's from this epoch on. Returns whether that was news."""
-        news = epoch > self.moved.get(slot, (0, 0))[0]
-        if news:
+    def move(self, slot: int, epoch: int, shard: int) -> None:
+        """A slot is a shard's from this epoch on."""
+        if epoch > self.moved.get(slot, (0, 0))[0]:
             self.moved[slot] = (epoch, shard)
-        return news
 
     def learn(self, other: View) -> None:
         """Take over what is newer."""
@@ -112,26 +108,23 @@ class Shard:
         self.failing = False
 
 
-class ClusterNode(Host):
+class ClusterNode(ReplicatedNode):
     """One server of a cluster.
 
     Attributes:
         view: What it knows.
         migrating: The slots that it is giving away, and to whom.
         importing: The slots that it is being given, and by whom.
-        alone: Whether the other nodes do not reach it.
         down: Whether it takes the cluster for incomplete, and so serves nobody.
     """
 
     cluster: SimulatedCluster
     view: View
-    replication: Replication | None = None
 
     def __init__(self, network: Network, name: str, address: tuple[str, int]) -> None:
         super().__init__(network, name, address)
         self.migrating: dict[int, ClusterNode] = {}
         self.importing: dict[int, ClusterNode] = {}
-        self.alone = False
         self.down = False
 
     @property
@@ -158,17 +151,10 @@ class ClusterNode(Host):
                 if not self.cluster.shards_for_messages:
                     raise ServerError("ERR", "Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'")
                 return [words[-1], 0]
-            case b"WAIT":
-                return self._wait(int(words[1]), seconds_of(words[2]), wire)
         error = self._refuses(keys_of(words), asking=asking)
         if error is not None:
             raise ServerError.from_text(error)
-        try:
-            return super().serve(words, wire)
-        finally:
-            if self.replication is not None:
-                self.replication.wrote()
-                wire.offset = self.replication.offset
+        return super().serve(words, wire)
 
     def _refuses(self, keys: Sequence[bytes], *, asking: bool) -> str | None:
         """Why a request about these keys is not served here: Redis's ``getNodeByQuery``."""
@@ -207,11 +193,6 @@ class ClusterNode(Host):
             reply.append([first, last, *([*_told(node), node.name.encode()] for node in nodes)])
         return reply
 
-    def _wait(self, replicas: int, seconds: float, wire: Wire) -> Any:
-        if self.replication is None:
-            raise ServerError("ERR", "WAIT cannot be used with replica instances.")
-        return waited_for(self.replication, replicas, seconds, wire)
-
     # ---- messages ------------------------------------------------------------------------------------------------
 
     def refuses_channel(self, channel: bytes) -> Exception | None:
@@ -240,10 +221,7 @@ class ClusterNode(Host):
         """Its view has changed: be what it says."""
         if self.head() is not self and self.replication is not None:
             self.world.note("demoted", self.name)
-            former, self.replication = self.replication, None
-            former.sever()
-            former.unblock()
-            self.redis.role, self.redis.read_only = "slave", True
+            self.step_down()
             self.drop_channels(every=True)
         if self.replication is None and not self.alone and self.redis.up:
             leader = self.shard.master
@@ -272,7 +250,6 @@ class SimulatedCluster:
     Attributes:
         shards: Its shards.
         nodes: All its servers.
-        losses: What failovers have forgotten.
         on_loss: Called with what each failover has forgotten.
         incomplete: Whether a master is missing, and so nobody is served.
     """
@@ -290,8 +267,7 @@ class SimulatedCluster:
         self.network = network
         self.shards_for_messages = shards_for_messages
         self._lag = lag or Lag()
-        self.losses: list[Loss] = []
-        self.on_loss: list[Callable[[Shard, list[Loss]], None]] = []
+        self.on_loss: list[Callable[[list[Loss]], None]] = []
         self.incomplete = False
         self._epoch = 0
         self._moving: set[int] = set()
@@ -520,8 +496,7 @@ class SimulatedCluster:
         new = next(node for node in shard.nodes if node is not old)
         self._epoch += 1
         self.world.note("promote", new.name)
-        losses = what_was_lost(self.world, old, new)
-        self.losses += losses
+        losses = what_was_lost(old, new)
         shard.replication.sever()
         shard.master = new
         shard.failing = False
@@ -537,7 +512,7 @@ class SimulatedCluster:
         new.learned()
         self._gossip()
         for told in self.on_loss:
-            told(shard, losses)
+            told(losses)
 
     def whole(self) -> bool:
         """Whether every master has its replica, and nothing is on its way."""

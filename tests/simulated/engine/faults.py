@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 
 __all__ = ["Faults"]
@@ -39,12 +39,6 @@ class Faults:
     lose_message: float = 0.0
     unsynced: float = 0.0
     drop_subscriber: float = 0.0
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not field.name.endswith("_seconds") and not 0.0 <= value <= 1.0:
-                raise ValueError(f"{field.name} is a probability, not {value}")
 
     def extra_delay(self, rng: Random) -> float:
         """How much longer a packet takes than it should."""

@@ -6,12 +6,9 @@ Modelled on Redis 7.0 under RESP2. Where Redis 6.2 and Valkey 9.1 answer somethi
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
-import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -127,27 +124,15 @@ class Command(NamedTuple):
 
     Attributes:
         run: Called with the keyspace and the arguments.
-        least: How many arguments it takes at least, without its name.
-        most: How many at most.
         writes: Whether it may change a key. (PUBLISH does not.)
         deny_oom: Whether a server out of memory refuses it.
-        in_scripts: Whether scripts may call it.
         name: In lower case.
-        asks_first: Whether a script's server has to be asked before it runs, because of any of these three.
     """
 
     run: Callable[..., Reply]
-    least: int
-    most: int
     writes: bool
     deny_oom: bool
-    in_scripts: bool
     name: str
-    asks_first: bool
-
-    def wrong_arity(self) -> ServerError:
-        """The error reply for a wrong number of arguments."""
-        return ServerError("ERR", f"wrong number of arguments for '{self.name}' command")
 
 
 COMMANDS: Final[dict[bytes, Command]] = {}
@@ -162,16 +147,11 @@ def find_command(name: bytes) -> Command | None:
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def redis_command(
-    name: str, *, writes: bool = False, deny_oom: bool = False, in_scripts: bool = True
-) -> Callable[[_Method], _Method]:
-    """Enter a method into :data:`COMMANDS`. How many arguments the command takes is read from the method's."""
+def redis_command(name: str, *, writes: bool = False, deny_oom: bool = False) -> Callable[[_Method], _Method]:
+    """Enter a method into :data:`COMMANDS`. Its arguments are those of the command: others are a ``TypeError``."""
 
     def enter(method: _Method) -> _Method:
-        parameters = list(inspect.signature(method).parameters.values())[1:]
-        least = sum(p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters)
-        most = sys.maxsize if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
-        entry = Command(method, least, most, writes, deny_oom, in_scripts, name.lower(), writes or not in_scripts)
+        entry = Command(method, writes, deny_oom, name.lower())
         COMMANDS[name.lower().encode()] = COMMANDS[name.upper().encode()] = entry
         return method
 
@@ -207,22 +187,23 @@ def _integer_or_none(text: bytes) -> int | None:
     return number if b"%d" % number == text and INT64_MIN <= number <= INT64_MAX else None
 
 
-_FLOAT: Final = re.compile(rb"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?)", re.IGNORECASE)
+def _float(text: bytes, error: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ServerError("ERR", error) from None
+    if math.isnan(number):
+        raise ServerError("ERR", error)
+    return number
 
 
 def _score(text: bytes) -> float:
-    score = float(text) if _FLOAT.fullmatch(text) else math.nan
-    if math.isnan(score) or (math.isinf(score) and b"n" not in text.lower()):  # 1e400
-        raise ServerError("ERR", "value is not a valid float")
-    return score
+    return _float(text, "value is not a valid float")
 
 
 def _bound(text: bytes) -> _Bound:
     exclusive = text.startswith(b"(")
-    number = text[exclusive:] or b"0"
-    if not _FLOAT.fullmatch(number):
-        raise ServerError("ERR", "min or max is not a float")
-    return _Bound(float(number), exclusive)
+    return _Bound(_float(text[exclusive:], "min or max is not a float"), exclusive)
 
 
 def score_text(score: float) -> bytes:
@@ -315,9 +296,7 @@ class Keyspace:
         return list(self._live_keys())
 
     @redis_command("FLUSHALL", writes=True)
-    def _flushall(self, *how: bytes) -> Reply:
-        if len(how) > 1 or any(word.upper() not in (b"SYNC", b"ASYNC") for word in how):
-            raise _syntax_error()
+    def _flushall(self) -> Reply:
         self._values.clear()
         self._deadlines.clear()
         return OK
@@ -365,14 +344,22 @@ class Keyspace:
             self._values[key] = value
             self._deadlines.pop(key, None)
             return OK
-        how = _SetOptions.parse(options, self._now_ms)
-        exists = self._find(key) is not None
-        if exists and how.only_if_missing:
+        only_if_missing, lasts = False, None
+        match tuple(option.upper() for option in options):
+            case (b"NX",):
+                only_if_missing = True
+            case (b"PX", milliseconds):
+                lasts = parse_integer(milliseconds)
+            case (b"NX", b"PX", milliseconds) | (b"PX", milliseconds, b"NX"):
+                only_if_missing, lasts = True, parse_integer(milliseconds)
+            case _:
+                raise _syntax_error()
+        if self._find(key) is not None and only_if_missing:
             return None
         self._values[key] = value
         self._deadlines.pop(key, None)
-        if how.deadline is not None:
-            self._deadlines[key] = how.deadline
+        if lasts is not None:
+            self._deadlines[key] = lasts + self._now_ms
         return OK
 
     def _add(self, key: bytes, amount: int) -> int:
@@ -397,17 +384,12 @@ class Keyspace:
 
     @redis_command("DECRBY", writes=True, deny_oom=True)
     def _decrby(self, key: bytes, decrement: bytes) -> Reply:
-        amount = parse_integer(decrement)
-        if amount == INT64_MIN:
-            raise ServerError("ERR", "decrement would overflow")
-        return self._add(key, -amount)
+        return self._add(key, -parse_integer(decrement))
 
     # -- Hashes
 
     @redis_command("HSET", writes=True, deny_oom=True)
     def _hset(self, key: bytes, field: bytes, value: bytes, *more: bytes) -> Reply:
-        if len(more) % 2:
-            raise COMMANDS[b"hset"].wrong_arity()
         fields = self._hash(key)
         if fields is None:
             fields = self._values[key] = {}
@@ -428,15 +410,9 @@ class Keyspace:
         return [fields.get(each) for each in (field, *more)]
 
     @redis_command("HRANDFIELD")
-    def _hrandfield(self, key: bytes, count: bytes | None = None, *options: bytes) -> Reply:
-        # Nothing here is left to chance: the last ones are drawn. No script may depend on which it is.
-        wanted = 1 if count is None else parse_integer(count)
-        if options:
-            raise _syntax_error()  # WITHVALUES is not modelled.
-        last_first: list[Reply] = list(reversed(self._hash(key) or {}))
-        if count is None:
-            return last_first[0] if last_first else None
-        return last_first[:wanted] if wanted >= 0 else last_first[:1] * -wanted
+    def _hrandfield(self, key: bytes, count: bytes) -> Reply:
+        # Nothing here is left to chance: the last ones are drawn. No script may depend on which they are.
+        return list(reversed(self._hash(key) or {}))[: parse_integer(count)]
 
     @redis_command("HDEL", writes=True)
     def _hdel(self, key: bytes, field: bytes, *more: bytes) -> Reply:
@@ -619,28 +595,6 @@ class Keyspace:
         members = self._sorted_set(key)
         found = [] if members is None or offset < 0 else members.between(*bounds)[offset:]
         return _members(found if limit < 0 else found[:limit], with_scores)
-
-
-class _SetOptions(NamedTuple):
-    only_if_missing: bool
-    deadline: int | None
-
-    @classmethod
-    def parse(cls, options: Sequence[bytes], now_ms: int) -> _SetOptions:
-        only_if_missing, deadline = False, None
-        rest = list(options)
-        while rest:
-            option = rest.pop(0).upper()
-            if option == b"NX":
-                only_if_missing = True
-            elif option == b"PX" and rest:
-                lasts = parse_integer(rest.pop(0))
-                deadline = lasts + now_ms
-                if lasts <= 0 or deadline > INT64_MAX:
-                    raise ServerError("ERR", "invalid expire time in 'set' command")
-            else:
-                raise _syntax_error()
-        return cls(only_if_missing, deadline)
 
 
 def _hash_value_is_not_an_integer() -> ServerError:

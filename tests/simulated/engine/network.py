@@ -7,7 +7,6 @@ about them (:class:`pyredisson.net.server_link.ServerLink`, :class:`pyredisson.n
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -38,7 +37,6 @@ __all__ = [
     "SimulatedTransport",
     "Wire",
     "keys_of",
-    "seconds_of",
 ]
 
 
@@ -547,8 +545,3 @@ class SimulatedTransport:
 
     def abandon(self) -> None:
         pass
-
-
-def seconds_of(milliseconds: bytes) -> float:
-    """The timeout of ``WAIT``: 0 is for ever."""
-    return int(milliseconds) / 1000 or math.inf

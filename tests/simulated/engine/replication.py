@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Protocol, final
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 from pyredisson.net.resp import reply_error
-from tests.simulated.engine.redis import Entry
+from tests.simulated.engine.network import Host, Wire
+from tests.simulated.engine.redis import Entry, ServerError
 from tests.simulated.engine.world import Node, Promise, World
 
-__all__ = ["Lag", "Loss", "Replication", "waited_for", "what_was_lost"]
+__all__ = ["Lag", "Loss", "ReplicatedNode", "Replication", "what_was_lost"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,6 @@ class Lag:
     most: float = 0.01
     stall: float = 0.05
     stall_seconds: float = 0.6
-
-
-class HasOffset(Protocol):
-    """A connection: what its server had written after the last request on it."""
-
-    offset: int
 
 
 @dataclass
@@ -86,11 +82,6 @@ class Replication:
         self._replicas[node] = _Replica(node, hears_at=self._world.now)
         self.master.redis.replicas = len(self._replicas)
         self._ship(self._replicas[node])
-
-    def remove(self, node: Node) -> None:
-        """A server follows no more. What was on its way to it does not arrive."""
-        self._replicas.pop(node, None)
-        self.master.redis.replicas = len(self._replicas)
 
     def fall_silent(self) -> None:
         """Nothing arrives at the replicas any more, nor what they acknowledge here; nobody has noticed as yet."""
@@ -181,19 +172,51 @@ class Replication:
             self._end(waiting, None)
 
 
-def waited_for(replication: Replication, replicas: int, seconds: float, wire: HasOffset) -> Promise[Any]:
-    """The reply to a ``WAIT`` that came on this connection; it comes when it does."""
-    promise: Promise[Any] = Promise()
+class ReplicatedNode(Host):
+    """A server that has replicas, or is one.
 
-    def done(count: int | None) -> None:
-        if count is None:
-            text = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
-            promise.settle(reply_error(text))
-        else:
-            promise.settle(count)
+    Attributes:
+        replication: To its replicas; ``None`` if it is one itself.
+        alone: Whether no other server reaches it.
+    """
 
-    replication.wait(wire.offset, replicas, seconds, done)
-    return promise
+    replication: Replication | None = None
+    alone = False
+
+    def serve(self, words: Sequence[bytes], wire: Wire) -> Any:
+        """Run a command; see :class:`Host`."""
+        if words[0].upper() == b"WAIT":
+            return self._wait(int(words[1]), int(words[2]) / 1000 or math.inf, wire)
+        try:
+            return super().serve(words, wire)
+        finally:
+            if self.replication is not None:
+                self.replication.wrote()
+                wire.offset = self.replication.offset
+
+    def _wait(self, replicas: int, seconds: float, wire: Wire) -> Promise[Any]:
+        """The reply to a ``WAIT`` that came on this connection; it comes when it does."""
+        if self.replication is None:
+            raise ServerError("ERR", "WAIT cannot be used with replica instances.")
+        promise: Promise[Any] = Promise()
+
+        def done(count: int | None) -> None:
+            if count is None:
+                text = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+                promise.settle(reply_error(text))
+            else:
+                promise.settle(count)
+
+        self.replication.wait(wire.offset, replicas, seconds, done)
+        return promise
+
+    def step_down(self) -> None:
+        """Be a replica; whoever waits for replicas of this server is told so."""
+        former, self.replication = self.replication, None
+        if former is not None:
+            former.sever()
+            former.unblock()
+        self.redis.role, self.redis.read_only = "slave", True
 
 
 @dataclass(frozen=True)
@@ -201,32 +224,28 @@ class Loss:
     """A failover forgot something about one key.
 
     Attributes:
-        at: When, in the world's time.
         key: Of which key.
         was: What the old master had; ``None``: nothing.
         remains: What the new one has.
-        old: The name of the old master.
     """
 
-    at: float
     key: bytes
     was: Entry | None
     remains: Entry | None
-    old: str = field(default="")
 
 
 #: Of two expiries that differ by less, in milliseconds, neither was lost.
 SAME_TIME = 1
 
 
-def what_was_lost(world: World, old: Node, new: Node) -> list[Loss]:
+def what_was_lost(old: Node, new: Node) -> list[Loss]:
     """Compare what two servers store: what the new one does not know of the old one's, or only an older version of."""
     before, after = old.redis.dump(), new.redis.dump()
     found = []
     for key in before.keys() | after.keys():
         was, remains = before.get(key), after.get(key)
         if not _same(was, remains):
-            found.append(Loss(world.now, key, was, remains, old.name))
+            found.append(Loss(key, was, remains))
     return sorted(found, key=lambda loss: loss.key)
 
 

@@ -118,7 +118,6 @@ class Seam:
     Attributes:
         interrupt_at: The calls of this seam, counted from 1, at which :class:`Cancelled` is raised instead.
         calls: How many such calls there have been.
-        callbacks: What the client has called back with.
     """
 
     suspends = True
@@ -130,7 +129,6 @@ class Seam:
         self.world = process.world
         self.calls = 0
         self.interrupt_at: frozenset[int] = frozenset()
-        self.callbacks: list[tuple[object, ...]] = []
         self._loops: list[SimulatedLoop] = []
 
     def interruptible(self) -> None:
@@ -198,7 +196,6 @@ class Seam:
         return loop
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
-        self.callbacks.append(args)
         result = callback(*args)
         if inspect.iscoroutine(result):
             self.process.start(result, f"{self.process.name}/callback")
@@ -265,7 +262,6 @@ class SimulatedRuntime(Seam):
         self.requests = 0
         self._subscriptions: Subscriptions | None = None
         self._channels: set[str] = set()
-        self._resubscribing = False
         self._heard_at = 0.0  # When the last message arrives.
         self._reachable = True
         self._reconnecting = False

@@ -81,14 +81,7 @@ globals.redis = read_only({
     error_reply = function(text) return {err = one_line(text)} end,
 })
 
--- The same handler as in Redis 7.0: it notes where the error was raised, while that is still on the stack.
-local function with_place(problem)
-    local level = 2
-    local place = debug.getinfo(level, 'Sl')
-    while place and place.source ~= '@user_script' do
-        level = level + 1
-        place = debug.getinfo(level, 'Sl')
-    end
+local function described(problem)
     local text
     if type(problem) == 'table' then
         text = rawget(problem, 'err')
@@ -98,10 +91,7 @@ local function with_place(problem)
             return {exception = problem}
         end
     end
-    return {
-        text = type(text) == 'string' and text or 'ERR ' .. tostring(problem),
-        line = place and place.currentline or -1,
-    }
+    return {text = type(text) == 'string' and text or 'ERR ' .. tostring(problem)}
 end
 
 local convert
@@ -124,10 +114,7 @@ local function convert_table(value)
         count = count + 1
         items[count] = convert(item)
     end
-    if count <= 1000 then
-        return python.reply_array(unpack(items))
-    end
-    return python.reply_long_array(items, count)
+    return python.reply_array(unpack(items))
 end
 
 function convert(value)
@@ -150,19 +137,9 @@ local function run(body, number_of_keys, ...)
         globals.KEYS = {unpack(arguments, 1, number_of_keys)}
         globals.ARGV = {unpack(arguments, number_of_keys + 1)}
     end
-    local ok, value = xpcall(body, with_place)
+    local ok, value = xpcall(body, described)
     if not ok then
-        return python.failed(value.exception, value.text, value.line)
-    end
-    return convert(value)
-end
-
--- For more arguments than can be passed at once.
-local function run_with_tables(body, keys, arguments)
-    globals.KEYS, globals.ARGV = keys, arguments
-    local ok, value = xpcall(body, with_place)
-    if not ok then
-        return python.failed(value.exception, value.text, value.line)
+        return python.failed(value.exception, value.text)
     end
     return convert(value)
 end
@@ -178,14 +155,11 @@ end
 return {
     compile = compile,
     run = run,
-    run_with_tables = run_with_tables,
     status = function(text) return {ok = text} end,
     problem = function(text) return {err = text} end,
     array = function(...) return {...} end,
 }
 """
-
-_NOTHING: Final = object()
 
 _ABOUT_NO_KEY: Final = frozenset({"publish", "spublish", "time"})
 _OF_MANY_KEYS: Final = frozenset({"del", "exists"})
@@ -224,7 +198,7 @@ class Caller(Protocol):
     only_declared_keys: bool
 
     def admit(self, command: Command) -> None:
-        """Called before a script runs a command that ``asks_first``; raises if the server refuses it."""
+        """Called before a script runs a command that writes; raises if the server refuses it."""
 
 
 class Interpreter:
@@ -243,20 +217,17 @@ class Interpreter:
             b"reply_error": lambda text: ServerError.from_text(text.decode(errors="replace")),
             b"reply_status": Status,
             b"reply_array": lambda *items: list(map(_plain, items)),
-            b"reply_long_array": lambda items, count: [_plain(items[at]) for at in range(1, count + 1)],
             b"failed": self._failed,
         }
         prelude = self._lua.execute(_PRELUDE, self._lua.table_from(python))
         self._compile = prelude[b"compile"]
         self._run = prelude[b"run"]
-        self._run_with_tables = prelude[b"run_with_tables"]
         self._status = prelude[b"status"]
         self._problem = prelude[b"problem"]
         self._array = prelude[b"array"]
         self._compiled: dict[bytes, Script] = {}
         self._caller: Any = None
         self._declared: Sequence[bytes] | None = None
-        self._sha = ""
         self._failure: str | None = None
 
     @staticmethod
@@ -294,13 +265,8 @@ class Interpreter:
             raise RuntimeError("a script is running: it must end before the next command")
         self._caller = caller
         self._declared = keys if caller.only_declared_keys else None
-        self._sha = script.sha
         try:
-            if len(keys) + len(args) <= _MANY:
-                reply = self._run(script.body, len(keys), *keys, *args)
-            else:
-                table = self._lua.table_from
-                reply = self._run_with_tables(script.body, table(keys), table(args))
+            reply = self._run(script.body, len(keys), *keys, *args)
         finally:
             self._caller = None
         # Lua keeps what it was given until it collects its garbage, so what is raised here is new.
@@ -312,12 +278,10 @@ class Interpreter:
         plain: Reply = _plain(reply)
         return plain
 
-    def _call(self, name: object = _NOTHING, *args: object) -> object:
+    def _call(self, name: object, *args: object) -> object:
         """``redis.call``."""
         command = COMMANDS.get(name) if type(name) is bytes else None  # the usual case, without a call
         if command is None:
-            if name is _NOTHING:
-                raise _Refused("ERR Please specify at least one argument for this redis lib call")
             command = find_command(_text(name))
         for arg in args:
             if type(arg) is not bytes:
@@ -325,14 +289,12 @@ class Interpreter:
                 break
         if command is None:
             raise _Refused("ERR Unknown Redis command called from script")
-        if not command.least <= len(args) <= command.most:
-            raise _Refused("ERR Wrong number of args calling Redis command from script")
         if self._declared is not None and command.name not in _ABOUT_NO_KEY:
             for key in args if command.name in _OF_MANY_KEYS else args[:1]:
                 assert key in self._declared or _HOLD_OF_A_READER.fullmatch(key), f"{key!r} is not in KEYS"
         caller = self._caller
         try:
-            if command.asks_first:
+            if command.writes:
                 caller.admit(command)
             reply = command.run(caller, *args)
         except ServerError as error:
@@ -350,18 +312,18 @@ class Interpreter:
             return self._array(*items) if len(items) <= _MANY else self._lua.table_from(items)
         raise _Refused(refusal)
 
-    def _pcall(self, name: object = _NOTHING, *args: object) -> object:
+    def _pcall(self, name: object, *args: object) -> object:
         """``redis.pcall``."""
         try:
             return self._call(name, *args)
         except _Refused as refused:
             return self._problem(str(refused).encode())
 
-    def _failed(self, exception: BaseException | None, text: bytes, line: int) -> None:
+    def _failed(self, exception: BaseException | None, text: bytes) -> None:
         """The script ended with an error, or an exception of Python came through it."""
         if exception is not None:
             raise exception
-        self._failure = f"{text.decode(errors='replace')} script: {self._sha}, on @user_script:{line}."
+        self._failure = text.decode(errors="replace")
 
 
 class _Refused(Exception):

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
-from tests.simulated.engine.network import Host, Network, Wire, seconds_of
-from tests.simulated.engine.redis import ServerError
-from tests.simulated.engine.replication import Lag, Loss, Replication, waited_for, what_was_lost
+from tests.simulated.engine.network import Host, Network, Wire
+from tests.simulated.engine.replication import Lag, Loss, ReplicatedNode, Replication, what_was_lost
 from tests.simulated.engine.world import World
 
 __all__ = ["DataNode", "SentinelNode", "SimulatedSentinels"]
@@ -29,29 +28,8 @@ GOSSIP = 1.0
 DEMOTION = 2.0
 
 
-class DataNode(Host):
-    """A server whose master is as it was told last.
-
-    Attributes:
-        replication: To its replicas; ``None`` if it is one itself.
-        alone: Whether neither sentinels nor other servers reach it.
-    """
-
-    replication: Replication | None = None
-    alone = False
-
-    def serve(self, words: Sequence[bytes], wire: Wire) -> Any:
-        """Run a command; see :class:`Host`."""
-        if words[0].upper() == b"WAIT":
-            if self.replication is None:
-                raise ServerError("ERR", "WAIT cannot be used with replica instances.")
-            return waited_for(self.replication, int(words[1]), seconds_of(words[2]), wire)
-        try:
-            return super().serve(words, wire)
-        finally:
-            if self.replication is not None:
-                self.replication.wrote()
-                wire.offset = self.replication.offset
+class DataNode(ReplicatedNode):
+    """A server whose master is as it was told last."""
 
     def audience(self, channel: bytes, *, sharded: bool) -> list[Host]:
         """The servers whose subscribers hear what is published here: its own, and its replicas'."""
@@ -68,11 +46,7 @@ class DataNode(Host):
 
     def follow(self, master: Replication) -> None:
         """``REPLICAOF``: forget what is here, and store what that one stores."""
-        former, self.replication = self.replication, None
-        if former is not None:
-            former.sever()
-            former.unblock()
-        self.redis.role, self.redis.read_only = "slave", True
+        self.step_down()
         self.redis.replicas = 0
         if self not in master.replicas():
             master.add(self)
@@ -251,7 +225,7 @@ class SimulatedSentinels:
         candidates.sort(key=self.replication.progress_of, reverse=True)
         new = candidates[0] if best else self.world.rng.choice(candidates)
         self.world.note("promote", new.name)
-        losses = what_was_lost(self.world, old, new)
+        losses = what_was_lost(old, new)
         self.replication.abandon()
         self.master = new
         self.replication = new.lead(self._lag)
