@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
-from tests.frameworks.streams import begin_to_read
 from tests.volumes import Volume
 from tests.waiting import until
 
@@ -77,9 +76,9 @@ def test_a_plain_block_in_a_dependency_says_what_to_use(program: Program) -> Non
 @pytest.mark.parametrize("path", ["/stream/async/with", "/stream/async/hold"])
 def test_a_stream_whose_reader_goes_away_releases_its_lock(program: Program, path: str) -> None:
     for reset in (True, False):
-        stream = begin_to_read(program.site, path)
+        stream = program.site.begin(path, until_sent=b"row 0")
         assert program.keys("-stream") != []
-        stream.go_away(reset=reset)
+        stream.close(reset=reset)
         until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
     program.surroundings.check_exclusion()
 
@@ -92,7 +91,7 @@ def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_colle
         return not program.keys("-stream")
 
     for reset in (True, False):
-        begin_to_read(program.site, "/stream/sync").go_away(reset=reset)
+        program.site.begin("/stream/sync", until_sent=b"row 0").close(reset=reset)
         until(released, SOON, what="the lock is released")
     program.surroundings.check_exclusion()
 
