@@ -67,28 +67,6 @@ def end(url: str, name: str, how: str) -> None:
     sys.exit(0)
 
 
-@program
-def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
-    """Ctrl-C as asyncio has it: the main task is cancelled, and ``asyncio.run`` raises ``KeyboardInterrupt``."""
-    interrupts = 0
-
-    async def main() -> None:
-        client = pyredisson.asyncio.Redisson.from_url(url, config=Config(timeout=2.0))
-        print("interrupt me", flush=True)  # Once: a second Ctrl-C ends an event loop wherever it is.
-        try:
-            while True:
-                async with client.get_lock(name):
-                    await asyncio.sleep(0)
-        finally:
-            await client.close()
-
-    while interrupts < int(rounds):
-        try:
-            asyncio.run(main())
-        except KeyboardInterrupt:
-            interrupts += 1
-
-
 # --- contention ---
 
 #: What a worker does to have a call done: at once under threads, awaited under asyncio.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -76,26 +74,15 @@ def test_a_waiter_acquires_what_is_released(
 def test_messages_go_to_a_shard_where_the_server_has_that(
     world: ClockWorld, any_cluster: RunningCluster, unique_name: str
 ) -> None:
-    check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
-
-
-@pytest.mark.parametrize("mode", ["ON", "OFF"])
-def test_how_messages_go_can_be_set(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str) -> None:
-    check_messages(world, cluster, unique_name, mode, sharded=mode == "ON")
-
-
-def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str, *, sharded: bool) -> None:
-    client, holder, waiter = (
-        world.from_url(cluster.url, sharded_subscription_mode=mode, max_wait_without_check=60.0, timeout=6.0),
-        world.actor(),
-        world.actor(),
-    )
+    cluster, sharded = any_cluster, any_cluster.build is not REDIS_6
+    client = world.from_url(cluster.url, max_wait_without_check=60.0, timeout=6.0)
+    holder, waiter = world.actor(), world.actor()
     channel = LockNames(unique_name).channel
     heard: dict[str, list[bytes]] = {"SUBSCRIBE": [], "SSUBSCRIBE": []}
     with cluster.client(unique_name) as direct, direct.pubsub() as common, direct.pubsub() as shard:
         common.subscribe(channel)
         readers = [("SUBSCRIBE", common)]
-        if cluster.build is not REDIS_6:
+        if sharded:
             shard.ssubscribe(channel)
             readers.append(("SSUBSCRIBE", shard))
         lock = client.get_lock(unique_name)
@@ -219,52 +206,7 @@ def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
-    """What it made goes with it: no connection stays at any node."""
-    actor, other = world.actor(), world.actor()
-
-    def connections() -> int:
-        return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
-
-    def use() -> None:
-        client = world.api.Redisson.from_url(cluster.url, client_name=unique_name)
-        lock = client.get_lock(unique_name)
-        actor.do(lock.lock)
-        waiting_for = other.start(lock.lock)
-        until(lambda: listens(client, lock.name), what="it listens")
-        actor.do(lock.unlock)
-        waiting_for.result(20)
-        other.do(lock.unlock)
-        assert connections() >= 2
-
-    use()
-
-    def gone() -> bool:
-        gc.collect()
-        return connections() == 0
-
-    until(gone, 10, what="its connections are closed")
-
-
 # ---- the watchdog ----------------------------------------------------------------------------------------------------
-
-
-def test_many_locks_in_many_slots_are_renewed(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
-    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.6, timeout=6.0), world.actor()
-    # Not numbered: names that are alike but for a few digits share slots more often than chance would have it.
-    names = [f"{unique_name}-{uuid.uuid4().hex}" for _ in range(200)]
-    assert len({slot(name) for name in names}) > 150
-    locks = [client.get_lock(name) for name in names]
-    for lock in locks:
-        actor.do(lock.lock)
-    began = time.monotonic()
-    until(lambda: time.monotonic() - began > 3.7, within=15, what="a lease has gone by")
-    until(lambda: any(event.locks == 200 for event in world.heard(events.Renewed)), 15, what="all are renewed at once")
-    for lock in locks:
-        assert actor.do(lock.is_held_by_current_thread)
-        actor.do(lock.unlock)
-    assert world.losses == []
-    nothing_left(cluster, client, unique_name)
 
 
 # ---- slots that move -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import get_completion_class
 
-from pyredisson.tools.cli import COMMANDS, cli
+from pyredisson.tools.cli import cli
 from pyredisson.tools.completion import SECONDS, SHELLS, completion_script, register
 from tests.command_line import ROOT, Programs
 from tests.servers import Server
@@ -73,12 +73,6 @@ def environment_of(folder: Path, url: str) -> dict[str, str]:
     }
 
 
-def test_commands_and_options_are_offered() -> None:
-    assert set(offered("pyredisson ")) == set(COMMANDS)
-    assert "--wait" in offered("pyredisson run --w")
-    assert offered("pyredisson completion ") == list(SHELLS)
-
-
 def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYREDISSON_URL", server.url)
     until(lambda: offered("pyredisson run o") == ["order:17", "other", "other two"], 20)
@@ -86,10 +80,6 @@ def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: p
     assert offered("pyredisson run *") == []
     assert offered("pyredisson run red") == []
     until(lambda: offered("pyredisson run x") == ["x;$(touch owned)*"], 20)  # Not the one that moves the terminal.
-
-
-def test_the_url_that_was_typed_is_asked(server: Server) -> None:
-    until(lambda: offered(f"pyredisson run --url {server.url} order:1") == ["order:17"], 20)
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "nonsense", "redis+cluster://127.0.0.1:1"])

@@ -59,17 +59,6 @@ def test_a_server_that_answers_within_the_time_of_the_call(
     assert called.result(20) is {"lock": None, "try_lock": True, "is_locked": False}[method]
 
 
-def test_a_call_that_waits_goes_on_after_the_time_of_one_request(
-    world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str
-) -> None:
-    client, actor = world.from_url(stopped.url, timeout=0.6), world.actor()
-    called = actor.start(client.get_lock(unique_name).try_lock, 20)
-    until(lambda: len(given_up) >= 4, what="more attempts than one request makes in its time")
-    assert not called.done()
-    stopped.resume()
-    assert called.result(20) is True
-
-
 @pytest.mark.parametrize("wait", [0, 1.8])
 def test_a_server_that_never_answers_raises_within_the_wait(
     world: ClockWorld, stopped: Server, unique_name: str, wait: float

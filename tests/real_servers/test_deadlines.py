@@ -12,9 +12,9 @@ import redis.exceptions as rx
 
 from pyredisson.core.deadline import certain_for
 from pyredisson.errors import LockLostError, OutcomeUnknownError
-from pyredisson.events import Lost, RenewalFailed, Renewed
+from pyredisson.events import Lost, RenewalFailed
 from tests.proxy import Proxy
-from tests.real_servers.observation import RENEW, await_waiter, held, nothing_left, side_by_side
+from tests.real_servers.observation import RENEW, await_waiter, nothing_left, side_by_side
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.base import Actor
@@ -58,26 +58,6 @@ def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
     with pytest.raises(LockLostError):
         actor.do(world.leave(context))
     nothing_left(direct, client, unique_name)
-
-
-def test_an_outage_shorter_than_the_lease_costs_nothing(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
-    client = world.connected(proxy.url, lock_watchdog_timeout=2.7)
-    lock, actor = client.get_lock(unique_name), world.actor()
-    lease = actor.do(world.enter(lock.hold()))
-    for outage in ("cut", "blackhole"):
-        failed = len(world.heard(RenewalFailed))
-        getattr(proxy, outage)()
-        until(lambda failed=failed: len(world.heard(RenewalFailed)) > failed, what="a renewal failed")
-        renewed = len(world.heard(Renewed))
-        proxy.heal()
-        until(lambda renewed=renewed: len(world.heard(Renewed)) > renewed, what="renewed again")
-    lease.ensure_held()
-    assert held(direct, lock, actor) == 1
-    actor.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-    assert not world.losses
 
 
 # --- the server is stopped ---

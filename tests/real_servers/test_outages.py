@@ -8,15 +8,12 @@ from collections.abc import Callable
 import pytest
 import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
-from tests.real_servers.kind_table import FAIR
-from tests.real_servers.observation import RELEASE, await_waiter, held, nothing_left
+from tests.real_servers.observation import RELEASE, held, nothing_left
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -94,55 +91,6 @@ def test_the_server_dies_and_comes_back_empty(
 
 
 # --- while waiting ---
-
-
-@pytest.mark.parametrize("outage", ["cut", "blackhole"])
-def test_a_waiter_lives_through_it(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str
-) -> None:
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=0.4, max_wait_without_check=1.0)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
-    taken = waiter.start(lock.lock)
-    await_waiter(direct, client, unique_name)
-    with changed(client, timeout=0.6):
-        getattr(proxy, outage)()
-        until(lambda: client._core.subscriptions.connection.down is not None, what="the outage is seen")
-        holder.do(theirs.unlock)  # Nobody hears it.
-        assert not taken.done()
-        proxy.heal()
-
-        began = time.monotonic()
-        taken.result(20)
-
-    assert time.monotonic() - began < 6.0
-    assert held(direct, lock, waiter) == 1
-    waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-
-
-def test_a_place_in_the_queue_is_given_up_after_an_outage(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    theirs, holder, third = world.from_url(valkey.url), world.actor(), world.actor()
-    release_it = FAIR.block(holder, theirs, unique_name)
-    client, actor = world.connected(proxy.url), world.actor()
-    handle, queue = FAIR.handle(client, unique_name), LockNames(unique_name).queue
-    waiting = actor.start(handle.try_lock, 1.5)
-    until(lambda: direct.llen(queue) == 1, what="it queues up")
-    proxy.cut()
-    with pytest.raises((RedisError, OutcomeUnknownError)):
-        waiting.result(10)
-    assert direct.llen(queue) == 1, "the server cannot know"
-    proxy.heal()
-
-    until(lambda: direct.llen(queue) == 0, what="its place is given up")
-
-    release_it()
-    assert third.do(FAIR.handle(theirs, unique_name).try_lock)
-    third.do(FAIR.handle(theirs, unique_name).unlock)
-    FAIR.await_rest(direct, client, unique_name, 0)
 
 
 # --- an inner hold that could not be released ---

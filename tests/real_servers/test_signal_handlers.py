@@ -22,9 +22,7 @@ import redis
 
 import pyredisson
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
-from pyredisson.shared.clock import monotonic
 from pyredisson.shared.thread_owners import local
-from pyredisson.threads.runtime import ThreadsRuntime, ThreadTicket
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import busy
 from tests.servers import Server
@@ -126,33 +124,6 @@ def use_of(client: Redisson, kind: str, name: str) -> Callable[[], None]:
 
 
 @pytest.fixture
-def time_only_in_waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let time pass for this thread only while it waits: else a busy machine has fewer steps until a wait times out.
-
-    Returns what sets its clock by that of the other threads. To be called after each call of the lock: a subscriber
-    that hears of a command when it is older than ``ping_timeout`` leaves its connection.
-    """
-    this_thread, time_here = threading.get_ident(), [monotonic()]
-    wait = ThreadTicket.wait
-
-    def now() -> float:
-        return time_here[0] if threading.get_ident() == this_thread else monotonic()
-
-    async def counted(ticket: ThreadTicket, seconds: float) -> bool:
-        rung = await wait(ticket, seconds)
-        if not rung and threading.get_ident() == this_thread:
-            time_here[0] += seconds
-        return rung
-
-    def synchronize() -> None:
-        time_here[0] = max(time_here[0], monotonic())
-
-    monkeypatch.setattr(ThreadsRuntime, "now", staticmethod(now))
-    monkeypatch.setattr(ThreadTicket, "wait", counted)
-    return synchronize
-
-
-@pytest.fixture
 def client(valkey: Server) -> Iterator[Redisson]:
     with Redisson.from_url(valkey.url, config=Config(timeout=20)) as client:
         yield client
@@ -217,17 +188,6 @@ def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, 
 
 
 @pytest.mark.timeout(240)
-def test_with_a_member_in_the_middle_of_a_multi_lock(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
-    member, use = client.get_lock(unique_name), pair(multi_lock(client, unique_name))
-    use()
-    handler = Handler(pair(member))
-    for at in at_every_step(use, handler, stride=5):
-        assert not direct.exists(unique_name, f"{unique_name}-2"), f"left at step {at}"
-    assert not busy(client)
-    assert min(handler.outcomes["worked"], handler.outcomes["refused"]) > 20
-
-
-@pytest.mark.timeout(240)
 def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
     lock = client.get_lock(unique_name)
 
@@ -242,26 +202,6 @@ def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique
         assert not direct.exists(unique_name), f"left at step {at}"
     assert handler.outcomes["worked"] > 20
     assert not busy(client)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(600)
-def test_that_waits_in_the_middle_of_one_that_waits(
-    time_only_in_waits: Callable[[], None], client: Redisson, unique_name: str, volume: Volume
-) -> None:
-    stride = volume(2, full=1)
-    world = ThreadsWorld()
-    names = [f"{unique_name}-{index}" for index in range(2)]
-    for name in names:
-        world.actor().do(client.get_lock(name).lock)
-    mine, another = (client.get_lock(name) for name in names)
-    handler = Handler(lambda: another.try_lock(0.005))
-    for _ in at_every_step(lambda: mine.try_lock(0.01), handler, stride=stride):
-        assert mine._core.waiting() == another._core.waiting() == 0
-        time_only_in_waits()
-    assert handler.outcomes["worked"] > 50 // stride
-    assert handler.outcomes["refused"] > 0
-    world.close()
 
 
 @pytest.mark.volume

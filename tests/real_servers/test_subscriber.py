@@ -8,7 +8,7 @@ from collections.abc import Callable
 import redis
 
 from pyredisson.core.names import LockNames
-from pyredisson.events import ConnectionDown, ConnectionUp
+from pyredisson.events import ConnectionDown
 from tests.proxy import Proxy
 from tests.real_servers.observation import await_waiter, listeners, nothing_left
 from tests.servers import REDIS_6, Server
@@ -65,17 +65,6 @@ def test_the_confirmation_never_comes(
     hand_over.begin_to_wait()
     for each in silent:
         each.wait()
-    hand_over.finish(direct)
-
-
-def test_a_healthy_but_quiet_subscription_is_kept(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.1, ping_timeout=20.0)
-    hand_over.begin_to_wait()
-    until(lambda: proxy.commands["PING"] >= 5, what="five pings")
-    assert len(world.heard(ConnectionUp)) == 1
-    assert not world.heard(ConnectionDown)
     hand_over.finish(direct)
 
 

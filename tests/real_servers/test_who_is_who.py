@@ -9,7 +9,6 @@ import pytest
 
 from pyredisson import LockTimeoutError, Redisson
 from tests.clusters import RunningCluster
-from tests.sentinels import SentinelSet
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -47,17 +46,3 @@ def test_on_a_cluster_every_node_knows_who_is_connected(
     for actor, name in zip(actors, names, strict=True):
         actor.do(client.get_lock(name).unlock)
     until(lambda: told() == set())
-
-
-def test_behind_sentinels_the_master_knows_who_is_connected(
-    world: ClockWorld, watched: SentinelSet, unique_name: str
-) -> None:
-    client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0, client_name="web", **SOON), world.actor()
-    actor.do(client.get_lock(unique_name).lock)
-    with watched.master().client() as master:
-        until(lambda: master.exists(f"pyredisson_client:{client.id}"))
-        assert "pyredisson:web:" in str(master.client_list())
-    for sentinel in watched.sentinels:
-        with sentinel.client() as direct:
-            assert "pyredisson" not in str(direct.client_list())
-    actor.do(client.get_lock(unique_name).unlock)
