@@ -217,8 +217,9 @@ def test_only_one_owner_at_a_time_whatever_goes_wrong(
         over(direct, kind, unique_name)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("kind", ["fair_lock", "write_lock", "permit_expirable_semaphore"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("fair_lock", marks=pytest.mark.quick), "write_lock", "permit_expirable_semaphore"]
+)
 def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(
     valkey: Server, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:
