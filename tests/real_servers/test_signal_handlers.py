@@ -1,36 +1,32 @@
 """A signal handler that uses locks works, or is refused at once, wherever it comes; and so does one that closes.
 
-Handlers run between any two steps of the main thread. Here they are called at each opcode in turn, by a trace function,
-which is as good; and once by a real timer.
+They are called at each point in turn at which CPython runs handlers, and once by a real timer.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from types import FrameType
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
 
-import pyredisson
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
 from pyredisson.shared.thread_owners import local
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import busy
+from tests.real_servers.signal_points import Points, other_points
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
-PACKAGE = str(Path(pyredisson.__file__).parent)
+pytestmark = other_points
 
 
 @pytest.fixture(autouse=True)
@@ -40,50 +36,16 @@ def _undivided() -> None:
         del local.owner
 
 
-class Interruption:
-    """Calls a handler at the ``at``-th step of the library in this thread.
-
-    Attributes:
-        steps: How many there were.
-    """
-
-    def __init__(self, at: int, handler: Callable[[], object], *, opcodes: bool = True) -> None:
-        self.steps = 0
-        self._at = at
-        self._handler = handler
-        self._event = "opcode" if opcodes else "line"
-
-    def __call__(self, frame: FrameType, event: str, arg: object) -> Interruption | None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        frame.f_trace_opcodes = self._event == "opcode"
-        if event == self._event:
-            self.steps += 1
-            if self.steps == self._at:
-                self._handler()
-        return self
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-
-def at_every_step(
-    call: Callable[[], object], handler: Callable[[], object], *, stride: int = 1, **how: Any
-) -> Iterator[int]:
-    """Make a call again and again, each time with the handler at the next step. Yields after each."""
+def at_every_point(call: Callable[[], object], handler: Callable[[], object], *, stride: int = 1) -> Iterator[int]:
+    """Make a call again and again, each time with the handler at the next point. Yields after each."""
     at = 1
     while True:
-        interruption = Interruption(at, handler, **how)
-        with interruption.active():
-            call()
-        if interruption.steps < at:
-            assert at > 20, "there were no steps to come in the middle of"
+        points = Points(handler, at)
+        raised = points.run(call)
+        if raised is not None:
+            raise raised
+        if not points.where:
+            assert at > 20, "there were no points to come in the middle of"
             return
         yield at
         at += stride
@@ -156,8 +118,8 @@ def test_in_the_middle_of_the_same_lock(client: Redisson, direct: redis.Redis, u
     use = use_of(client, kind, unique_name)
     use()
     handler = Handler(use)
-    for at in at_every_step(use, handler):
-        assert "semaphore" in kind or not direct.exists(unique_name), f"left at step {at}"
+    for at in at_every_point(use, handler):
+        assert "semaphore" in kind or not direct.exists(unique_name), f"left at point {at}"
     assert not busy(client)
     assert handler.outcomes["worked"] > 20
     assert handler.outcomes["refused"] > 20 or "semaphore" in kind
@@ -182,8 +144,8 @@ def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, 
         except LockError as error:  # Or it is a reader that asks to write.
             outcomes[str(error)[:40]] += 1
 
-    for at in at_every_step(pair(mine), handler):
-        assert not direct.exists(unique_name), f"left at step {at}"
+    for at in at_every_point(pair(mine), handler):
+        assert not direct.exists(unique_name), f"left at point {at}"
     assert not busy(client)
 
 
@@ -198,8 +160,8 @@ def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique
 
     use()
     handler = Handler(lock.force_unlock)
-    for at in at_every_step(use, handler):
-        assert not direct.exists(unique_name), f"left at step {at}"
+    for at in at_every_point(use, handler):
+        assert not direct.exists(unique_name), f"left at point {at}"
     assert handler.outcomes["worked"] > 20
     assert not busy(client)
 
@@ -210,7 +172,7 @@ def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique
 def test_that_closes_the_client(
     valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Volume
 ) -> None:
-    stride = volume(39, full=3)
+    stride = volume(3, full=1)
     world = ThreadsWorld()
     held = world.from_url(valkey.url).get_lock(unique_name)
     if waits:
@@ -228,12 +190,14 @@ def test_that_closes_the_client(
             client.close()
             took.append(time.monotonic() - began)
 
-        interruption = Interruption(at, close)
-        with interruption.active(), suppress(ClientClosedError, redis.exceptions.ConnectionError):
-            if lock.try_lock(0.002 if waits else 0):
-                lock.unlock()
+        def use(lock: Any = lock) -> None:
+            with suppress(ClientClosedError, redis.exceptions.ConnectionError):
+                if lock.try_lock(0.002 if waits else 0):
+                    lock.unlock()
+
+        assert Points(close, at).run(use) is None
         over = not took
-        assert not took or took[0] < 1.5, f"at step {at}"
+        assert not took or took[0] < 1.5, f"at point {at}"
         client.close()
         direct.delete(*([] if waits else [unique_name]) or ["nothing"])
         at += stride
