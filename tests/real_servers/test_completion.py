@@ -137,22 +137,6 @@ def test_bash_inserts_names_that_it_reads_back(server: Server, tmp_path: Path) -
     assert not (tmp_path / "owned").exists()
 
 
-def test_fish_offers_names_whatever_is_in_them(server: Server, tmp_path: Path) -> None:
-    fish = shell_or_skip("fish")
-    environment = {**os.environ, **environment_of(tmp_path, server.url)}
-    script = "pyredisson completion fish | source; for typed in $argv; complete -C $typed; end"
-    typed = ["pyredisson run order:1", "pyredisson run -- othe", "pyredisson run x"]
-
-    def offers_all() -> bool:
-        command = [fish, "--no-config", "-c", script, *typed]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, timeout=60)
-        return done.stdout.decode().splitlines() == ["order:17", "other", "other two", "x;$(touch owned)*"]
-
-    # A busy machine may have no name within the half second.
-    until(offers_all, 30, what="all names are offered")
-    assert not (tmp_path / "owned").exists()
-
-
 @pytest.mark.parametrize(
     ("shell", "start"),
     [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])],

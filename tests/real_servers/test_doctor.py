@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import redis
 
 import pyredisson
 from pyredisson.core.requests.server import read_info
@@ -125,6 +122,13 @@ def test_nodes_have_data_of_their_own() -> None:
     assert "same master" in texts(judge([seen(1), seen(2), seen(3, data=1)]))
 
 
+def test_slots_that_no_node_serves_and_a_master_without_replicas() -> None:
+    report = judge([Node("redis+cluster://a", masters=[seen(1)], unserved=1)])
+    assert report.grade is Grade.CRITICAL
+    assert "no node serves 1 of the slots" in texts(report)
+    assert "no replica follows this master" in texts(report)
+
+
 def test_an_even_number_is_remarked_upon() -> None:
     assert "odd number" in texts(judge([seen(number) for number in range(4)]))
     assert not judge([seen(number) for number in range(5)]).findings
@@ -191,35 +195,6 @@ def test_a_cluster(cluster: RunningCluster) -> None:
     }
     assert [len(each.replicas) for each in node.masters] == [1, 1, 1]
     assert node.unserved == 0
-
-
-def test_a_cluster_with_unserved_slots(fresh_cluster: RunningCluster) -> None:
-    fresh_cluster.be_patient()
-    [first, *_] = fresh_cluster.masters()
-    fresh_cluster.replica_of(first).kill()
-    until(lambda: not first.info("replication")["connected_slaves"])
-    report = examine([fresh_cluster.url])
-    assert report.grade is Grade.WARNING
-    assert "no replica follows this master" in texts(report)
-    slot = fresh_cluster_slot(fresh_cluster, first)
-
-    def seen_without() -> bool:
-        for node in fresh_cluster.nodes:
-            if not node.killed:
-                with suppress(redis.ResponseError):  # Nobody serves it there already.
-                    fresh_cluster.command(node, "CLUSTER", "DELSLOTS", slot)
-        report = examine([fresh_cluster.url])
-        return report.grade is Grade.CRITICAL and "no node serves 1 of the slots" in texts(report)
-
-    # What was said before of who serves it may still be on its way to those who have just forgotten.
-    until(seen_without, within=20)
-
-
-def fresh_cluster_slot(cluster: RunningCluster, master: Server) -> int:
-    """A slot of this master's."""
-    return next(
-        int(first) for first, _, (_, port, *_), *_ in cluster.command(master, "CLUSTER", "SLOTS") if port == master.port
-    )
 
 
 def test_the_command(fresh_server: Callable[..., Server], tmp_path: Path) -> None:

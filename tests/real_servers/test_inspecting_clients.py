@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from subprocess import run
 from typing import Any
 
-import fakeredis
 import pytest
 import redis
 import redis.asyncio
@@ -162,17 +161,6 @@ def check(world: ClockWorld, client: Any, name: str) -> None:
     assert (view.name, view.holders[0].client_id) == (name, client.id)
     assert actor.do(client.inspect, name).holders[0].thread_id == actor.number
     actor.do(client.get_lock(name).unlock)
-
-
-def test_a_fake_server(world: ClockWorld) -> None:
-    kind = fakeredis.FakeRedis if world.runtime == "threads" else fakeredis.FakeAsyncRedis
-    client, actor = world.close_at_end(world.api.Redisson(kind())), world.actor()
-    actor.do(client.get_lock("orders").lock)
-    if world.runtime == "threads":
-        assert actor.do(client.inspect, "orders").holders[0].thread_id == actor.number
-    else:
-        with pytest.raises(TypeError, match="cannot be inspected over connections of fakeredis"):
-            actor.do(client.inspect, "orders")
 
 
 def test_a_client_that_inspects_nothing_does_not_load_it() -> None:

@@ -22,7 +22,6 @@ from tests.real_servers.observation import (
     nothing_left,
 )
 from tests.servers import HOST, Build, Server
-from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
 # --- out of memory ---
@@ -200,30 +199,6 @@ def test_what_is_not_permitted_is_named_and_not_half_done(
                 actor.do(lock.unlock)
         assert time.monotonic() - began < 10.0  # Nothing was tried for as long as its timeout allows.
         nothing_left(direct, client, unique_name)
-
-
-@pytest.mark.parametrize("sides", ["readers", "writers"])
-def test_a_user_who_may_remove_nothing_from_the_queue_wakes_the_waiters_all_the_same(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, sides: str
-) -> None:
-    server = fresh_server()
-    with user(server, "-zrem") as url, server.client(decode_responses=True) as direct:
-        lock, actor = world.from_url(url).get_read_write_lock(unique_name).write_lock(), world.actor()
-        actor.do(lock.lock)
-        waiting = []
-        for _ in range(2):
-            client = world.from_url(server.url)
-            theirs = client.get_read_write_lock(unique_name)
-            waiting.append((world.actor(), theirs.read_lock() if sides == "readers" else theirs.write_lock()))
-        calls = [each.start(side.lock) for each, side in waiting]
-        until(lambda: direct.zcard(f"pyredisson_waiting:{{{unique_name}}}") == 4, within=10)  # Both observe.
-        actor.do(lock.unlock)
-        while calls:
-            turn = until(lambda: [at for at, call in enumerate(calls) if call.done()], within=20)[0]
-            calls.pop(turn).result()
-            each, side = waiting.pop(turn)
-            each.do(side.unlock)
-        assert direct.info("commandstats")["cmdstat_publish"]["calls"] < 50, "one waiter was chosen again and again"
 
 
 # --- no connection to be had ---

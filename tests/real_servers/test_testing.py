@@ -83,19 +83,6 @@ def test_a_lost_reply_counts_once(redisson: pyredisson.Redisson, lock_name: str,
     assert not lock.is_locked()
 
 
-def test_the_request_whose_reply_is_lost_was_executed(
-    redisson: pyredisson.Redisson, redisson_server: RedissonServer, lock_name: str
-) -> None:
-    semaphore = redisson.get_semaphore(lock_name)
-    semaphore.try_set_permits(5)
-    replies = [lose_next_reply(redisson) for _ in range(2)]
-    assert semaphore.try_acquire(2)
-    assert semaphore.try_acquire(1)
-    assert [reply.happened for reply in replies] == [True, True]
-    with redis.Redis.from_url(redisson_server.url) as direct:
-        assert direct.get(lock_name) == b"2"
-
-
 # ---- partition -------------------------------------------------------------------------------------------------------
 
 

@@ -108,27 +108,6 @@ def test_of_a_hand_over_each_event_is_of_its_own_owner(
     assert watcher.held[5] is None
 
 
-def test_each_holder_is_named_from_the_beginning(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str
-) -> None:
-    names = [f"{unique_name}-{number}" for number in range(4)]
-    with ExitStack() as stack:
-        for name in names:
-            client = stack.enter_context(Redisson.from_url(valkey.url, config=Config(client_name=name[-1])))
-            client.get_lock(name).lock()
-        watcher = watching(valkey.url, *names)
-        watcher.sees(*["held"] * 4)
-        assert [label.split("@")[0] for label in watcher.labels] == ["0", "1", "2", "3"]
-        # And those who appear one after the other.
-        for name in names:
-            client = stack.enter_context(Redisson.from_url(valkey.url, config=Config(client_name="late")))
-            with Inspector(valkey.url) as inspector:
-                inspector.unlock(name)
-            client.get_lock(name).lock()
-            watcher.sees("forced", "acquired")
-            assert watcher.labels[-1].startswith("late@")
-
-
 def test_a_lock_that_expires_is_seen_when_it_does(
     watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
 ) -> None:
