@@ -32,7 +32,7 @@ OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py conne
 # which cannot be installed together with 3.
 INTEGRATIONS := tests/frameworks/test_integration_
 LOWEST_TESTS := $(wildcard $(INTEGRATIONS)*.py) tests/tools/test_lock_commands.py tests/unit/test_testing_plugin.py \
-	$(addprefix tests/observe/test_,exporter.py opentelemetry_listener.py prometheus_listener.py)
+	$(addprefix tests/observe/test_,exporter.py listeners.py opentelemetry_listener.py prometheus_listener.py)
 
 .PHONY: help setup demo test test-all test-full test-python test-versions check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help

@@ -19,6 +19,8 @@ import importlib.util
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +61,18 @@ class Response(NamedTuple):
     def json(self) -> Any:
         """The body, read as JSON."""
         return json.loads(self.text)
+
+
+class Connection(NamedTuple):
+    """A client of HTTP that goes away in the middle of a response."""
+
+    raw: socket.socket
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the connection; ``reset``: so that the server is told by an error, not by an end."""
+        if reset:
+            self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.raw.close()
 
 
 class Program:
@@ -157,6 +171,21 @@ class Site(Program):
             return Response(0, repr(error))
         finally:
             connection.close()
+
+    def begin(self, path: str, *, until_sent: bytes = b"") -> Connection:
+        """Ask for a path, and do not wait for more of the response than the bytes ``until_sent``."""
+        connection = Connection(socket.create_connection((HOST, self.port), timeout=30))
+        try:
+            connection.raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            received = b""
+            while until_sent not in received:
+                more = connection.raw.recv(65536)
+                assert more, f"{until_sent!r} was not sent: {received!r}\n{self.output()[-3000:]}"
+                received += more
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def get_all(self, paths: Iterable[str], at_once: int, timeout: float = 30.0) -> list[Response]:
         """Ask for many paths, some at once. Returns what each was answered, in the order of the paths."""

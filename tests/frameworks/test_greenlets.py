@@ -52,10 +52,3 @@ def test_the_child_of_a_fork_keeps_none_of_its_parents_greenlets(surroundings: S
     assert "Traceback" not in program.output()
     surroundings.check_exclusion()
     surroundings.check_nothing_left()
-
-
-def test_a_thread_that_is_about_to_begin_when_its_process_forks_begins_quietly(surroundings: Surroundings) -> None:
-    """It would print a traceback in the child."""
-    require("gevent")
-    program = surroundings.program("-m", "tests.frameworks.apps.gevent_fork_beginning")
-    assert (program.wait(30), program.output()) == (0, "")

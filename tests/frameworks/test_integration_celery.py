@@ -10,21 +10,74 @@ from collections.abc import Iterator
 import pytest
 
 from pyredisson import Redisson
-from tests.frameworks.celery_workers import WITHIN, Workers, workers_of
-from tests.frameworks.common import Surroundings, require
-from tests.servers import SharedServers
+from tests.frameworks.common import Program, Surroundings, require
+from tests.servers import VALKEY, SharedServers
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_celery"
+WITHIN = 40.0
+DATABASE = 11
+
+
+class Workers:
+    """A queue, with workers and beats of its own."""
+
+    def __init__(self, surroundings: Surroundings, broker: str) -> None:
+        self.surroundings = surroundings
+        self._environment = {"PYREDISSON_TEST_BROKER": broker}
+        self.started: list[Program] = []
+
+    def start(self, *options: str, ready: str) -> Program:
+        program = self.surroundings.program("-m", "celery", "-A", APP, *options, environment=self._environment)
+        self.started.append(program)
+        until(lambda: ready in program.output() or not program.running(), WITHIN, what=f"{ready!r} is logged")
+        assert program.running(), program.output()
+        return program
+
+    def worker(self, *options: str, name: str = "one") -> Program:
+        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
+        return self.start("worker", *quiet, "-n", f"{name}@%h", *options, ready=" ready.")
+
+    def beat(self) -> Program:
+        return self.start("beat", "-S", f"{APP}:Beat", "--loglevel", "INFO", "--pidfile=", ready="beat: Starting")
+
+    def begin(self, calls: str) -> Program:
+        """Start a program that calls tasks."""
+        return self.surroundings.program("-c", f"from {APP} import *\n{calls}", environment=self._environment)
+
+    def send(self, calls: str) -> None:
+        """Send tasks by a program of their own."""
+        done = self.begin(calls)
+        assert done.wait(WITHIN) == 0, done.output()
+
+    def noted(self, beginning: str) -> list[str]:
+        return [each for each in self.surroundings.notes() if each.startswith(beginning)]
+
+    def until_noted(self, beginning: str, times: int = 1) -> list[str]:
+        """Wait until tasks have noted something that often."""
+        return until(
+            lambda: (found := self.noted(beginning))[times - 1 :] and found, WITHIN, what=f"{beginning} × {times}"
+        )
+
+    def stop(self) -> None:
+        for program in self.started:
+            if program.running():
+                assert program.stop() == 0, program.output()
 
 
 @pytest.fixture
 def workers(surroundings: Surroundings, shared_servers: SharedServers) -> Iterator[Workers]:
     require("celery")
-    with workers_of(APP, surroundings, shared_servers, database=11) as workers:
+    # A broker of its own: tests may pause the other server, and Celery times its limits between requests.
+    broker = shared_servers.get(VALKEY, 1)
+    workers = Workers(surroundings, f"{broker.url.rsplit('/', 1)[0]}/{DATABASE}")
+    try:
         yield workers
         workers.stop()
         assert "overlap" not in surroundings.notes()
+    finally:
+        with broker.client(db=DATABASE) as client:
+            client.flushdb()
 
 
 POOLS = {
@@ -90,9 +143,11 @@ def test_a_message_of_a_worker_that_died_runs_after_the_lease(workers: Workers) 
     assert len(workers.noted("cleaning")) == 2
 
 
-def test_a_hard_time_limit_frees_the_lock_within_its_lease(workers: Workers) -> None:
+@pytest.mark.parametrize("limit", ["time_limit", "soft_time_limit"])
+def test_a_time_limit_frees_the_lock_within_its_lease(workers: Workers, limit: str) -> None:
+    """A hard limit ends the process by SIGTERM first: its ``finally`` blocks run. A soft one is an exception."""
     workers.worker("--pool", "prefork", "-c", "1")
-    workers.send("count.apply_async(('tea', 60.0), time_limit=1)")
+    workers.send(f"count.apply_async(('tea', 60.0), {limit}=1)")
     until(lambda: workers.surroundings.notes(), WITHIN, what="it runs")
     workers.send("count.delay('tea')")
     workers.until_noted("counted")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
-import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,12 +48,6 @@ class Program:
         finally:
             connection.close()
 
-    def begin(self, path: str) -> socket.socket:
-        """Send a GET request, and do not wait for its response."""
-        connection = socket.create_connection((HOST, self.site.port), timeout=30)
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        return connection
-
     def wait_for(self, line: str, count: int = 1) -> None:
         """Wait until the program has noted a line that many times."""
         until(lambda: self.surroundings.notes().count(line) >= count, SOON, what=f"{line!r} is noted")
@@ -88,12 +80,10 @@ def test_no_two_requests_get_the_same_number(program: Program, volume: Volume) -
 def test_a_client_that_goes_away_frees_its_lock(program: Program, reset: bool) -> None:
     begun = program.surroundings.notes().count("begun")
     acquired = program.surroundings.notes().count("acquired")
-    connection = program.begin("/slow/a")
+    connection = program.site.begin("/slow/a")
     program.wait_for("begun", begun + 1)
-    waiting = program.begin("/waiting/a")
-    if reset:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
+    waiting = program.site.begin("/waiting/a")
+    connection.close(reset=reset)
     program.wait_for("acquired", acquired + 1)
     waiting.close()
     until(lambda: not program.surroundings.keys(), SOON, what="the lock is released")
@@ -101,9 +91,9 @@ def test_a_client_that_goes_away_frees_its_lock(program: Program, reset: bool) -
 
 def test_a_client_that_goes_away_while_it_waits_does_not_acquire_the_lock(program: Program) -> None:
     before = program.surroundings.notes()
-    holder = program.begin("/slow/b")
+    holder = program.site.begin("/slow/b")
     program.wait_for("begun", before.count("begun") + 1)
-    waiter = program.begin("/waiting/b")
+    waiter = program.site.begin("/waiting/b")
 
     def waits() -> bool:
         return any(key.startswith("pyredisson_waiting:") for key in program.surroundings.keys())  # noqa: SIM118
@@ -118,7 +108,7 @@ def test_a_client_that_goes_away_while_it_waits_does_not_acquire_the_lock(progra
 
 def test_errors_have_a_status_and_do_not_show_the_holder(program: Program) -> None:
     begun = program.surroundings.notes().count("begun")
-    holder = program.begin("/slow/c")
+    holder = program.site.begin("/slow/c")
     program.wait_for("begun", begun + 1)
     busy = program.site.get("/slow/c")
     assert busy.status == 409

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
-from tests.frameworks.streams import begin_to_read
 from tests.volumes import Volume
 from tests.waiting import until
 
@@ -63,23 +62,12 @@ def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume:
     until(lambda: not program.keys(), SOON, what="nothing is held")
 
 
-def test_a_plain_block_in_a_dependency_says_what_to_use(program: Program) -> None:
-    replies = program.site.get_all(["/plain"] * 3, at_once=2)
-    assert {reply.status for reply in replies} <= {200, 500}
-    program.surroundings.check_exclusion()
-    until(lambda: not program.keys("-plain"), SOON, what="what stayed is renewed no longer")
-    output = program.site.output()
-    assert "LockNotOwnedError" in output
-    assert "hold()" in output
-    assert "owner=" in output
-
-
 @pytest.mark.parametrize("path", ["/stream/async/with", "/stream/async/hold"])
 def test_a_stream_whose_reader_goes_away_releases_its_lock(program: Program, path: str) -> None:
     for reset in (True, False):
-        stream = begin_to_read(program.site, path)
+        stream = program.site.begin(path, until_sent=b"row 0")
         assert program.keys("-stream") != []
-        stream.go_away(reset=reset)
+        stream.close(reset=reset)
         until(lambda: not program.keys("-stream"), SOON, what="the lock is released")
     program.surroundings.check_exclusion()
 
@@ -92,15 +80,6 @@ def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_colle
         return not program.keys("-stream")
 
     for reset in (True, False):
-        begin_to_read(program.site, "/stream/sync").go_away(reset=reset)
+        program.site.begin("/stream/sync", until_sent=b"row 0").close(reset=reset)
         until(released, SOON, what="the lock is released")
     program.surroundings.check_exclusion()
-
-
-def test_no_threads_and_connections_pile_up(program: Program) -> None:
-    """Run last: after all that, there is what one request needs, a worker."""
-    program.site.get_all(["/async", "/sync"] * 4, at_once=2)
-    ours = [each for each in program.site.get("/threads").json if each.startswith("pyredisson")]
-    assert len(ours) <= 6, ours
-    # As many as were in use at once, and one to listen, of each client.
-    assert len(program.surroundings.connections()) <= 40 * program.workers

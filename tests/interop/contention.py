@@ -21,7 +21,7 @@ import redis
 import redis.asyncio
 
 from pyredisson.core.driver import run
-from tests.real_servers.programs import Do, at_once, awaited
+from tests.real_servers.contenders import Do, at_once, awaited
 from tests.waiting import until
 
 Times: TypeAlias = list[tuple[int, int]]

@@ -20,8 +20,6 @@ LEASES: Final = (None, 20.0, 90.0, 300.0)
 class Locks:
     """Plain, spin, fenced and non-reentrant locks, all of which are one lock if they have one name."""
 
-    waiting_kinds: tuple[str, ...] = ()
-
     def __init__(self, random: Random, both: Both, kinds: tuple[str, ...], leases: tuple[float | None, ...]) -> None:
         self.random, self.both, self.kinds, self.leases = random, both, kinds, leases
         # By owner and field: by which kind of handle each hold was taken.

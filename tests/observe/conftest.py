@@ -1,12 +1,12 @@
-"""The world of a test of the listeners, and a registry of its own."""
+"""The world of a test of the listeners, and what the listeners measure into."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 
+from tests.observe.meters import Meter, OpenTelemetryMeter, PrometheusMeter
 from tests.servers import SharedServers
 from tests.worlds.base import World
 from tests.worlds.environments import SIMULATED
@@ -20,15 +20,17 @@ def world(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iter
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
+def prometheus() -> PrometheusMeter:
+    return PrometheusMeter()
 
 
 @pytest.fixture
-def value(registry: CollectorRegistry) -> Callable[..., float | None]:
-    """``value("holds", lock="orders")``: a sample of the registry, ``None`` if it is not there."""
+def telemetry() -> OpenTelemetryMeter:
+    return OpenTelemetryMeter()
 
-    def value(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(f"pyredisson_{name}", labels)
 
-    return value
+@pytest.fixture(params=["prometheus", "telemetry"])
+def meter(request: pytest.FixtureRequest) -> Meter:
+    """Each in turn."""
+    found: Meter = request.getfixturevalue(request.param)
+    return found

@@ -9,16 +9,14 @@ import threading
 import urllib.request
 from collections.abc import Callable
 
-import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
-from pyredisson.tools.common import BadUsage, read_address
 from pyredisson.tools.exporter import Exporter, Scanner
 from tests.command_line import Program, Programs
-from tests.servers import HOST, NOBODYS_PORT, Server, free_port
+from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 
 NOW = 1_000.0
@@ -165,20 +163,6 @@ def test_a_scan_that_is_old_is_repeated() -> None:
     assert scanner.scans >= 2
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [(":9464", ("0.0.0.0", 9464)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:9464", ("::1", 9464))],
-)
-def test_an_address_is_read(text: str, address: tuple[str, int]) -> None:
-    assert read_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["9464", "", "host:", ":port", ":65536", ":-1", "host"])
-def test_a_wrong_address_is_refused(text: str) -> None:
-    with pytest.raises(BadUsage):
-        read_address(text)
-
-
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -251,14 +235,3 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     assert done.returncode == 2
     assert 'pip install "pyredisson[cli,prometheus]"' in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--listen", "nowhere"], ["--interval", "0"], ["--limit", "0"], ["--scan-time", "-1"], ["--url", "http://h"]],
-    ids=" ".join,
-)
-def test_wrong_usage(command_line: Programs, arguments: list[str]) -> None:
-    program = command_line.pyredisson("metrics", "--once", *arguments, url=f"redis://{HOST}:{free_port()}")
-    assert program.exit_code() == 2
-    assert "Traceback" not in program.stderr

@@ -52,12 +52,6 @@ def INFO(args: list[bytes]) -> bool:
 ANY_SCRIPT = calls(*SCRIPTS)
 
 
-def about(match: Callable[[list[bytes]], bool], name: str) -> Callable[[list[bytes]], bool]:
-    """Of the requests that match, those about this name."""
-    ours = (name.encode(), f"{{{name}}}".encode())
-    return lambda args: match(args) and any(key in arg for arg in args[1:] for key in ours)
-
-
 def side_by_side(work: Callable[[T], None], each: Iterable[T]) -> None:
     """Do the same for each of several, at once: where a silence lasts, they all wait for it together."""
     with ThreadPoolExecutor(16) as pool:
@@ -68,11 +62,6 @@ def side_by_side(work: Callable[[T], None], each: Iterable[T]) -> None:
 def held(direct: redis.Redis, lock: Any, actor: Actor) -> int:
     """How often the actor holds the lock, as it stands in Redis."""
     return int(direct.hget(lock.name, owner_field(lock._client.id, actor.number)) or 0)
-
-
-def epoch(direct: redis.Redis, lock: Any, actor: Actor) -> int:
-    """The epoch that Redis keeps for the actor; 0 if none."""
-    return int(direct.get(LockNames(lock.name).epoch(owner_field(lock._client.id, actor.number))) or 0)
 
 
 def listeners(direct: redis.Redis, name: str) -> int:

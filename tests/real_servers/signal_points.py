@@ -1,8 +1,8 @@
-"""Every point of a call at which CPython looks for signals, and an exception at any one of them.
+"""Every point of a call at which CPython looks for signals, and a signal handler at any one of them.
 
 CPython runs signal handlers between two instructions, and only at some: when a Python function begins, when a loop goes
 round, and when a call of something written in C is over (3.11 to 3.13). What the handler raises is raised there. Here a
-trace function raises it, so that each point comes in its turn.
+trace function calls the handler, so that each point comes in its turn.
 """
 
 from __future__ import annotations
@@ -15,33 +15,36 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["Points"]
+import pytest
+
+__all__ = ["Points", "other_points"]
 
 LOOPS = frozenset({"JUMP_BACKWARD"})
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+other_points = pytest.mark.skipif(sys.version_info < (3, 11), reason="CPython 3.10 looks at other points")
 
 
 class Points:
     """Runs a call, and counts the points that it passes.
 
     Args:
-        error: What to raise.
+        handler: What to call at one of them. What it raises is raised there.
         at: At which point, counted from 1; 0 is none.
 
     Attributes:
         count: How many there were.
-        error: What is raised.
-        where: The function in which it was raised.
+        where: The function in which the handler was called.
         first: Whether that was at its very beginning.
         stack: The functions that had called each other there.
     """
 
-    def __init__(self, error: BaseException | None = None, at: int = 0) -> None:
+    def __init__(self, handler: Callable[[], object], at: int = 0) -> None:
         self.count = 0
         self.where = ""
         self.first = False
         self.stack: set[str] = set()
-        self.error = error
+        self._handler = handler
         self._at = at
         self._line: int | None = 0
         self._after_call: dict[FrameType, bool] = {}  # Whether the call under way is one of something written in C.
@@ -99,9 +102,7 @@ class Points:
             self.first = _instruction(frame.f_code, frame.f_lasti)[0] == "RESUME"
             self._line = frame.f_lineno
             self.stack = {each.f_code.co_name for each in _callers(frame)}
-            self._after_call.clear()
-            assert self.error is not None
-            raise self.error
+            self._handler()
 
 
 def _is_weak_callback(code: CodeType) -> bool:

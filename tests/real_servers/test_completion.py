@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import get_completion_class
 
-from pyredisson.tools.cli import COMMANDS, cli
+from pyredisson.tools.cli import cli
 from pyredisson.tools.completion import SECONDS, SHELLS, completion_script, register
 from tests.command_line import ROOT, Programs
 from tests.servers import Server
@@ -73,12 +73,6 @@ def environment_of(folder: Path, url: str) -> dict[str, str]:
     }
 
 
-def test_commands_and_options_are_offered() -> None:
-    assert set(offered("pyredisson ")) == set(COMMANDS)
-    assert "--wait" in offered("pyredisson run --w")
-    assert offered("pyredisson completion ") == list(SHELLS)
-
-
 def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYREDISSON_URL", server.url)
     until(lambda: offered("pyredisson run o") == ["order:17", "other", "other two"], 20)
@@ -86,10 +80,6 @@ def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: p
     assert offered("pyredisson run *") == []
     assert offered("pyredisson run red") == []
     until(lambda: offered("pyredisson run x") == ["x;$(touch owned)*"], 20)  # Not the one that moves the terminal.
-
-
-def test_the_url_that_was_typed_is_asked(server: Server) -> None:
-    until(lambda: offered(f"pyredisson run --url {server.url} order:1") == ["order:17"], 20)
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "nonsense", "redis+cluster://127.0.0.1:1"])
@@ -144,22 +134,6 @@ def test_bash_inserts_names_that_it_reads_back(server: Server, tmp_path: Path) -
 
     # A busy machine may have no name within the half second.
     until(completed, 30, what="all names are completed")
-    assert not (tmp_path / "owned").exists()
-
-
-def test_fish_offers_names_whatever_is_in_them(server: Server, tmp_path: Path) -> None:
-    fish = shell_or_skip("fish")
-    environment = {**os.environ, **environment_of(tmp_path, server.url)}
-    script = "pyredisson completion fish | source; for typed in $argv; complete -C $typed; end"
-    typed = ["pyredisson run order:1", "pyredisson run -- othe", "pyredisson run x"]
-
-    def offers_all() -> bool:
-        command = [fish, "--no-config", "-c", script, *typed]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, timeout=60)
-        return done.stdout.decode().splitlines() == ["order:17", "other", "other two", "x;$(touch owned)*"]
-
-    # A busy machine may have no name within the half second.
-    until(offers_all, 30, what="all names are offered")
     assert not (tmp_path / "owned").exists()
 
 

@@ -11,9 +11,9 @@ import time
 import pytest
 import redis
 
-from tests.real_servers.kind_table import FAIR, LATCH, LOCK, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real_servers.kind_table import FAIR, LOCK, PERMITS, READ, SEMAPHORE, WRITE, Kind
 from tests.real_servers.lock_process import Peer, PeerError
-from tests.real_servers.observation import await_waiting, channels, load_scripts
+from tests.real_servers.observation import await_waiting, load_scripts
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -64,28 +64,6 @@ def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
         assert within(began, LEASE)
     actor.do(theirs.unlock)
     kind.await_rest(direct, client, unique_name, 0)
-
-
-@by_a_task
-@pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS, LATCH], ids=str)
-def test_a_killed_waiter_delays_no_other(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
-) -> None:
-    client, holder, waiter = world.from_url(valkey.url), world.actor(), world.actor()
-    let_in = kind.block(holder, client, unique_name)
-    handle = kind.handle(client, unique_name)
-    with Peer("threads", valkey.url, unique_name, kind.name) as peer:
-        peer.send(kind.acquire)
-        until(lambda: channels(direct, unique_name), what="it waits")
-        waiting = waiter.start(getattr(handle, kind.acquire))
-        await_waiting(direct, handle)
-        peer.kill()
-        began = time.monotonic()
-        let_in()
-        taken = waiting.result(20)
-        assert within(began, 0)
-    kind.give_back(waiter, handle, taken)
-    kind.await_rest(direct, client, unique_name, 1)
 
 
 # --- stopped ---

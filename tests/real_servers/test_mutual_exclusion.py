@@ -9,9 +9,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable
-from itertools import cycle, islice
 
 import pytest
 import redis
@@ -19,16 +17,12 @@ import redis
 import pyredisson
 from pyredisson.core.names import WAITING
 from tests.proxy import Held, Proxy
-from tests.real_servers import programs
+from tests.real_servers.contenders import COUNTER, Contenders
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import ANY_SCRIPT, channels, keys, load_scripts
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import until
-from tests.worlds.by_runtime import WORLDS
-
-#: What the connections of those who keep the counter are called.
-COUNTER = "counter"
 
 
 class Saboteur:
@@ -126,39 +120,6 @@ class Saboteur:
         self.proxy.reset_after(self._random.randint(1, 2000), direction=self._random.choice(["up", "down"]))  # type: ignore[arg-type]
 
 
-class Contenders:
-    """Some processes of both forms that contend for one thing."""
-
-    def __init__(self, url: str, server: Server, name: str, count: int, *arguments: object) -> None:
-        self.processes = [
-            programs.start("contend", url, server.url, name, runtime, *arguments)
-            for runtime in islice(cycle(WORLDS), count)
-        ]
-
-    def under_way(self) -> bool:
-        """Whether they are at it still, and none of them has failed: the others might wait for it for ever."""
-        ends = [process.poll() for process in self.processes]
-        return None in ends and not any(ends)
-
-    def went_through(self) -> Counter[str]:
-        """Wait for their ends, and count the outcomes that were unknown, the failures to connect, and the losses."""
-        found: Counter[str] = Counter()
-        for process in sorted(self.processes, key=lambda process: process.poll() is None):
-            out, err = process.communicate(timeout=60)
-            assert process.returncode == 0, err
-            assert not err
-            found.update(dict(zip(("unknown", "away", "lost"), map(int, out.split()), strict=True)))
-        return found
-
-    def __enter__(self) -> Contenders:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self.processes:
-            process.kill()
-            process.communicate()
-
-
 def counting(direct: redis.Redis) -> int:
     """How many have come to keep the counter."""
     return sum(each["lib-name"] == COUNTER for each in direct.client_list())
@@ -217,8 +178,9 @@ def test_only_one_owner_at_a_time_whatever_goes_wrong(
         over(direct, kind, unique_name)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("kind", ["fair_lock", "write_lock", "permit_expirable_semaphore"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("fair_lock", marks=pytest.mark.quick), "write_lock", "permit_expirable_semaphore"]
+)
 def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(
     valkey: Server, direct: redis.Redis, unique_name: str, kind: str
 ) -> None:

@@ -1,27 +1,28 @@
-"""The server is away, or says nothing: in the middle, while somebody waits, and in an inner block."""
+"""The server is away, or says nothing: nobody hangs, no waiter misses its turn, and a loss is reported in time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+import redis.exceptions as rx
 
+from pyredisson.core.deadline import certain_for
 from pyredisson.core.names import LockNames
 from pyredisson.errors import LockLostError, OutcomeUnknownError
+from pyredisson.events import ConnectionDown, Lost, RenewalFailed
 from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
-from tests.real_servers.kind_table import FAIR
-from tests.real_servers.observation import RELEASE, await_waiter, held, nothing_left
-from tests.servers import Server
+from tests.real_servers.observation import RELEASE, RENEW, await_waiter, held, listeners, nothing_left, side_by_side
+from tests.servers import REDIS_6, Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import Actor
+from tests.worlds.clock import PATIENCE_WITH_FAULTS, ClockWorld
 
-AWAY = (RedisConnectionError, RedisTimeoutError)
+AWAY = (rx.ConnectionError, rx.TimeoutError, OutcomeUnknownError)
 MARGIN = 2.0  # seconds; this machine may be busy
 
 
@@ -37,7 +38,7 @@ def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Re
     began = time.monotonic()
     with changed(client, timeout=0.6):
         for call in (lock.lock, other.lock, lock.unlock, lock.unlock, lock.is_locked, lock.force_unlock):
-            with pytest.raises((*AWAY, OutcomeUnknownError)):
+            with pytest.raises(AWAY):
                 actor.do(call)
     assert time.monotonic() - began < 6 * 0.6 + MARGIN
     proxy.heal()
@@ -74,7 +75,7 @@ def test_the_server_dies_and_comes_back_empty(
     context = lock.hold()
     lease = actor.do(world.enter(context))
     server.kill()
-    with pytest.raises((*AWAY, OutcomeUnknownError)), changed(client, timeout=0.6):
+    with pytest.raises(AWAY), changed(client, timeout=0.6):
         other.do(lock.try_lock)
     server.restart()
 
@@ -94,55 +95,6 @@ def test_the_server_dies_and_comes_back_empty(
 
 
 # --- while waiting ---
-
-
-@pytest.mark.parametrize("outage", ["cut", "blackhole"])
-def test_a_waiter_lives_through_it(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str, outage: str
-) -> None:
-    theirs = world.from_url(valkey.url).get_lock(unique_name)
-    client = world.from_url(proxy.url, ping_interval=0.2, ping_timeout=0.4, max_wait_without_check=1.0)
-    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
-    holder.do(theirs.lock)
-    taken = waiter.start(lock.lock)
-    await_waiter(direct, client, unique_name)
-    with changed(client, timeout=0.6):
-        getattr(proxy, outage)()
-        until(lambda: client._core.subscriptions.connection.down is not None, what="the outage is seen")
-        holder.do(theirs.unlock)  # Nobody hears it.
-        assert not taken.done()
-        proxy.heal()
-
-        began = time.monotonic()
-        taken.result(20)
-
-    assert time.monotonic() - began < 6.0
-    assert held(direct, lock, waiter) == 1
-    waiter.do(lock.unlock)
-    nothing_left(direct, client, unique_name)
-
-
-def test_a_place_in_the_queue_is_given_up_after_an_outage(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
-    theirs, holder, third = world.from_url(valkey.url), world.actor(), world.actor()
-    release_it = FAIR.block(holder, theirs, unique_name)
-    client, actor = world.connected(proxy.url), world.actor()
-    handle, queue = FAIR.handle(client, unique_name), LockNames(unique_name).queue
-    waiting = actor.start(handle.try_lock, 1.5)
-    until(lambda: direct.llen(queue) == 1, what="it queues up")
-    proxy.cut()
-    with pytest.raises((RedisError, OutcomeUnknownError)):
-        waiting.result(10)
-    assert direct.llen(queue) == 1, "the server cannot know"
-    proxy.heal()
-
-    until(lambda: direct.llen(queue) == 0, what="its place is given up")
-
-    release_it()
-    assert third.do(FAIR.handle(theirs, unique_name).try_lock)
-    third.do(FAIR.handle(theirs, unique_name).unlock)
-    FAIR.await_rest(direct, client, unique_name, 0)
 
 
 # --- an inner hold that could not be released ---
@@ -206,3 +158,167 @@ def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(
     assert took < (1.8 if world.runtime == "threads" else 3.8)
     hanging.result(10)
     nothing_left(direct, client, unique_name, another.name)
+
+
+# --- the subscriber's connection ---
+
+# Nothing here is served by the regular look: that comes later than any of these waits may last.
+NEVER = {"max_wait_without_check": 60.0}
+
+
+class HandOver:
+    """A lock that one client holds, and that an owner of another client waits for.
+
+    Attributes:
+        acquired: The call of the one who waits.
+    """
+
+    def __init__(self, world: ClockWorld, url: str, holder_url: str, name: str, **config: float) -> None:
+        self.client = world.from_url(url, **NEVER, **config)
+        self._lock, self._theirs = self.client.get_lock(name), world.from_url(holder_url).get_lock(name)
+        self._holder, self._waiter = world.actor(), world.actor()
+        self._holder.do(self._theirs.lock)
+
+    def begin_to_wait(self) -> None:
+        self.acquired = self._waiter.start(self._lock.lock)
+
+    def finish(self, direct: redis.Redis) -> None:
+        """Release it, which the other one notices."""
+        self._holder.do(self._theirs.unlock)
+        self.acquired.result(20)
+        self._waiter.do(self._lock.unlock)
+        nothing_left(direct, self.client, self._lock.name)
+
+
+def test_silent_and_found_out_by_a_ping_without_an_answer(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=1.2)
+    hand_over.begin_to_wait()
+    await_waiter(direct, hand_over.client, unique_name)
+    # From the next ping on, nothing comes back on that connection, and nobody says that it has ended.
+    silent = proxy.drop_reply("PING", 1, then="hang")
+    silent.wait()
+    began = time.monotonic()
+    hand_over.finish(direct)
+    assert 0.1 < time.monotonic() - began < 8.0
+
+
+def test_the_confirmation_never_comes(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=0.3)
+    silent = [proxy.drop_reply("SUBSCRIBE", 1, then="hang"), proxy.hold_request("SUBSCRIBE", 2)]
+    hand_over.begin_to_wait()
+    for each in silent:
+        each.wait()
+    hand_over.finish(direct)
+
+
+def test_dropped_for_its_output_buffer(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    # Valkey counts no buffer for a payload that it need not copy.
+    server = fresh_server(REDIS_6)
+    server.config_set("client-output-buffer-limit", "pubsub 32kb 16kb 1")
+    hand_over = HandOver(world, server.url, server.url, unique_name)
+    hand_over.begin_to_wait()
+    with server.client(decode_responses=True) as direct:
+        await_waiter(direct, hand_over.client, unique_name)
+        for round_ in range(1, 4):
+            direct.publish(LockNames(unique_name).channel, "x" * 1_000_000)
+            until(lambda round_=round_: len(world.heard(ConnectionDown)) >= round_, what="dropped")
+            until(lambda: listeners(direct, unique_name) == 1, what="back")
+        assert not hand_over.acquired.done()
+        hand_over.finish(direct)
+
+
+# --- renewals and a server that is stopped ---
+
+LATE = 0.25  # seconds after another alarm for the same moment rang, on this machine that may be busy
+
+
+@pytest.mark.parametrize("outage", ["blackhole", "cut", "unanswered"])
+def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
+) -> None:
+    client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    unanswered = proxy.hold_request(RENEW, None)  # None gets through before the outage either, should that be late.
+    context = lock.hold()
+    before = time.monotonic()
+    lease = actor.do(world.enter(context))
+    due = world.alarm(time.monotonic() + certain_for(2400))
+    if outage != "unanswered":
+        getattr(proxy, outage)()
+        unanswered.remove()
+
+    lost_before_its_time = False
+    while time.monotonic() < before + certain_for(2400) - 0.01:
+        lost_before_its_time |= lease.lost and time.monotonic() < before + certain_for(2400)
+        time.sleep(0.002)
+    until(lambda: world.losses, what="told")
+
+    assert not lost_before_its_time
+    (told,) = world.when(Lost)
+    assert before + certain_for(2400) <= told < due.result(PATIENCE_WITH_FAULTS) + LATE
+    assert world.losses == [(unique_name, actor.number)]
+    assert len(world.heard(RenewalFailed)) >= 2  # It did not wait for the next period.
+    assert lease.lost
+    assert lease.remaining() == 0.0
+    with pytest.raises(LockLostError):
+        lease.ensure_held()
+    proxy.clear()
+    with pytest.raises(LockLostError):
+        actor.do(world.leave(context))
+    nothing_left(direct, client, unique_name)
+
+
+# --- the server is stopped ---
+
+
+def test_no_call_hangs_on_a_stopped_server(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client = world.connected(server.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
+    lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
+    holder, waiter = world.actor(), world.actor()
+    holder.do(lock.lock)
+    began = time.monotonic()
+    waiting = waiter.start(lock.try_lock, 2.5)
+    with server.client() as direct:
+        await_waiter(direct, client, unique_name)
+    server.pause()
+    # A new client, too: the kernel takes its connection, and nobody answers.
+    stranger = world.from_url(server.url, timeout=1.5, connect_timeout=1.5)
+    calls_of_one = [
+        (world.actor(), [free.lock, free.try_lock]),
+        (world.actor(), [free.is_locked]),
+        (world.actor(), [free.get_hold_count]),
+        (world.actor(), [free.remain_time_to_live]),
+        (world.actor(), [free.force_unlock]),
+        (world.actor(), [stranger.get_lock(unique_name).lock]),
+        (holder, [lock.unlock]),
+    ]
+
+    def fail_in_time(one: tuple[Actor, list[Callable[[], Any]]]) -> None:
+        actor, calls = one
+        for call in calls:
+            asked = time.monotonic()
+            with pytest.raises(AWAY):
+                actor.do(call)
+            assert time.monotonic() - asked < 2.9, f"{call} took its budget of 1.5 s, and more"
+
+    side_by_side(fail_in_time, calls_of_one)
+    with pytest.raises(AWAY):
+        waiting.result(10)
+    assert time.monotonic() - began < 10
+    # close() does not hang either.
+    asked = time.monotonic()
+    world.run(stranger.close)
+    assert time.monotonic() - asked < 4.0
+    server.resume()
+    holder.do(lock.unlock)
+    with server.client() as direct:
+        nothing_left(direct, client, lock.name, free.name)

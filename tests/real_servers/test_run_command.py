@@ -93,14 +93,6 @@ def test_the_lock_is_held_while_the_command_runs(shell: Shell, locks: redis.Redi
     assert not locks.exists(unique_name)
 
 
-def test_the_url_option_wins_over_the_environment(command_line: Programs, valkey: Server, unique_name: str) -> None:
-    program = command_line.pyredisson(
-        "run", unique_name, "--url", valkey.url, "--", "echo", "ran", url="redis://127.0.0.1:1"
-    )
-    assert program.exit_code() == 0
-    assert program.stdout == "ran\n"
-
-
 def test_the_command_inherits_what_its_caller_opened(
     command_line: Programs, valkey: Server, unique_name: str, tmp_path: Path
 ) -> None:
@@ -170,13 +162,6 @@ def subscribers(locks: redis.Redis, name: str) -> int:
     """How many connections hear of the releases."""
     ((_, count),) = locks.pubsub_numsub(f"redisson_lock__channel:{{{name}}}")
     return int(count)
-
-
-def test_two_runs_exclude_each_other(shell: Shell, tmp_path: Path) -> None:
-    # Whoever finds the directory there is not alone.
-    script = f"for i in 1 2 3; do mkdir {tmp_path}/alone || exit 9; sleep 0.02; rmdir {tmp_path}/alone; done"
-    started = [shell.run(script) for _ in range(4)]
-    assert [program.exit_code() for program in started] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", FORWARDED)

@@ -72,11 +72,6 @@ def test_options_after_the_command_are_its_own(run: Run, unique_name: str, argum
     assert (code, output) == (0, "<-l><--wait><x>")
 
 
-def test_a_second_double_dash_is_the_commands(run: Run, unique_name: str) -> None:
-    assert run(unique_name, "--", "printf", "<%s>", "--", "-v")[1] == "<--><-v>"
-    assert run(unique_name, "printf", "<%s>", "--", "-v")[1] == "<--><-v>"
-
-
 def test_help_before_the_command_is_ours(run: Run) -> None:
     assert "Usage: pyredisson run" in run("some-name", "--help")[1]
 
@@ -100,11 +95,6 @@ def test_wrong_options_are_refused_in_plain_english(run: Run, arguments: list[st
     assert not re.search(r"\bNone\b|\bfloat\b|\w\(\)", error)
 
 
-def test_durations_have_units(run: Run, client: Redisson, unique_name: str) -> None:
-    with client.get_lock(unique_name):
-        assert run(unique_name, "--wait", "100ms", "true")[0] == 75
-
-
 def test_at_least_runs_it_once_in_that_time(run: Run, unique_name: str) -> None:
     once = (unique_name, "--lease", "1m", "--at-least", "30s", "true")
     assert run(*once)[0] == 0
@@ -114,16 +104,6 @@ def test_at_least_runs_it_once_in_that_time(run: Run, unique_name: str) -> None:
 
 
 # ---- what it says ----------------------------------------------------------------------------------------------------
-
-
-def test_without_v_it_says_nothing(run: Run, unique_name: str) -> None:
-    assert run(unique_name, "true") == (0, "", "")
-
-
-def test_v_says_after_how_long_it_was_acquired(run: Run, unique_name: str) -> None:
-    code, _, error = run(unique_name, "-v", "true")
-    assert code == 0
-    assert re.fullmatch(r"pyredisson: acquired after [\d.]+ s\n", error)
 
 
 def test_v_says_that_it_waits(run: Run, client: Redisson, locks: redis.Redis, unique_name: str) -> None:
@@ -149,15 +129,6 @@ def test_the_end_of_a_lease_is_no_loss(run: Run, unique_name: str) -> None:
     assert error == (
         f"pyredisson: the lease of 1 s of the lock '{unique_name}' ended while the command ran; it is being ended\n"
     )
-
-
-def test_a_lock_that_is_taken_away_within_its_lease_was_lost(
-    run: Run, locks: redis.Redis, unique_name: str, valkey: Server
-) -> None:
-    delete = f"import redis; redis.Redis.from_url({valkey.url!r}).delete({unique_name!r})"
-    code, _, error = run(unique_name, "--lease", "1h", sys.executable, "-c", delete)
-    assert code == 76
-    assert error == f"pyredisson: the lock '{unique_name}' was lost before the command had ended\n"
 
 
 def test_a_name_of_something_else_is_refused_in_plain_english(run: Run, locks: redis.Redis, unique_name: str) -> None:
@@ -188,15 +159,6 @@ def test_a_refusal_says_who_holds_the_lock_and_until_when(
         waiting, refused = error.splitlines()
         assert re.fullmatch(rf"pyredisson: waiting for the lock '{unique_name}', held by {who}; {until_when}", waiting)
         assert "is held by web@" in refused
-
-
-def test_a_holder_of_another_library_is_named_as_far_as_it_is_known(
-    run: Run, locks: redis.Redis, unique_name: str
-) -> None:
-    locks.hset(unique_name, "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7", "1")
-    code, _, error = run(unique_name, "--wait", "0", "true")
-    assert code == 75
-    assert re.search(r"is held by \S*8f3a….*; it never expires\n", error), error
 
 
 def test_others_see_which_command_holds_the_lock(run: Run, valkey: Server, unique_name: str, tmp_path: Path) -> None:
@@ -270,8 +232,3 @@ def test_a_fenced_command_finds_its_token(
     # The token of a lock around this one is not that of this one.
     monkeypatch.setenv("PYREDISSON_TOKEN", "7")
     assert run(unique_name, *show)[1] == "none\n"
-
-
-def test_a_name_that_is_refused_is_wrong_usage(run: Run) -> None:
-    for arguments in (["-n", "2"], ["--shared"], ["--fenced"], []):
-        assert run("", *arguments, "true")[0] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,14 +15,12 @@ import redis.sentinel
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.names import LockNames
-from pyredisson.errors import LockLostError, NoSyncedSlavesError
+from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.events import Renewed
-from pyredisson.net.endpoint import masked
-from pyredisson.net.urls import parse_sentinel_url
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import busy, listens
 from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.servers import HOST, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -54,16 +51,6 @@ def test_the_master_is_found_though_a_sentinel_is_dead(
     assert client._core.server.facts.replicas == 2
     assert client.url == f"{watched.url}/0"
     actor.do(lock.unlock)
-
-
-def test_no_sentinel_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
-    client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
-    with pytest.raises(rx.ConnectionError, match="does not know 'others'"):
-        actor.do(client.get_lock(unique_name).lock)
-    nobody = world.from_url(f"redis+sentinel://:s3cret@{HOST}:{NOBODYS_PORT}/{SERVICE}")
-    with pytest.raises(rx.ConnectionError, match="no sentinel knows") as caught:
-        actor.do(nobody.get_lock(unique_name).lock)
-    assert "s3cret" not in str(caught.value) + repr(nobody)
 
 
 @pytest.mark.parametrize("how", ["kill", "fail over"])
@@ -103,28 +90,6 @@ def test_a_held_lock_goes_on_and_waiters_get_it(
         except NoSyncedSlavesError:  # The old master may still be on its way to being a replica.
             eventually(lambda: waiter.do(lock.lock))
         waiter.do(lock.unlock)
-
-
-def test_a_master_that_was_replaced_is_left_before_it_knows(
-    world: ClockWorld, watched: SentinelSet, unique_name: str
-) -> None:
-    """The sentinels tell the old one after seconds; until then it would go on locking."""
-    client, actor = world.from_url(watched.url, check_lock_synced_slaves=False), world.actor()
-    lock = client.get_lock(unique_name)
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
-    _, new = watched.set_aside()
-
-    def taken_on_the_new_one() -> bool:
-        if not eventually(lambda: actor.do(lock.try_lock)):
-            return False
-        with new.client() as direct:
-            there = bool(direct.exists(unique_name))
-        with suppress(LockLostError):  # Taken at the old one, and the new one knows nothing of it.
-            eventually(lambda: actor.do(lock.unlock))
-        return there
-
-    until(taken_on_the_new_one, within=20)
 
 
 # ---- a replaced master whose connections stay open -------------------------------------------------------------------
@@ -274,28 +239,3 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
     finally:
         for each in (master, *theirs.sentinels):
             world.run(getattr(each, "aclose", each.close))
-
-
-@pytest.mark.parametrize(
-    ("url", "sentinels", "service", "shown"),
-    [
-        ("redis+sentinel://a/locks", [("a", 26379)], "locks", "redis+sentinel://a:26379/locks/0"),
-        (
-            "redis+sentinel://ann:pw@a:1,b:2,[::1]:3/my%20locks/4?protocol=2",
-            [("a", 1), ("b", 2), ("::1", 3)],
-            "my locks",
-            "redis+sentinel://ann:***@a:1,b:2,[::1]:3/my%20locks/4",
-        ),
-    ],
-)
-def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str, shown: str) -> None:
-    found = parse_sentinel_url(url)
-    assert found is not None
-    assert (list(found.sentinels), found.service, masked(found)) == (sentinels, service, shown)
-    assert parse_sentinel_url("redis://a") is None
-
-
-@pytest.mark.parametrize("rest", ["", "a", "a/", "/locks", "a:b/locks", "a:0/locks", "a,/locks", "a/locks/x"])
-def test_a_bad_url_is_an_error(rest: str) -> None:
-    with pytest.raises(ValueError, match=r"redis\+sentinel|database"):
-        pyredisson.Redisson.from_url(f"redis+sentinel://{rest}")

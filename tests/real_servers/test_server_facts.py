@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ import pyredisson.asyncio
 from pyredisson.core.requests.server import ServerFacts
 from pyredisson.errors import RedissonError
 from pyredisson.events import ServerUnsafe
-from tests.proxy import Proxy
-from tests.real_servers.client_settings import changed
-from tests.real_servers.observation import INFO, Tally, load_scripts
+from tests.real_servers.observation import load_scripts
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -28,36 +25,6 @@ def seen_by(client: Any) -> list[tuple[ServerFacts, ServerFacts | None]]:
     seen: list[tuple[ServerFacts, ServerFacts | None]] = []
     client._core.server.on_learned.append(lambda new, old: seen.append((new, old)))
     return seen
-
-
-def test_a_connection_is_asked_once(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
-    asked = Tally(proxy, INFO)
-    client, actor = world.from_url(proxy.url), world.actor()
-    lock = client.get_lock(unique_name)
-    for _ in range(5):
-        actor.do(lock.lock)
-        actor.do(lock.unlock)
-    assert asked.count == 1
-
-
-def test_a_server_that_says_nothing_in_time_was_asked_for_nothing(
-    world: ClockWorld, proxy: Proxy, unique_name: str
-) -> None:
-    client, actor = world.from_url(proxy.url), world.actor()
-    lock = client.get_lock(unique_name)
-    silent = proxy.drop_reply(INFO, None)
-    with pytest.raises(redis.exceptions.RedisError), changed(client, timeout=0.6):
-        actor.do(lock.try_lock)
-    assert not client._core.ownerships.held(), "it was surely not taken"
-    silent.remove()
-
-    def taken() -> bool:
-        with suppress(redis.exceptions.TimeoutError):  # The attempt to connect that began before may be under way.
-            return bool(actor.do(lock.try_lock))
-        return False
-
-    until(taken)
-    actor.do(lock.unlock)
 
 
 def users_client(world: ClockWorld, url: str) -> tuple[Any, Any]:
@@ -115,24 +82,6 @@ def test_a_policy_that_evicts_is_warned_of_once(
     assert record.levelno == logging.WARNING
     assert "allkeys-lru" in record.getMessage()
     assert "maxmemory-policy noeviction" in record.getMessage()
-
-
-def test_in_strict_mode_it_is_an_error_and_nothing_is_acquired(
-    world: ClockWorld, evicting: Server, unique_name: str
-) -> None:
-    client, actor = world.from_url(evicting.url, strict_server=True), world.actor()
-    lock = client.get_lock(unique_name)
-    for call in (lock.lock, lock.try_lock, lock.is_locked):
-        with pytest.raises(RedissonError, match="noeviction"):
-            actor.do(call)
-    with pytest.raises(RedissonError, match="noeviction"):
-        actor.do(client.get_semaphore(unique_name).try_acquire)
-    with evicting.client() as direct:
-        assert direct.dbsize() == 0
-    assert not client._core.ownerships.held()
-    evicting.config_set("maxmemory-policy", "noeviction")
-    actor.do(lock.lock)
-    actor.do(lock.unlock)
 
 
 @pytest.fixture

@@ -1,38 +1,32 @@
 """A signal handler that uses locks works, or is refused at once, wherever it comes; and so does one that closes.
 
-Handlers run between any two steps of the main thread. Here they are called at each opcode in turn, by a trace function,
-which is as good; and once by a real timer.
+They are called at each point in turn at which CPython runs handlers, and once by a real timer.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from types import FrameType
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
 
-import pyredisson
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
-from pyredisson.shared.clock import monotonic
 from pyredisson.shared.thread_owners import local
-from pyredisson.threads.runtime import ThreadsRuntime, ThreadTicket
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import busy
+from tests.real_servers.signal_points import Points, other_points
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
-PACKAGE = str(Path(pyredisson.__file__).parent)
+pytestmark = other_points
 
 
 @pytest.fixture(autouse=True)
@@ -42,50 +36,16 @@ def _undivided() -> None:
         del local.owner
 
 
-class Interruption:
-    """Calls a handler at the ``at``-th step of the library in this thread.
-
-    Attributes:
-        steps: How many there were.
-    """
-
-    def __init__(self, at: int, handler: Callable[[], object], *, opcodes: bool = True) -> None:
-        self.steps = 0
-        self._at = at
-        self._handler = handler
-        self._event = "opcode" if opcodes else "line"
-
-    def __call__(self, frame: FrameType, event: str, arg: object) -> Interruption | None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        frame.f_trace_opcodes = self._event == "opcode"
-        if event == self._event:
-            self.steps += 1
-            if self.steps == self._at:
-                self._handler()
-        return self
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-
-def at_every_step(
-    call: Callable[[], object], handler: Callable[[], object], *, stride: int = 1, **how: Any
-) -> Iterator[int]:
-    """Make a call again and again, each time with the handler at the next step. Yields after each."""
+def at_every_point(call: Callable[[], object], handler: Callable[[], object], *, stride: int = 1) -> Iterator[int]:
+    """Make a call again and again, each time with the handler at the next point. Yields after each."""
     at = 1
     while True:
-        interruption = Interruption(at, handler, **how)
-        with interruption.active():
-            call()
-        if interruption.steps < at:
-            assert at > 20, "there were no steps to come in the middle of"
+        points = Points(handler, at)
+        raised = points.run(call)
+        if raised is not None:
+            raise raised
+        if not points.where:
+            assert at > 20, "there were no points to come in the middle of"
             return
         yield at
         at += stride
@@ -126,33 +86,6 @@ def use_of(client: Redisson, kind: str, name: str) -> Callable[[], None]:
 
 
 @pytest.fixture
-def time_only_in_waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let time pass for this thread only while it waits: else a busy machine has fewer steps until a wait times out.
-
-    Returns what sets its clock by that of the other threads. To be called after each call of the lock: a subscriber
-    that hears of a command when it is older than ``ping_timeout`` leaves its connection.
-    """
-    this_thread, time_here = threading.get_ident(), [monotonic()]
-    wait = ThreadTicket.wait
-
-    def now() -> float:
-        return time_here[0] if threading.get_ident() == this_thread else monotonic()
-
-    async def counted(ticket: ThreadTicket, seconds: float) -> bool:
-        rung = await wait(ticket, seconds)
-        if not rung and threading.get_ident() == this_thread:
-            time_here[0] += seconds
-        return rung
-
-    def synchronize() -> None:
-        time_here[0] = max(time_here[0], monotonic())
-
-    monkeypatch.setattr(ThreadsRuntime, "now", staticmethod(now))
-    monkeypatch.setattr(ThreadTicket, "wait", counted)
-    return synchronize
-
-
-@pytest.fixture
 def client(valkey: Server) -> Iterator[Redisson]:
     with Redisson.from_url(valkey.url, config=Config(timeout=20)) as client:
         yield client
@@ -185,8 +118,8 @@ def test_in_the_middle_of_the_same_lock(client: Redisson, direct: redis.Redis, u
     use = use_of(client, kind, unique_name)
     use()
     handler = Handler(use)
-    for at in at_every_step(use, handler):
-        assert "semaphore" in kind or not direct.exists(unique_name), f"left at step {at}"
+    for at in at_every_point(use, handler):
+        assert "semaphore" in kind or not direct.exists(unique_name), f"left at point {at}"
     assert not busy(client)
     assert handler.outcomes["worked"] > 20
     assert handler.outcomes["refused"] > 20 or "semaphore" in kind
@@ -211,20 +144,9 @@ def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, 
         except LockError as error:  # Or it is a reader that asks to write.
             outcomes[str(error)[:40]] += 1
 
-    for at in at_every_step(pair(mine), handler):
-        assert not direct.exists(unique_name), f"left at step {at}"
+    for at in at_every_point(pair(mine), handler):
+        assert not direct.exists(unique_name), f"left at point {at}"
     assert not busy(client)
-
-
-@pytest.mark.timeout(240)
-def test_with_a_member_in_the_middle_of_a_multi_lock(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
-    member, use = client.get_lock(unique_name), pair(multi_lock(client, unique_name))
-    use()
-    handler = Handler(pair(member))
-    for at in at_every_step(use, handler, stride=5):
-        assert not direct.exists(unique_name, f"{unique_name}-2"), f"left at step {at}"
-    assert not busy(client)
-    assert min(handler.outcomes["worked"], handler.outcomes["refused"]) > 20
 
 
 @pytest.mark.timeout(240)
@@ -238,30 +160,10 @@ def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique
 
     use()
     handler = Handler(lock.force_unlock)
-    for at in at_every_step(use, handler):
-        assert not direct.exists(unique_name), f"left at step {at}"
+    for at in at_every_point(use, handler):
+        assert not direct.exists(unique_name), f"left at point {at}"
     assert handler.outcomes["worked"] > 20
     assert not busy(client)
-
-
-@pytest.mark.volume
-@pytest.mark.timeout(600)
-def test_that_waits_in_the_middle_of_one_that_waits(
-    time_only_in_waits: Callable[[], None], client: Redisson, unique_name: str, volume: Volume
-) -> None:
-    stride = volume(2, full=1)
-    world = ThreadsWorld()
-    names = [f"{unique_name}-{index}" for index in range(2)]
-    for name in names:
-        world.actor().do(client.get_lock(name).lock)
-    mine, another = (client.get_lock(name) for name in names)
-    handler = Handler(lambda: another.try_lock(0.005))
-    for _ in at_every_step(lambda: mine.try_lock(0.01), handler, stride=stride):
-        assert mine._core.waiting() == another._core.waiting() == 0
-        time_only_in_waits()
-    assert handler.outcomes["worked"] > 50 // stride
-    assert handler.outcomes["refused"] > 0
-    world.close()
 
 
 @pytest.mark.volume
@@ -270,7 +172,7 @@ def test_that_waits_in_the_middle_of_one_that_waits(
 def test_that_closes_the_client(
     valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Volume
 ) -> None:
-    stride = volume(39, full=3)
+    stride = volume(3, full=1)
     world = ThreadsWorld()
     held = world.from_url(valkey.url).get_lock(unique_name)
     if waits:
@@ -288,12 +190,14 @@ def test_that_closes_the_client(
             client.close()
             took.append(time.monotonic() - began)
 
-        interruption = Interruption(at, close)
-        with interruption.active(), suppress(ClientClosedError, redis.exceptions.ConnectionError):
-            if lock.try_lock(0.002 if waits else 0):
-                lock.unlock()
+        def use(lock: Any = lock) -> None:
+            with suppress(ClientClosedError, redis.exceptions.ConnectionError):
+                if lock.try_lock(0.002 if waits else 0):
+                    lock.unlock()
+
+        assert Points(close, at).run(use) is None
         over = not took
-        assert not took or took[0] < 1.5, f"at step {at}"
+        assert not took or took[0] < 1.5, f"at point {at}"
         client.close()
         direct.delete(*([] if waits else [unique_name]) or ["nothing"])
         at += stride

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -14,7 +13,6 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError
 from pyredisson.testing import RedissonServer, lose_next_reply, partition, take_away
-from pyredisson.testing._proxy import read_value
 from tests.real_servers.handles import handle
 from tests.real_servers.kind_table import KINDS
 from tests.waiting import until
@@ -60,20 +58,6 @@ def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
     asyncio.run(main())
 
 
-def test_a_free_lock_cannot_be_taken_away(
-    redisson: pyredisson.Redisson, async_redisson: pyredisson.asyncio.Redisson, lock_name: str
-) -> None:
-    with pytest.raises(AssertionError, match="is not held"):
-        take_away(redisson.get_lock(lock_name))
-    async_lock = async_redisson.get_lock(lock_name)
-
-    async def main() -> None:
-        with pytest.raises(AssertionError, match="is not held"):
-            await take_away(async_lock)
-
-    asyncio.run(main())
-
-
 def test_what_has_no_owner_cannot_be_taken_away(redisson: pyredisson.Redisson, lock_name: str) -> None:
     with pytest.raises(TypeError, match="not Semaphore"):
         take_away(redisson.get_semaphore(lock_name))  # type: ignore[call-overload]
@@ -97,35 +81,6 @@ def test_a_lost_reply_counts_once(redisson: pyredisson.Redisson, lock_name: str,
     lock.unlock()
     assert reply.happened
     assert not lock.is_locked()
-
-
-def test_a_lost_reply_counts_once_in_asyncio(async_redisson: pyredisson.asyncio.Redisson, lock_name: str) -> None:
-    async def main() -> None:
-        lock = async_redisson.get_lock(lock_name)
-        for _ in range(2):
-            reply = lose_next_reply(async_redisson)
-            await lock.lock()
-            assert reply.happened
-            assert await lock.get_hold_count() == 1
-            reply = lose_next_reply(async_redisson)
-            await lock.unlock()
-            assert reply.happened
-            assert not await lock.is_locked()
-
-    asyncio.run(main())
-
-
-def test_the_request_whose_reply_is_lost_was_executed(
-    redisson: pyredisson.Redisson, redisson_server: RedissonServer, lock_name: str
-) -> None:
-    semaphore = redisson.get_semaphore(lock_name)
-    semaphore.try_set_permits(5)
-    replies = [lose_next_reply(redisson) for _ in range(2)]
-    assert semaphore.try_acquire(2)
-    assert semaphore.try_acquire(1)
-    assert [reply.happened for reply in replies] == [True, True]
-    with redis.Redis.from_url(redisson_server.url) as direct:
-        assert direct.get(lock_name) == b"2"
 
 
 # ---- partition -------------------------------------------------------------------------------------------------------
@@ -190,12 +145,6 @@ def test_a_client_without_a_route_is_refused(redisson_server: RedissonServer) ->
             partition(client)
 
 
-def test_clients_that_a_program_makes_of_the_url_share_its_faults(redisson_url: str, lock_name: str) -> None:
-    first, second = (pyredisson.Redisson.from_url(redisson_url) for _ in range(2))
-    with first, second, partition(first), pytest.raises(redis.exceptions.ConnectionError):
-        second.get_lock(lock_name).lock()
-
-
 def test_a_route_leaves_no_thread_and_no_socket(redisson_server: RedissonServer, lock_name: str) -> None:
     def own() -> Iterator[threading.Thread]:
         return (thread for thread in threading.enumerate() if thread.name == "pyredisson-test-proxy")
@@ -206,32 +155,3 @@ def test_a_route_leaves_no_thread_and_no_socket(redisson_server: RedissonServer,
             client.get_lock(lock_name).lock()
         assert set(own()) - before
     until(lambda: not set(own()) - before)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"+OK\r\n",
-        b":1\r\n",
-        b"$-1\r\n",
-        b"$0\r\n\r\n",
-        b"$4\r\na\r\nb\r\n",
-        b"*-1\r\n",
-        b"*0\r\n",
-        b"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n",
-        b"%1\r\n+a\r\n:1\r\n",
-        b"|1\r\n+a\r\n:1\r\n*1\r\n:2\r\n",
-        b">2\r\n+a\r\n_\r\n",
-        b"!4\r\nERR \r\n",
-        b"=6\r\ntxt:ab\r\n",
-    ],
-)
-def test_the_proxy_reads_one_value_of_the_protocol(value: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs, ours.makefile("rb") as stream:
-        theirs.sendall(value + b":7\r\n")
-        assert read_value(stream) == value
-        assert read_value(stream) == b":7\r\n"
-        theirs.close()
-        with pytest.raises(EOFError):
-            read_value(stream)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import termios
 import threading
@@ -81,16 +80,6 @@ def test_ten_thousand_locks_cost_the_server_little(own: Server) -> None:
             assert sampler.round()["held"] == 10_000
             # The next search is due only later: a round reads the few locks at the top.
             assert keys.info("stats")["total_commands_processed"] - before < 500
-
-
-def test_in_a_pipe_each_round_is_a_record(command_line: Programs, own: Server) -> None:
-    program = command_line.pyredisson("top", "--json", "--rounds", "2", url=own.url)
-    assert program.exit_code() == 0
-    assert [json.loads(line)["schema"] for line in program.stdout.splitlines()] == [1, 1]
-    program = command_line.pyredisson("top", "--rounds", "1", url=own.url)
-    assert program.exit_code() == 0
-    assert program.stdout.startswith("0 held · 0 contended")
-    assert "\x1b" not in program.stdout
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("\x03", -signal.SIGINT)])

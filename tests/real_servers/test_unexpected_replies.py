@@ -10,11 +10,11 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
-from pyredisson.tools.doctor import examine, run_doctor
+from pyredisson.tools.doctor import examine
 from tests.proxy import Proxy
 from tests.real_servers.kind_table import KINDS, LATCH, Kind
 from tests.real_servers.observation import ANY_SCRIPT, side_by_side
-from tests.servers import HOST, Server
+from tests.servers import HOST
 from tests.worlds.clock import ClockWorld
 
 #: What other servers answer, and what no server does.
@@ -166,26 +166,3 @@ def test_a_reply_of_another_type_is_one_clear_error_of_doctor(proxy: Proxy, comm
     error = str(examine([proxy.url]).nodes[0].error)
     assert f"ConnectionError: Protocol error: unexpected reply to {command}" in error
     assert "is something else than Redis or Valkey at this address?" in error
-
-
-@pytest.mark.parametrize("command", ["TYPE", "PTTL", "HSCAN"])
-def test_a_reply_of_another_type_about_a_key(proxy: Proxy, valkey: Server, unique_name: str, command: str) -> None:
-    """It is no lock then; or, of its fields, an error."""
-    with valkey.client() as direct:
-        direct.hset(unique_name, "field", "1")
-    answer(proxy, command, b":1\r\n")
-    node = examine([proxy.url]).nodes[0]
-    assert (node.error is None) == (command != "HSCAN")
-    assert command != "HSCAN" or "ConnectionError: Protocol error: unexpected reply to HSCAN" in str(node.error)
-
-
-ESCAPE = "ERR \x1b]0;owned\x07\x1b[2J"
-
-
-def test_doctor_prints_no_control_characters_of_others(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
-    proxy.refuse_request(lambda args: True, ESCAPE)
-    run_doctor([proxy.url], as_json=False)
-    shown = capsys.readouterr().out
-    assert "owned" in shown
-    assert "\x1b" not in shown
-    assert "\x07" not in shown

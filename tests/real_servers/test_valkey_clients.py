@@ -55,24 +55,6 @@ def test_a_cluster(cluster: RunningCluster, unique_name: str) -> None:
         users.close()
 
 
-def test_a_cluster_in_tasks(cluster: RunningCluster, unique_name: str) -> None:
-    async def main() -> None:
-        users = asyncio_cluster.ValkeyCluster(host=HOST, port=cluster.nodes[0].port, socket_timeout=5)
-        try:
-            url = await lock_in_task_by(users, unique_name)
-            assert url is not None
-            assert url.startswith("redis+cluster://")
-        finally:
-            await users.aclose()
-
-    asyncio.run(main())
-
-
-def test_the_settings_of_a_cluster_are_kept() -> None:
-    users = asyncio_cluster.ValkeyCluster(host="h", port=7, username="u", password="secret", ssl=True)
-    assert pyredisson.asyncio.Redisson(users).url == "rediss+cluster://u:***@h:7"
-
-
 def test_sentinels(watched: SentinelSet, unique_name: str) -> None:
     finder = threads_valkey.Sentinel([(HOST, each.port) for each in watched.sentinels], socket_timeout=5)
     users = finder.master_for(SERVICE, db=1)
@@ -101,13 +83,6 @@ def test_what_a_client_by_sentinels_cannot_be() -> None:
         pyredisson.Redisson(finder.slave_for("s"))
     with pytest.raises(TypeError, match="min_other_sentinels"):
         pyredisson.Redisson(threads_valkey.Sentinel([("h", 1)], min_other_sentinels=1).master_for("s"))
-
-
-def test_the_settings_of_sentinels_are_kept() -> None:
-    finder = threads_valkey.Sentinel([("h", 1), ("::1", 2)])
-    client = pyredisson.Redisson(finder.master_for("s", db=3, username="u", password="secret"))
-    assert client.url == "redis+sentinel://u:***@h:1,[::1]:2/s/3"
-    client.close()
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])

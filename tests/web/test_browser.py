@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -167,21 +166,6 @@ def test_a_page_says_since_when_it_is_stale_and_recovers(chromium: Any, start: S
     window.wait("document.querySelector('#locks').innerText.includes('invoices')")
     window.wait("document.querySelector('#stale').hidden")
     assert "orders" not in window.text("#locks")
-
-
-def test_a_connection_that_is_dead_without_a_word_is_made_again(chromium: Any, start: Start) -> None:
-    scene = Scene(lock("orders", who(1)))
-    site = start(scene, interval=0.1)
-    window = Window(chromium, WIDE, dark=False)
-    window.open(site.url)
-    window.wait("document.querySelector('#dot').className === 'dot live'")
-    counting = "class extends EventSource { constructor(address) { super(address); window.made = 1 } }"
-    window.run(f"(window.EventSource = {counting}) && 0")
-    goes_on = threading.Event()
-    scene.take = lambda: goes_on.wait(20) and Scene.take(scene)  # type: ignore[method-assign, assignment]
-    window.run("document.querySelector('#live').dataset.patience = 300")
-    window.wait("window.made > 0")
-    goes_on.set()
 
 
 def test_a_lock_is_freed_on_a_dark_phone(chromium: Any, start: Start) -> None:

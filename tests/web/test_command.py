@@ -17,8 +17,6 @@ from tests.command_line import Program, Programs
 from tests.servers import HOST, VALKEY, Server
 from tests.web.scenes import until
 
-pytestmark = pytest.mark.quick
-
 SECRET = "s3cret"
 
 
@@ -100,14 +98,6 @@ def test_what_cannot_be_listened_on_is_said(command_line: Programs) -> None:
         assert program.exit_code() == 2
         assert SECRET not in program.stderr
         assert "Traceback" not in program.stderr
-
-
-def test_it_warns_when_others_can_connect(command_line: Programs) -> None:
-    program = command_line.pyredisson("web", "--listen", ":0")
-    address = address_of(program)
-    until(lambda: "Ctrl-C" in program.stderr)
-    assert "warning: other machines can connect" in program.stderr
-    assert address.startswith("http://localhost:")
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

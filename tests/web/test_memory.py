@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyredisson.tools.web.graph import WaitEdge, draw
 from pyredisson.tools.web.history import BUCKET_SECONDS, BUCKETS, History, PageEvent, Waits
-from pyredisson.tools.web.plot import draw_waits
 from pyredisson.tools.web.seen import SeenRow, see
 from tests.web.scenes import lock, snapshot, waiter, who
 
@@ -41,37 +40,8 @@ def test_waits_are_kept_for_an_hour() -> None:
     assert waits.last_hour(now + 1800) == hour[BUCKETS // 2 :]
 
 
-def test_gaps_are_not_drawn_over() -> None:
-    waits = Waits()
-    for at in (0, 20, 40, 1000, 1020):
-        waits.add([row("a", waiting=2, since=at - 5)], float(at))
-    plot = draw_waits(waits.last_hour(1020), 1020)
-    assert [len(chart.lines) for chart in plot.charts] == [2, 2]
-    assert plot.charts[0].summary == "now 2, at most 2 in the last hour"
-    assert [chart.top for chart in plot.charts] == ["2", "5 s"]
-    assert draw_waits([], 1020).empty
-
-
 def waits(*pairs: tuple[str, str], deadlock: bool = False) -> list[WaitEdge]:
     return [WaitEdge(one, f"lock of {other}", None, other, deadlock) for one, other in pairs]
-
-
-def test_waiters_are_left_of_those_they_wait_for() -> None:
-    drawing = draw(waits(("a", "b"), ("b", "c"), ("x", "c")), 0)
-    assert drawing is not None
-    x = {box.label: box.x for box in drawing.boxes}
-    assert x["a"] < x["b"] < x["c"]
-    assert x["x"] == x["b"]
-    assert not any(box.deadlock for box in drawing.boxes)
-
-
-def test_a_cycle_is_drawn_below_the_rest_without_a_box_in_its_way() -> None:
-    drawing = draw([*waits(("a", "b"), ("b", "a"), deadlock=True), *waits(("c", "b"), ("d", "a"))], 1)
-    assert drawing is not None
-    boxes = {box.label: box for box in drawing.boxes}
-    assert {label for label, box in boxes.items() if box.deadlock} == {"a", "b"}
-    assert boxes["a"].y == boxes["b"].y == max(box.y for box in drawing.boxes)
-    assert sum(arrow.deadlock for arrow in drawing.arrows) == 2
 
 
 def test_an_owner_that_waits_for_itself_is_drawn() -> None:

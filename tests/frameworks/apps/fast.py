@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -27,8 +26,6 @@ def lost(name: str, number: int) -> None:
 
 
 client = pyredisson.Redisson.from_url(URL, config=pyredisson.Config(on_lock_lost=lost))
-#: For what is left held: its leases end soon.
-hasty = pyredisson.Redisson.from_url(URL, config=pyredisson.Config(lock_watchdog_timeout=1.2))
 aclient = pyredisson.asyncio.Redisson.from_url(URL, config=pyredisson.Config(on_lock_lost=lost))
 
 
@@ -36,7 +33,6 @@ aclient = pyredisson.asyncio.Redisson.from_url(URL, config=pyredisson.Config(on_
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     await aclient.close()
-    hasty.close()
     client.close()
 
 
@@ -60,11 +56,6 @@ async def inside_for_a_while() -> Entered:
 @app.get("/ready")
 async def ready() -> Entered:
     return {"pid": os.getpid()}
-
-
-@app.get("/threads")
-async def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]
 
 
 @app.get("/collect")
@@ -107,12 +98,6 @@ async def holding_async() -> AsyncIterator[None]:
         yield
 
 
-def plain() -> Iterator[None]:
-    """What not to do."""
-    with hasty.get_lock(f"{NAME}-plain"):
-        yield
-
-
 Lease = Annotated[pyredisson.Lease, Depends(holding)]
 
 
@@ -131,13 +116,6 @@ async def dependency_of_an_async_endpoint(lease: Lease) -> Entered:
 @app.get("/async-dependency/async", dependencies=[Depends(holding_async)])
 async def async_dependency_of_an_async_endpoint() -> Entered:
     return await inside_for_a_while()
-
-
-@app.get("/plain", dependencies=[Depends(plain)])
-def plain_dependency() -> Entered:
-    with CriticalSection("-plain"):
-        time.sleep(0.02)
-    return {"pid": os.getpid()}
 
 
 # ---- streams -----------------------------------------------------------------------------------------------------

@@ -1,23 +1,19 @@
-"""Programs that contend, are interrupted, or end in the middle: each runs in a process of its own, in either form.
-
-``python -m tests.real_servers.programs NAME URL LOCK [ARGUMENTS]`` runs one; it fails by an exception,
-and says nothing else on stderr.
-"""
+"""Processes of both forms that contend for one thing, whatever goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeAlias
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import redis
 
@@ -28,68 +24,54 @@ from pyredisson.core.driver import run as step
 from tests.real_servers.handles import handle
 from tests.waiting import soon, until
 
-PROGRAMS: dict[str, Callable[..., object]] = {}
+if TYPE_CHECKING:
+    from tests.servers import Server
+
+#: What the connections of those who keep the counter are called.
+COUNTER = "counter"
 
 
-def start(name: str, *args: object) -> subprocess.Popen[str]:
-    """Start a program."""
-    return subprocess.Popen(
-        # Interrupted between being made and being run, a coroutine of ours complains that it never was.
-        [
-            *(sys.executable, "-X", "faulthandler", "-W", "ignore:coroutine:RuntimeWarning"),
-            *("-m", "tests.real_servers.programs", name, *map(str, args)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Contenders:
+    """Some processes of both forms that contend for one thing."""
+
+    def __init__(self, url: str, server: Server, name: str, count: int, *arguments: object) -> None:
+        self.processes = [
+            _start(url, server.url, name, runtime, *arguments)
+            for runtime, _ in zip(cycle(("threads", "asyncio")), range(count), strict=False)
+        ]
+
+    def under_way(self) -> bool:
+        """Whether they are at it still, and none of them has failed: the others might wait for it for ever."""
+        ends = [process.poll() for process in self.processes]
+        return None in ends and not any(ends)
+
+    def went_through(self) -> Counter[str]:
+        """Wait for their ends, and count the outcomes that were unknown, the failures to connect, and the losses."""
+        found: Counter[str] = Counter()
+        for process in sorted(self.processes, key=lambda process: process.poll() is None):
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+            assert not err
+            found.update(dict(zip(("unknown", "away", "lost"), map(int, out.split()), strict=True)))
+        return found
+
+    def __enter__(self) -> Contenders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
 
 
-def program(function: Callable[..., object]) -> Callable[..., object]:
-    PROGRAMS[function.__name__] = function
-    return function
+def _start(*arguments: object) -> subprocess.Popen[str]:
+    """Start one of them."""
+    # Interrupted between being made and being run, a coroutine of ours complains that it never was.
+    command = [sys.executable, "-X", "faulthandler", "-W", "ignore:coroutine:RuntimeWarning", "-m", __name__]
+    return subprocess.Popen([*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@program
-def end(url: str, name: str, how: str) -> None:
-    """End while a lock is held."""
-    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=0.8))
-    lock = client.get_lock(name)
-    lock.lock()
-    if how == "unlock at exit":
-        atexit.register(lock.unlock)
-    if how == "close at exit":
-        atexit.register(client.close)
-    print("ending", flush=True)
-    if how == "exception":
-        sys.excepthook = lambda *args: None
-        raise RuntimeError("unhandled")
-    sys.exit(0)
-
-
-@program
-def interrupted_asyncio(url: str, name: str, rounds: str) -> None:
-    """Ctrl-C as asyncio has it: the main task is cancelled, and ``asyncio.run`` raises ``KeyboardInterrupt``."""
-    interrupts = 0
-
-    async def main() -> None:
-        client = pyredisson.asyncio.Redisson.from_url(url, config=Config(timeout=2.0))
-        print("interrupt me", flush=True)  # Once: a second Ctrl-C ends an event loop wherever it is.
-        try:
-            while True:
-                async with client.get_lock(name):
-                    await asyncio.sleep(0)
-        finally:
-            await client.close()
-
-    while interrupts < int(rounds):
-        try:
-            asyncio.run(main())
-        except KeyboardInterrupt:
-            interrupts += 1
-
-
-# --- contention ---
+# ---- in their processes ----------------------------------------------------------------------------------------------
 
 #: What a worker does to have a call done: at once under threads, awaited under asyncio.
 Do: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
@@ -152,7 +134,6 @@ class Blocks:
         return False
 
 
-@program
 def contend(
     url: str,
     direct_url: str,
@@ -214,7 +195,7 @@ def contend(
         client = pyredisson.Redisson.from_url(url, config=config)
 
         def work(_: int) -> dict[str, int]:
-            with redis.Redis.from_url(direct_url, lib_name="counter") as direct:
+            with redis.Redis.from_url(direct_url, lib_name=COUNTER) as direct:
                 return step(worker(client, direct, at_once, time.sleep))
 
         with ThreadPoolExecutor(int(workers)) as pool:
@@ -229,7 +210,7 @@ def contend(
         client = pyredisson.asyncio.Redisson.from_url(url, config=config)
 
         async def work() -> dict[str, int]:
-            async with redis.asyncio.Redis.from_url(direct_url, lib_name="counter") as direct:
+            async with redis.asyncio.Redis.from_url(direct_url, lib_name=COUNTER) as direct:
                 return await worker(client, direct, awaited, asyncio.sleep)
 
         results = await asyncio.gather(*(work() for _ in range(int(workers))))
@@ -246,7 +227,6 @@ if __name__ == "__main__":
 
     logging.getLogger("pyredisson").addHandler(logging.NullHandler())
     logging.getLogger("pyredisson").propagate = False
-    assert Path(__file__).name == "programs.py"
     # What a shell starts in the background ignores it, and so does all that is started from there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    PROGRAMS[sys.argv[1]](*sys.argv[2:])
+    contend(*sys.argv[1:])
