@@ -150,12 +150,3 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, lost_by: int) -> None:
     assert pending.result(within=10) == 0
     assert lost.hits == 1
     assert get(actors[0], barriers[0], "n_waiting") == 0
-
-
-@each_runtime
-def test_bad_arguments(world: World) -> None:
-    actor, client = world.actor(), world.client()
-    with pytest.raises(ValueError, match="parties must be > 0"):
-        actor.get(client, "barrier", "start", 0)
-    with pytest.raises(TypeError, match="parties"):
-        actor.get(client, "barrier", "start", "3")

@@ -7,7 +7,7 @@ import pytest
 from tests.proxy import Proxy
 from tests.worlds.base import World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import sync_and_async
 
 
 def test_a_release_too_many_is_refused(world: World) -> None:
@@ -64,19 +64,3 @@ def test_a_lost_reply(world: ClockWorld, proxy: Proxy) -> None:
         semaphore.release()
     assert lost.hits == 1
     assert world.redis.everything()["seats"] == ("string", "2")
-
-
-@each_runtime
-def test_bad_arguments(world: World) -> None:
-    actor, client = world.actor(), world.client()
-    with pytest.raises(ValueError, match="value must not be negative"):
-        actor.get(client, "bounded_semaphore", "seats", -1)
-    with pytest.raises(TypeError, match="value"):
-        actor.get(client, "bounded_semaphore", "seats", 1.5)
-    semaphore = actor.get(client, "bounded_semaphore", "seats", 1)
-    with pytest.raises(ValueError, match="can't specify timeout for non-blocking acquire"):
-        semaphore.acquire(False, 1)
-    with pytest.raises(ValueError, match="n must be one or more"):
-        semaphore.release(0)
-    with pytest.raises(ValueError, match="n must not be negative"):
-        semaphore.release(-1)

@@ -106,12 +106,3 @@ def test_a_lost_reply(world: ClockWorld, proxy: Proxy) -> None:
     event.set()
     assert lost.hits == 1
     assert world.redis.command("GET", "ready") in (b"3", "3")
-
-
-@each_runtime
-def test_bad_arguments(world: World) -> None:
-    event = world.actor().get(world.client(), "event", "ready")
-    with pytest.raises(TypeError, match="timeout"):
-        event.wait("5")
-    with pytest.raises(ValueError, match="timeout"):
-        event.wait(float("nan"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -131,17 +130,3 @@ def test_what_belongs_to_others_stays(world: World, kind: str) -> None:
             call()
     assert keys(world) == {"seats"}
     assert world.redis.ttl("seats") == math.inf
-
-
-@each_runtime
-@each_kind
-def test_bad_arguments(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats")
-    for seconds in (0, -1, math.nan, math.inf, 86_401):
-        with pytest.raises(ValueError, match="seconds"):
-            mine.expire(seconds)
-    no_times: list[Any] = ["5", None, True]
-    for seconds in no_times:
-        with pytest.raises(TypeError, match="seconds"):
-            mine.expire(seconds)
-    assert world.redis.everything() == {}

@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 
 from pyredisson import events
-from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime
+from tests.worlds.base import Actor, World
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -74,32 +73,12 @@ def test_a_semaphore_ends_after_its_time(world: World, alice: Actor, kind: str) 
 
 
 @each_kind
-def test_a_time_for_permits_is_checked(world: World, alice: Actor, kind: str) -> None:
-    mine = alice.get(world.client(), kind, "seats")
-    for ttl in (0, -1, math.nan, math.inf, 90_000):
-        with pytest.raises(ValueError, match="ttl"):
-            mine.try_set_permits(2, ttl)
-    with pytest.raises(TypeError, match="ttl"):
-        mine.try_set_permits(2, "60")
-    assert world.redis.everything() == {}
-
-
-@each_kind
 def test_permits_are_set_at_the_first_use_alone(world: World, kind: str) -> None:
     mine = world.actor().get(world.client(), kind, "seats", permits=1)
     assert mine.try_acquire()
     world.redis.delete("seats")
     assert not mine.try_acquire()
     assert world.redis.everything().get("seats") is None
-
-
-@each_runtime
-@each_kind
-def test_wrong_numbers_of_permits_are_refused_at_once(world: World, client: Remote, kind: str) -> None:
-    with pytest.raises(ValueError, match="permits"):
-        world.actor().get(client, kind, "seats", permits=-1)
-    with pytest.raises(TypeError, match="permits"):
-        world.actor().get(client, kind, "seats", permits="3")
 
 
 @pytest.mark.parametrize(

@@ -154,24 +154,6 @@ def test_a_wrong_keyword_of_a_client_says_where_it_belongs(world: ClockWorld) ->
         world.api.Redisson(timeout=5)
 
 
-@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "semaphore", "permit_expirable_semaphore"])
-def test_an_invalid_time_of_a_hold_is_refused_when_it_is_made(world: ClockWorld, kind: str) -> None:
-    handle = getattr(world.client().real, f"get_{kind}")("orders")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # It was never made, so that it was never entered is no news.
-        for wait in (-1, float("nan")):
-            with pytest.raises(ValueError, match="wait_time"):
-                handle.hold(wait_time=wait)
-        with pytest.raises(TypeError, match="wait_time"):
-            handle.hold(wait_time="5")
-        with pytest.raises(TypeError, match="skip"):
-            handle.hold(skip=0)
-        if kind != "semaphore":
-            with pytest.raises(ValueError, match="lease_time"):
-                handle.hold(lease_time=0)
-        gc.collect()
-
-
 def test_a_timedelta_is_no_timeout_of_threading(world: ClockWorld) -> None:
     lock = world.actor().lock(world.client())
     with pytest.raises(TypeError, match=r"not a timedelta; try_lock\(wait_time=...\) takes one"):

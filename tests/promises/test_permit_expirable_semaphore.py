@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 import pytest
 
@@ -253,47 +251,3 @@ def test_a_waiter_knows_the_end_of_a_short_permit_acquired_in_its_client(world: 
 
 
 # ---- closing and arguments ---------------------------------------------------------------------------------------
-
-
-@each_runtime
-def test_bad_arguments(world: World) -> None:
-    mine = seats(world.actor(), world.client())
-    for call in (mine.try_set_permits, mine.set_permits):
-        with pytest.raises(ValueError, match="permits"):
-            call(-1)
-    no_numbers: list[Any] = ["1", 1.0, None, True]
-    for call in (mine.try_set_permits, mine.set_permits, mine.add_permits):
-        for value in no_numbers:
-            with pytest.raises(TypeError, match="permits"):
-                call(value)
-    for lease in (0, -1, math.nan, math.inf, timedelta(0)):
-        with pytest.raises(ValueError, match="lease_time"):
-            mine.acquire(lease)
-        with pytest.raises(ValueError, match="lease_time"):
-            mine.try_acquire(0, lease)
-        with pytest.raises(ValueError, match="lease_time"):
-            mine.update_lease_time("0" * 32, lease)
-    with pytest.raises(ValueError, match="wait_time"):
-        mine.try_acquire(-1)
-    no_ids: list[Any] = [None, 1, b"0" * 32]
-    for permit in no_ids:
-        ids = mine.release, mine.try_release, mine.get_lease_time, partial(mine.update_lease_time, lease_time=1)
-        for call in ids:
-            with pytest.raises(TypeError, match="id"):
-                call(permit)
-    for call in (mine.release, mine.try_release):
-        with pytest.raises(TypeError, match="id"):
-            call(["0" * 32, None])
-        for permits in ([], ["0" * 32] * 1001):
-            with pytest.raises(ValueError, match="must have from 1 to 1000 ids, not"):
-                call(permits)
-        with pytest.raises(ValueError, match="is 2 times in the list"):
-            call(["ab" * 16, "0" * 32, "AB" * 16])
-    for call in (mine.acquire, mine.try_acquire):
-        for number in (0, -1, 1001):
-            with pytest.raises(ValueError, match="permits must"):
-                call(permits=number)
-        for number in (True, 1.0, "1"):
-            with pytest.raises(TypeError, match="permits must be an int"):
-                call(permits=number)
-    assert world.redis.everything() == {}

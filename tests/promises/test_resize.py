@@ -122,22 +122,6 @@ def test_the_record_goes_with_the_semaphore(world: World) -> None:
 
 
 @each_runtime
-@each_kind
-def test_bad_arguments(world: World, kind: str) -> None:
-    client, alice = world.client(), world.actor()
-    mine = alice.get(client, kind, "seats")
-    with pytest.raises(ValueError, match="permits must not be negative"):
-        mine.resize(-1)
-    with pytest.raises(TypeError, match="permits"):
-        mine.resize("3")
-    with pytest.raises(ValueError, match="resize=True needs a number of permits"):
-        alice.get(client, kind, "seats", resize=True)
-    with pytest.raises(TypeError, match="resize must be True or False"):
-        alice.get(client, kind, "seats", permits=3, resize=1)
-    assert world.redis.everything() == {}
-
-
-@each_runtime
 def test_two_prefixes_have_two_records(world: World) -> None:
     for prefix in ("", "shop:"):
         world.actor().get(world.client(prefix=prefix), "semaphore", "seats", permits=3).resize(4)

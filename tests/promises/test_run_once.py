@@ -121,22 +121,6 @@ def test_an_error_of_the_function_is_its_own(world: World) -> None:
 
 
 @each_runtime
-@pytest.mark.parametrize(
-    ("times", "error", "text"),
-    [
-        ({"at_most": 0}, ValueError, "at_most must be positive"),
-        ({"at_most": 600_000}, ValueError, "at_most=600000 is more than a day"),
-        ({"at_most": 5, "at_least": 6}, ValueError, "at_least must be from 0 to at_most, not 6 s"),
-        ({"at_least": -1}, ValueError, "at_least must be from 0 to at_most"),
-        ({"at_least": "1m"}, TypeError, "at_least must be a number of seconds"),
-    ],
-)
-def test_wrong_times_are_refused(world: World, times: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
-        world.client().real.run_once("report", **times)
-
-
-@each_runtime
 def test_a_block_is_entered_once_and_of_an_open_client(world: World) -> None:
     client = world.client()
     block = run(world, client)

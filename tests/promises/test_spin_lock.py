@@ -104,12 +104,6 @@ def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, ba
     assert isinstance(waiting.error(within=5), ClientClosedError)
 
 
-@pytest.mark.parametrize("backoff", ["fast", 0.1, object()])
-def test_an_invalid_back_off_is_refused(world: World, backoff: Any) -> None:
-    with pytest.raises(TypeError, match=r"delays\(\)"):
-        world.client().real.get_spin_lock("orders", backoff)
-
-
 def test_back_offs_check_themselves() -> None:
     wrong: Iterable[tuple[Callable[[], object], type[Exception]]] = (
         (lambda: ConstantBackoff(0), ValueError),

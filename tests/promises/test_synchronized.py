@@ -192,16 +192,6 @@ def test_a_wrong_key_is_said_on_decorating(client: Remote, key: Any, error: type
         decorated(client, lambda x: None, key)
 
 
-@each_runtime
-@pytest.mark.parametrize(
-    "settings",
-    [{"wait_time": -1}, {"wait_time": "5"}, {"wait_time": float("nan")}, {"lease_time": 0}, {"lease_time": True}],
-)
-def test_wrong_times_are_said_on_decorating(client: Remote, settings: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        decorated(client, lambda x: None, "{x}", **settings)
-
-
 def _generator(x: int) -> Any:
     yield x
 
@@ -281,13 +271,3 @@ def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(world: World, kind: str)
     with pytest.raises(LockTimeoutError, match="'orders' is held by"):
         bob.do(raises)
     held.unlock()
-
-
-@each_runtime
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [({"kind": "rlock"}, "kind must be one of 'lock', 'fair'"), ({"when_busy": "stop"}, "when_busy must be 'wait'")],
-)
-def test_unknown_kinds_and_ways_are_refused(world: World, settings: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        world.client().real.synchronized("orders", **settings)

@@ -101,23 +101,6 @@ def test_in_a_multi_lock_only_the_time_counts(
     both.unlock()
 
 
-@each_kind
-@pytest.mark.parametrize(
-    ("tries", "error"), [(0, ValueError), (-1, ValueError), (2.0, TypeError), (True, TypeError), ("3", TypeError)]
-)
-def test_an_invalid_number_of_tries_is_refused(client: Remote, kind: str, tries: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"^tries must be "):
-        getattr(client.real, f"get_{kind}")("orders", tries=tries)
-
-
-@each_kind
-def test_an_invalid_back_off_is_refused(client: Remote, kind: str) -> None:
-    with pytest.raises(TypeError, match=r"delays\(\)"):
-        getattr(client.real, f"get_{kind}")("orders", 0.2)
-    with pytest.raises(TypeError, match="not the class ConstantBackoff"):
-        getattr(client.real, f"get_{kind}")("orders", ConstantBackoff)
-
-
 @pytest.mark.parametrize(
     ("backoff", "bounds"), [(ConstantBackoff(0.2, jitter=0.1), (0.1, 0.3)), (ConstantBackoff(0.2), (0.2, 0.2))]
 )
