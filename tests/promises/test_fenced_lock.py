@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.store import CHANNEL
 
 TOKEN = "redisson_lock_token:{orders}"
 
@@ -27,18 +26,6 @@ def test_tokens_grow_from_hold_to_hold(world: World) -> None:
         lock.unlock()
     assert tokens == [1, 2, 3, 4, 5]
     assert theirs.get_token() == 5, "the last one, though nobody holds it"
-
-
-def test_it_is_stored_as_by_redisson(world: World, client: Remote, alice: Actor, mine: Remote) -> None:
-    owner = f"{client.id}:{alice.number}"
-    said = world.messages(CHANNEL)
-    mine.lock()
-    assert world.redis.everything() == {"orders": ("hash", {owner: "1"}), TOKEN: ("string", "1")}
-    assert 25 < world.redis.ttl("orders") <= 30
-    assert world.redis.ttl(TOKEN) == float("inf")
-    mine.unlock()
-    assert world.redis.everything() == {TOKEN: ("string", "1")}
-    assert said.received() == [b"0"]
 
 
 def test_a_block_knows_its_token(client: Remote, alice: Actor, mine: Remote) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,38 +28,6 @@ def seats(actor: Actor, client: Remote, permits: int | None = None) -> Remote:
     if permits is not None:
         assert semaphore.try_set_permits(permits) is True
     return semaphore
-
-
-def test_no_permits_at_all(world: World) -> None:
-    mine = seats(world.actor(), world.client())
-    said = world.messages(CHANNEL)
-    assert mine.acquire(0) is True
-    assert mine.try_acquire(0) is True
-    mine.release(0)
-    assert world.redis.everything() == {}
-    assert said.received() == []
-
-
-def test_return_values_and_stored_state(world: World) -> None:
-    """Redisson's messages: the new total, or the number set. Beside the permits there is our record, for a minute."""
-    actor = world.actor()
-    client = world.client()
-    mine = seats(actor, client)
-    said = world.messages(CHANNEL)
-    mine.try_set_permits(3)
-    mine.try_set_permits(4)
-    mine.acquire(2)
-    mine.release()
-    mine.release(5)
-    mine.add_permits(1)
-    mine.add_permits(-15)
-    mine.drain_permits()
-    mine.add_permits(0)
-    assert said.received() == [b"3", b"2", b"7", b"8", b"-7", b"0"]
-    record = f"pyredisson_done:{{seats}}:{client.id}:{actor.number}"
-    assert set(world.redis.everything()) == {"seats", "pyredisson_permits:{seats}", record}
-    assert 50 < world.redis.ttl(record) <= 60
-    assert world.redis.ttl("seats") == math.inf
 
 
 # ---- waiting -----------------------------------------------------------------------------------------------------
