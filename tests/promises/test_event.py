@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tests.proxy import Proxy
 from tests.worlds.base import World
-from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import sync_and_async
 
 CHANNEL = "pyredisson_event:{ready}"
 
@@ -44,14 +41,3 @@ def test_a_waiter_returns_though_the_event_was_cleared_at_once(world: World) -> 
         mine.set()
         mine.clear()
         assert waiting.result(within=5) is True
-
-
-@sync_and_async
-def test_a_lost_reply(world: ClockWorld, proxy: Proxy) -> None:
-    event = world.actor().get(world.through(proxy.port, timeout=2.4), "event", "ready")
-    event.set()
-    event.clear()
-    lost = proxy.drop_reply("EVALSHA")
-    event.set()
-    assert lost.hits == 1
-    assert world.redis.command("GET", "ready") in (b"3", "3")
