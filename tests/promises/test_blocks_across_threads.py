@@ -106,16 +106,10 @@ def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world: Th
     alice, bob = world.actors(2)
     block, request = lock.hold(), Request(forgets=True)
     request.run(alice, block.__enter__)
-
-    def hold() -> int:
-        with lock.hold(wait_time=PATIENCE):
-            return int(lock.get_hold_count())
-
-    waiting = alice.start(contextvars.Context().run, hold)
+    waiting = alice.start(contextvars.Context().run, lock.try_lock, PATIENCE)
     world.until(lambda: world.waiting(lock) == 1, what="it waits")
     request.run(bob, block.__exit__, None, None, None)
-    assert waiting.result() == 1
-    assert free(world)
+    assert waiting.result() is True
 
 
 @threads_only
@@ -180,11 +174,17 @@ def test_a_block_that_is_dropped_is_renewed_no_longer(world: ThreadsWorld, caplo
 
 
 @threads_only
+@pytest.mark.parametrize("used_before", [False, True])
 @each_kind
-def test_requests_that_share_a_thread_are_never_inside_at_once(world: ThreadsWorld, kind: str) -> None:
+def test_requests_that_share_a_thread_are_never_inside_at_once(
+    world: ThreadsWorld, kind: str, used_before: bool
+) -> None:
     lock = lock_of(world, kind)
-    thread = world.actor()
-    one, other = Request(), Request()
+    thread, parent = world.actor(), Request()
+    if used_before:  # They inherit the context of that use.
+        parent.run(thread, lock.lock)
+        parent.run(thread, lock.unlock)
+    one, other = parent.request(), parent.request()
     one.run(thread, lock.lock)
     assert other.run(thread, lock.try_lock) is False
     assert one.run(thread, lock.get_hold_count) == 1
@@ -198,21 +198,6 @@ def test_requests_that_share_a_thread_are_never_inside_at_once(world: ThreadsWor
     assert other.run(thread, lock.try_lock) is True
     assert one.run(thread, lock.try_lock) is False
     other.run(thread, lock.unlock)
-
-
-@threads_only
-@each_kind
-def test_a_use_before_the_requests_began_makes_them_no_less_different(world: ThreadsWorld, kind: str) -> None:
-    """They inherit the context of that use."""
-    lock = lock_of(world, kind)
-    thread = world.actor()
-    parent = Request()
-    parent.run(thread, lock.lock)
-    parent.run(thread, lock.unlock)
-    one, other = parent.request(), parent.request()
-    one.run(thread, lock.lock)
-    assert other.run(thread, lock.try_lock) is False
-    one.run(thread, lock.unlock)
 
 
 @threads_only
@@ -270,6 +255,12 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
     client, thread = world.client(), world.actor()
     orders, stock = make(client, "lock"), make(client, "lock", "stock")
     one, other = Request(), Request()
+    block = make(client, "lock", "a block").hold()
+    Request(forgets=True).run(thread, block.__enter__)
+    other.run(thread, stock.lock)
+    other.run(thread, stock.unlock)
+    assert "from an earlier call" not in caplog.text, "a block may be left by another thread"
+    block.__exit__(None, None, None)
     one.run(thread, orders.lock)
     for _ in range(3):
         other.run(thread, stock.lock)
@@ -279,19 +270,6 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
     assert told[0].levelno == logging.WARNING
     assert "'orders'" in told[0].getMessage()
     one.run(thread, orders.unlock)
-
-
-@threads_only
-def test_a_block_is_not_logged_as_left_held(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
-    client = world.client()
-    thread, other = world.actors(2)
-    hold, stock = make(client, "lock").hold(), make(client, "lock", "stock")
-    Request(forgets=True).run(thread, hold.__enter__)
-    request = Request()
-    request.run(thread, stock.lock)
-    request.run(thread, stock.unlock)
-    other.do(hold.__exit__, None, None, None)
-    assert "from an earlier call" not in caplog.text
 
 
 @threads_only

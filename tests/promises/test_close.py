@@ -19,7 +19,7 @@ from tests.servers import HOST
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
+from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
 
 SHORT = 0.9
@@ -66,36 +66,12 @@ def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str)
     assert world.redis.everything() == before
 
 
-@sync_and_async
-def test_a_closed_client_begins_no_block(client: Remote) -> None:
-    client.close()
-    with pytest.raises(ClientClosedError):
-        client.enter()
-
-
 def test_closing_twice_is_closing_once(world: World, client: Remote) -> None:
-    world.actor().lock(client).lock()
-    client.close()
-    client.close()
-
-
-def test_a_client_that_was_never_used_can_be_closed(world: World) -> None:
     unused = world.client(redis=world.redis_client()) if isinstance(world, ClockWorld) else world.client()
-    unused.close()
-
-
-def test_waiters_are_woken_with_an_error_each(world: World, client: Remote) -> None:
-    holder = world.actor().lock(world.client())
-    holder.lock()
-    locks = [actor.lock(client) for actor in world.actors(3)]
-    waiting = [lock._actor.start(lock.lock) for lock in locks]
-    world.until(lambda: world.waiting(locks[0]) == 3)
-    client.close()
-    errors = [pending.error(within=5) for pending in waiting]
-    assert all(isinstance(error, ClientClosedError) for error in errors)
-    assert len(set(map(id, errors))) == len(errors), "each waiter adds its traceback to an error of its own"
-    holder.unlock()
-    assert not world.actor().lock(world.client()).is_locked()
+    world.actor().lock(client).lock()
+    for each in (client, unused):
+        each.close()
+        each.close()
 
 
 @each_runtime
@@ -133,8 +109,9 @@ def test_a_block_closes_the_client(world: ClockWorld, client: Remote) -> None:
         assert entered is client.real
         mine = world.actor().lock(client)
         mine.lock()
-    with pytest.raises(ClientClosedError):
-        mine.unlock()
+    for call in (mine.unlock, client.enter):
+        with pytest.raises(ClientClosedError):
+            call()
     assert "closed" in repr(client)
 
 
@@ -156,12 +133,19 @@ def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
         world.redis.delete("orders")
 
 
-@threads_only
-def test_no_thread_is_left(world: ThreadsWorld, client: Remote) -> None:
+@sync_and_async
+def test_no_thread_task_or_connection_is_left(world: ClockWorld) -> None:
+    def ours() -> list[str]:
+        return tasks_of_ours(world) if isinstance(world, AsyncioWorld) else threads_of_ours()
+
+    before = connections(world)
+    client = world.client()
     use_in_full(world, client)
-    assert threads_of_ours()
+    assert ours()
+    assert connections(world) - before
     client.close()
-    world.until(lambda: not threads_of_ours())
+    world.until(lambda: not ours())
+    world.until(lambda: not connections(world) - before)
 
 
 @threads_only
@@ -177,24 +161,6 @@ def test_no_thread_is_left_of_a_client_that_was_dropped(world: ThreadsWorld) -> 
     del lock
     gc.collect()
     world.until(lambda: not threads_of_ours())
-
-
-@asyncio_only
-def test_no_task_is_left(world: AsyncioWorld, client: Remote) -> None:
-    use_in_full(world, client)
-    assert tasks_of_ours(world)
-    client.close()
-    world.until(lambda: not tasks_of_ours(world))
-
-
-@sync_and_async
-def test_no_connection_is_left(world: ClockWorld) -> None:
-    before = connections(world)
-    client = world.client()
-    use_in_full(world, client)
-    assert connections(world) - before
-    client.close()
-    world.until(lambda: not connections(world) - before)
 
 
 @sync_and_async
