@@ -31,7 +31,7 @@ NO_PERMIT = "0" * 32
 METHODS: dict[str, list[tuple[Any, ...]]] = {
     "lock": [
         *((method,) for method in ("lock", "try_lock", "acquire", "unlock", "release", "force_unlock", *QUERIES)),
-        *(("enter",), ("try_lock", 5), ("acquire", True, 5), ("is_held_by_thread", 7)),
+        *(("enter",), ("try_lock", 5), ("acquire", True, 5), ("is_held_by_thread", 7), ("extend", 5)),
     ],
     "semaphore": [
         *((method,) for method in ("acquire", "try_acquire", "release", "available_permits", "drain_permits", "enter")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import math
@@ -9,11 +10,12 @@ import sys
 
 import pytest
 
-from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
+from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError
 from tests.promises.kinds import handle
+from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -79,17 +81,6 @@ def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, kind: str, 
 
 
 @each_kind
-def test_a_block_waits_without_a_limit_by_default(world: World, kind: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    with single(alice, client, kind).hold():
-        entering = bob.start(single(bob, client, kind).hold().enter)
-        world.until(lambda: world.redis.subscribers(CHANNELS[kind]) == 1)
-        assert not entering.done()
-    entering.result(within=5).ensure_held()
-
-
-@each_kind
 def test_an_exception_of_the_body_ends_the_block(world: World, kind: str) -> None:
     mine = single(world.actor(), world.client(), kind)
     with pytest.raises(ZeroDivisionError), mine.hold():
@@ -148,20 +139,23 @@ def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World, kind
         lease.ensure_held()
 
 
-@each_expiring_kind
-@pytest.mark.parametrize("lease_time", [None, 30], ids=["watchdog", "lease"])
-def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(
-    world: World, kind: str, lease_time: float | None
-) -> None:
-    mine = single(world.actor(), world.client(), kind)
-    with pytest.raises(LockLostError) as loss, mine.hold(lease_time=lease_time):
-        world.redis.delete(HOLDS[kind])
-    assert loss.value.name == "orders"
-    world.redis.command("DEL", "orders")
-    mine = single(world.actor(), world.client(), kind)
-    with pytest.raises(ZeroDivisionError), mine.hold(lease_time=lease_time):
-        world.redis.delete(HOLDS[kind])
-        raise ZeroDivisionError
+@pytest.mark.parametrize(
+    ("kind", "how"), [("lock", "with"), *((kind, how) for kind in HOLDS for how in ("watchdog", "lease"))]
+)
+def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world: World, kind: str, how: str) -> None:
+    for error in (LockLostError, ZeroDivisionError):
+        mine = single(world.actor(), world.client(), kind)
+        block = mine if how == "with" else mine.hold(lease_time=30 if how == "lease" else None)
+        with pytest.raises(error) as raised, block:
+            world.redis.delete(HOLDS[kind])
+            if error is ZeroDivisionError:
+                raise ZeroDivisionError
+        assert error is ZeroDivisionError or raised.value.name == "orders"  # type: ignore[attr-defined]
+        if kind == "lock":
+            with pytest.raises(LockNotOwnedError) as refusal:  # The block was left properly all the same.
+                mine.unlock()
+            assert not isinstance(refusal.value, LockLostError)
+        world.redis.command("DEL", "orders")
 
 
 @each_runtime
@@ -229,18 +223,6 @@ def test_a_block_of_permits_may_be_left_by_another_owner(world: World, alice: Ac
 
 
 @each_runtime
-def test_many_permits_are_renewed_by_one_request(world: World) -> None:
-    rounds: list[events.Event] = []
-    actor, client = world.actor(), world.client(lock_watchdog_timeout=LONG, listeners=(rounds.append,))
-    blocks = [actor.get(client, PERMITS, f"seats-{number}", permits=1).hold() for number in range(20)]
-    for block in blocks:
-        block.enter()
-    world.until(lambda: events.Renewed(locks=20, requests=1) in rounds)
-    for block in blocks:
-        block.__exit__(None, None, None)
-
-
-@each_runtime
 def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = single(alice, world.client(), PERMITS), single(bob, world.client(), PERMITS)
     with pytest.raises(LockLostError), mine.hold():
@@ -304,3 +286,26 @@ def test_an_unlock_too_many_says_that_no_one_holds_it(client: Remote, mine: Remo
     with pytest.raises(LockNotOwnedError, match=r"held by .* of this client, and only the thread") as refusal:
         theirs.unlock()
     assert "no one" not in str(refusal.value)
+
+
+@asyncio_only
+def test_a_block_that_was_left_is_not_cancelled_any_more(world: AsyncioWorld) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    lock = client.real.get_lock("orders")
+    left = []
+
+    async def body() -> str:
+        async with lock.hold():
+            async with lock.hold(cancel_on_loss=True):
+                pass
+            left.append(True)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), SHORT)
+            return "not cancelled"
+
+    running = world.actor().start(body)
+    world.until(lambda: left)
+    world.redis.delete("orders")
+    world.until(lambda: lost)
+    assert isinstance(running.error(), LockLostError)  # Of the outer block, which waited for its own end.

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.worlds.base import Remote, World
+from pyredisson import LockLostError, events
+from tests.worlds.base import World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -27,47 +27,34 @@ def is_the_strangers(world: World) -> bool:
     return world.redis.hash("orders") == {STRANGER: "1"}
 
 
-def test_a_loss_is_reported_by_a_callback_a_warning_and_an_event(
-    world: World, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("kind", "holds"), [("lock", 2), ("token_lock", 1)])
+def test_a_loss_is_reported_once_by_a_callback_a_warning_and_an_event(
+    world: World, kind: str, holds: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost, happened = [], []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told), listeners=(happened.append,)
     )
     alice = world.actor()
-    mine = alice.lock(client)
-    number = alice.number
-    mine.lock()
+    mine, owner = alice.get(client, kind), f"{client.id}:{alice.number}"
+    for _ in range(holds):
+        mine.lock()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         taken_away(world)
         world.until(lambda: lost)
-    assert lost == [("orders", number)]
-    [record] = [record for record in caplog.records if "was lost" in record.getMessage()]
-    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
-    assert record.getMessage().startswith("pyredisson: lock 'orders' of ")
-    assert (record.lock, record.owner) == ("orders", f"{client.id}:{number}")
-    [event] = [event for event in happened if isinstance(event, events.Lost)]
-    assert (event.name, event.owner) == ("orders", f"{client.id}:{number}")
-
-
-@each_runtime
-@pytest.mark.parametrize(("kind", "holds"), [("lock", 2), ("token_lock", 1)])
-def test_a_loss_is_reported_once(world: World, kind: str, holds: int) -> None:
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
-    alice = world.actor()
-    mine = alice.get(client, kind)
-    for _ in range(holds):
-        mine.lock()
-    taken_away(world)
-    world.until(lambda: lost)
-    world.pass_time(2 / 3 * SHORT)  # two rounds more
+        world.pass_time(2 / 3 * SHORT)  # two rounds more
     with pytest.raises(LockLostError):
         mine.lock()
     for _ in range(holds):
         with pytest.raises(LockLostError):
             mine.unlock()
     assert lost == [("orders", alice.number)]
+    [record] = [record for record in caplog.records if "was lost" in record.getMessage()]
+    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
+    assert "lock 'orders' of " in record.getMessage()
+    assert (record.lock, record.owner) == ("orders", owner)
+    [event] = [event for event in happened if isinstance(event, events.Lost)]
+    assert (event.name, event.owner) == ("orders", owner)
     assert is_the_strangers(world)
 
 
@@ -105,21 +92,6 @@ def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -
     mine.lock()
     assert mine.get_hold_count() == 1
     mine.unlock()
-
-
-def test_leaving_a_block_says_that_the_lock_was_lost(world: World, mine: Remote) -> None:
-    with pytest.raises(LockLostError), mine:
-        taken_away(world)
-    assert is_the_strangers(world)
-
-
-def test_an_exception_of_the_body_goes_first(world: World, mine: Remote) -> None:
-    with pytest.raises(ZeroDivisionError), mine:
-        taken_away(world)
-        raise ZeroDivisionError
-    with pytest.raises(LockNotOwnedError) as refusal:  # The block was left properly all the same.
-        mine.unlock()
-    assert not isinstance(refusal.value, LockLostError)
 
 
 # ---- the callback ------------------------------------------------------------------------------------------------
