@@ -38,17 +38,6 @@ def test_a_block_that_was_released_inside(world: World) -> None:
         raise KeyError
 
 
-def test_a_release_wakes_a_waiter(world: World) -> None:
-    alice, bob = world.actors(2)
-    mine, theirs = (actor.get(world.client(), "bounded_semaphore", "seats", 1) for actor in (alice, bob))
-    mine.acquire()
-    waiting = bob.start(theirs.acquire)
-    world.until(lambda: world.waiting(theirs) == 1)
-    world.pass_time(0.2)
-    mine.release()
-    assert waiting.result(within=5) is True
-
-
 @sync_and_async
 def test_a_lost_reply(world: ClockWorld, proxy: Proxy) -> None:
     semaphore = world.actor().get(world.through(proxy.port, timeout=2.4), "bounded_semaphore", "seats", 2)

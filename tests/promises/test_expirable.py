@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
-from pyredisson import LockError, LockLostError
+from pyredisson import LockLostError
 from tests.worlds.base import Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -36,30 +37,21 @@ def keys(world: World) -> set[str]:
 
 
 @each_kind
-def test_it_exists_until_it_is_deleted(world: World, kind: str) -> None:
+def test_it_exists_with_all_its_keys_until_it_is_deleted(world: World, kind: str) -> None:
     mine = world.actor().get(world.client(), kind, "seats")
-    assert mine.exists() is False
-    assert mine.delete() is False
+    for call in (mine.exists, mine.delete, partial(mine.expire, 60), mine.clear_expire):
+        assert call() is False
     begin(mine, kind)
     assert mine.exists() is True
     assert keys(world) == KEYS[kind]
+    assert mine.clear_expire() is False
+    assert mine.expire(timedelta(seconds=60)) is True
+    assert all(50 < world.redis.ttl(key) <= 60 for key in KEYS[kind])
+    assert mine.clear_expire() is True
+    assert all(world.redis.ttl(key) == math.inf for key in KEYS[kind])
     assert mine.delete() is True
     assert keys(world) == set()
     assert mine.exists() is False
-
-
-@each_kind
-def test_all_keys_expire_together(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats")
-    assert mine.expire(60) is False
-    assert mine.clear_expire() is False
-    begin(mine, kind)
-    assert mine.clear_expire() is False
-    assert mine.expire(timedelta(days=2)) is True
-    assert mine.expire(60) is True
-    assert [50 < world.redis.ttl(key) <= 60 for key in KEYS[kind]] == [True] * len(KEYS[kind])
-    assert mine.clear_expire() is True
-    assert [world.redis.ttl(key) for key in KEYS[kind]] == [math.inf] * len(KEYS[kind])
 
 
 @each_kind
@@ -69,13 +61,6 @@ def test_it_expires(world: World, kind: str) -> None:
     assert mine.expire(0.2) is True
     world.until(lambda: not mine.exists())
     assert keys(world) == set()
-
-
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_a_handle_that_is_made_with_its_permits_sets_them_first(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats", permits=3)
-    assert mine.expire(60) is True
-    assert 50 < world.redis.ttl("seats") <= 60
 
 
 def test_the_waiters_of_a_deleted_latch_return(world: World) -> None:
@@ -119,14 +104,3 @@ def test_a_permit_of_a_deleted_semaphore_is_lost(world: World) -> None:
     with pytest.raises(LockLostError), mine.hold():
         assert mine.delete() is True
     assert mine.exists() is False
-
-
-@each_kind
-def test_what_belongs_to_others_stays(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats")
-    world.redis.command("HSET", "seats", "field", "value")
-    for call in (mine.delete, mine.clear_expire, lambda: mine.expire(60)):
-        with pytest.raises(LockError, match="holds a hash"):
-            call()
-    assert keys(world) == {"seats"}
-    assert world.redis.ttl("seats") == math.inf
