@@ -15,8 +15,9 @@ from pyredisson import (
     LockLostError,
     LockNotOwnedError,
 )
+from tests.promises.kinds import make
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, interruptible
+from tests.worlds.environments import each_runtime
 
 pytestmark = each_runtime
 
@@ -301,27 +302,21 @@ def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(
     assert all(f"a quorum of {count} node" in text and f"tolerates {tolerates}" in text for text in warned)
 
 
-def test_a_members_own_hold_is_not_touched(world: World, alice: Actor, clients: list[Remote], mine: Remote) -> None:
-    own = alice.lock(clients[0])
-    own.lock()
-    mine.lock()
-    assert own.get_hold_count() == 2
-    mine.unlock()
-    assert own.get_hold_count() == 1
-    own.unlock()
-    assert left(world, 0) == set()
-
-
-def test_a_members_own_hold_is_released_before_its_part(
-    world: World, alice: Actor, clients: list[Remote], mine: Remote, theirs: Remote
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hold_of_a_member_alone_is_released_before_or_after_its_part(
+    world: World, alice: Actor, clients: list[Remote], mine: Remote, theirs: Remote, first: bool
 ) -> None:
     own = alice.lock(clients[0])
     own.lock()
     mine.lock()
-    own.unlock()
-    assert mine.validity() > 0
-    assert theirs.try_lock() is False
-    mine.unlock()
+    assert own.get_hold_count() == 2
+    one, other = (own, mine) if first else (mine, own)
+    one.unlock()
+    assert own.get_hold_count() == 1
+    if first:
+        assert mine.validity() > 0
+        assert theirs.try_lock() is False
+    other.unlock()
     assert left(world, *range(3)) == set()
 
 
@@ -353,20 +348,6 @@ def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world: World, alice
     with pytest.raises(ValueError, match="the same server"):
         lock.try_lock()
     world.until(lambda: world.node(0).hash("orders") == {})
-
-
-@interruptible
-def test_an_interrupted_waiter_leaves_nothing(world: World, clients: list[Remote]) -> None:
-    bob, alice = world.actor(), world.interruptible()
-    mine, theirs = multi(bob, nodes(world, 3)), multi(alice, clients)
-    mine.lock()
-    channel = "redisson_lock__channel:{orders}"
-    raised = alice.interrupted(
-        theirs.lock, once=lambda: sum(world.node(index).subscribers(channel) for index in range(3)) >= 2
-    )
-    assert raised is not None
-    mine.unlock()
-    world.until(lambda: left(world, *range(3)) == set())
 
 
 def test_a_closed_client_makes_it_unusable(clients: list[Remote], mine: Remote) -> None:
@@ -422,17 +403,8 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world: World, client: Rem
 
 
 def test_it_mixes_kinds(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
-    real = client.real
-
     def made() -> list[Any]:
-        return [
-            real.get_lock("plain"),
-            real.get_fair_lock("fair"),
-            real.get_spin_lock("spin"),
-            real.get_fenced_lock("fenced"),
-            real.get_read_write_lock("rw").write_lock(),
-            real.get_token_lock("token"),
-        ]
+        return [make(client, kind, kind) for kind in (*KINDS, "write_lock")]
 
     mine, theirs = over(alice, made()), over(bob, made())
     mine.lock()
@@ -441,7 +413,7 @@ def test_it_mixes_kinds(world: World, client: Remote, alice: Actor, bob: Actor) 
     mine.unlock()
     assert waiting.result(within=5)
     theirs.unlock()
-    assert left(world) == {"redisson_lock_token:{fenced}"}
+    assert left(world) == {"redisson_lock_token:{fenced_lock}"}
 
 
 def test_a_lost_member_is_a_lost_lock(world: World) -> None:

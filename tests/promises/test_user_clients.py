@@ -131,17 +131,6 @@ def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld)
 
 
 @sync_and_async
-def test_the_database_is_the_users(world: ClockWorld) -> None:
-    mine = world.actor().lock(world.client(redis=world.redis_client(db=5)))
-    mine.lock()
-    assert world.redis.everything() == {}
-    assert mine.real._client.url == f"redis://{HOST}:{world.port}/5"
-    world.redis.command("SELECT", 5)
-    assert list(world.redis.everything()) == ["orders"]
-    world.redis.command("SELECT", 0)
-
-
-@sync_and_async
 def test_the_users_own_commands_are_not_disturbed(world: ClockWorld) -> None:
     users = tunnelled(world, decode_responses=True)
     client = world.client(redis=users)
