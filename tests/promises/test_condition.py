@@ -157,25 +157,20 @@ def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
 @pytest.mark.parametrize("then", ["hang", "reset"])
 def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal["hang", "reset"]) -> None:
     alice, bob, carol = world.actors(3)
-    client = world.through(proxy.port, timeout=2.4)
-    mine, theirs, other = (
-        condition(actor, each, kind)
-        for actor, each in ((alice, client), (bob, world.client()), (carol, world.client()))
-    )
+    mine = condition(alice, world.through(proxy.port, timeout=2.4), kind)
+    theirs, other = (condition(actor, world.client(), kind) for actor in (bob, carol))
     for _ in range(2):  # Let the server know the scripts, so that each request is one.
         with mine:
             assert mine.wait(0.01) is False
             mine.notify()
-    lost = proxy.drop_reply("EVALSHA", then=then)
-    with theirs:
-        pass
     mine.acquire()
-    lost.hits = 0
+    lost = proxy.drop_reply("EVALSHA", then=then)
     pending = alice.start(mine.wait, 20)
     world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
     with theirs:
         theirs.notify()
     assert pending.result(within=15) is True
+    assert lost.hits == 1
     mine.release()
     pendings = [waits(world, bob, theirs), waits(world, carol, other)]
     mine.acquire()

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
 from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
 from pyredisson.tools.cli import cli
-from tests.promises.kinds import handle, make, rival
+from tests.promises.kinds import handle, rival, wait
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.base import Remote
@@ -63,7 +63,8 @@ def names(world: ClockWorld, client_id: str) -> list[str]:
 
 
 def test_connections_are_named(world: ClockWorld) -> None:
-    client = world.client(client_name="my app:1")
+    # The name of the configuration goes before that of the connections.
+    client = world.client(world.redis_client(client_name="alice"), client_name="my app:1")
     one, other = world.actors(2)
     lock = one.lock(client)
     lock.lock()
@@ -91,12 +92,6 @@ def test_a_name_that_the_user_gave_to_connections_is_kept(world: ClockWorld) -> 
     assert client.real.id not in listed
     world.until(lambda: told(world, client))
     assert told(world, client)["app"] == "alice"
-
-
-def test_the_name_of_the_config_goes_before_that_of_the_connections(world: ClockWorld) -> None:
-    client = world.client(world.redis_client(client_name="alice"), client_name="bob")
-    world.actor().lock(client).is_locked()
-    assert names(world, client.real.id)[0].startswith("pyredisson:bob:")
 
 
 @pytest.mark.parametrize("error", ["ERR unknown command 'CLIENT'", "NOPERM this user has no permissions"])
@@ -181,18 +176,9 @@ def test_waits_are_told(world: ClockWorld) -> None:
     for kind in ("lock", "fair_lock", "token_lock"):
         owner.get(holder, kind, kind).lock()
     owner.get(holder, "count_down_latch", "count_down_latch").try_set_count(1)
-    expected, pending = set(), []
-    for kind, method in {
-        "lock": "try_lock",
-        "fair_lock": "try_lock",
-        "token_lock": "try_lock",
-        "semaphore": "try_acquire",
-        "count_down_latch": "wait",
-    }.items():
-        actor = world.actor()
-        expected.add((kind, kind, actor.number))
-        seconds = {"timeout" if method == "wait" else "wait_time": 8}
-        pending.append(actor.start(getattr(make(client, kind, kind), method), **seconds))
+    waiters = {kind: world.actor() for kind in ("lock", "fair_lock", "token_lock", "semaphore", "count_down_latch")}
+    expected = {(kind, kind, actor.number) for kind, actor in waiters.items()}  # Asked before they wait.
+    pending = [actor.start(wait(handle(actor, client, kind, kind), 8)) for kind, actor in waiters.items()]
 
     def waits() -> set[tuple[Any, ...]]:
         said = told(world, client) or {"waits": []}
@@ -200,19 +186,10 @@ def test_waits_are_told(world: ClockWorld) -> None:
 
     world.until(lambda: waits() == expected)
     assert holds(world, client) == []
-    assert told(world, holder) is None
+    assert told(world, holder) is None, "it has presence=False"
     for each in pending:
         each.result()
     world.until(lambda: told(world, client) is None)
-
-
-def test_nothing_is_told_without_presence(world: ClockWorld) -> None:
-    client, other = world.client(presence=False, **SOON), world.client(**SOON)
-    actor = world.actor()
-    actor.lock(client).lock()
-    actor.lock(other, "other").lock()
-    world.until(lambda: told(world, other))
-    assert told(world, client) is None
 
 
 def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
@@ -235,9 +212,9 @@ def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
 # ---- who holds it ----------------------------------------------------------------------------------------------------
 
 
-def not_acquired(lock: Remote, wait: float = 0.05) -> LockTimeoutError:
+def not_acquired(lock: Remote, seconds: float = 0.05) -> LockTimeoutError:
     with pytest.raises(LockTimeoutError) as error:
-        lock.hold(wait_time=wait).__enter__()
+        lock.hold(wait_time=seconds).__enter__()
     return error.value
 
 
@@ -277,8 +254,8 @@ def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWo
     theirs, mine = world.client(), world.client()
     one, two = world.actors(2)
     one.lock(theirs, "stock").lock()
-    for wait in (0, 0.05):
-        error = not_acquired(handle(two, mine, "multi_lock"), wait)
+    for seconds in (0, 0.05):
+        error = not_acquired(handle(two, mine, "multi_lock"), seconds)
         assert re.search(r"multi-lock 'orders \+ stock'.*; 'stock' is held by .*; its lease ends", str(error))
         assert error.holder is not None
         assert error.holder.client_id == theirs.real.id
@@ -292,10 +269,10 @@ def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world: ClockWorld
     one, two = world.actors(2)
     with one.get(theirs, kind, "seats", permits=1).hold():
         world.until(lambda: told(world, theirs))
-        for wait in (0, 0.05):
-            error = not_acquired(two.get(mine, kind, "seats"), wait)
+        for seconds in (0, 0.05):
+            error = not_acquired(two.get(mine, kind, "seats"), seconds)
             assert f"; held by web@{socket.gethostname()} pid {os.getpid()} thread" in str(error)
-            assert str(error).startswith("timed out" if wait else "not enough permits of 'seats' are available")
+            assert str(error).startswith("timed out" if seconds else "not enough permits of 'seats' are available")
             assert error.holder is not None
             assert error.holder.client_id == theirs.real.id
             assert error.holder.thread_id == one.number
@@ -318,20 +295,13 @@ def test_a_fixed_lease_is_not_said_to_be_renewed(world: ClockWorld) -> None:
 
 
 def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world: ClockWorld) -> None:
-    by_hand = CliRunner().invoke(
-        cli,
-        ["lock", "orders", "--for", "10m", "--reason", "INC-42: the disk is full"],
-        env={"PYREDISSON_URL": f"redis://{HOST}:{world.port}"},
-    )
-    assert by_hand.exit_code == 0, by_hand.output
-    mine = world.client()
-    error = not_acquired(world.actor().lock(mine))
+    by_hand = ["lock", "orders", "--for", "10m", "--reason", "INC-42: the disk is full"]
+    assert CliRunner().invoke(cli, by_hand, env={"PYREDISSON_URL": f"redis://{HOST}:{world.port}"}).exit_code == 0
+    error = not_acquired(world.actor().lock(world.client()))
     assert error.holder is not None
     assert error.holder.reason == "INC-42: the disk is full"
     assert "(by hand: 'INC-42: the disk is full')" in str(error)
     assert "unless it is renewed" not in str(error)
-    assert mine.holder_of("orders").reason == error.holder.reason
-    assert pickle.loads(pickle.dumps(error)).holder == error.holder
 
 
 def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
@@ -343,10 +313,6 @@ def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
     assert (error.holder.client_id, error.holder.thread_id) == (client.real.id, one.number)
     assert error.holder.pid == os.getpid()
     assert "held by thread" in str(error) or "held by task" in str(error)
-    with pytest.raises(LockNotOwnedError) as refused:
-        two.lock(client).unlock()
-    assert refused.value.holder is not None
-    assert refused.value.holder.thread_id == one.number
 
 
 @pytest.mark.parametrize("kind", LOCKS)
@@ -381,20 +347,14 @@ def test_a_client_of_redisson_is_known_by_its_id(world: ClockWorld) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "",
         "no JSON",
-        "[]",
-        "null",
         "17",
-        '{"v":1}',
-        '{"app":5,"host":[],"pid":"x","holds":{"a":1}}',
         '{"holds":[1,null,{"name":"orders"},{"name":"orders","id":77,"ms":"x","thread":{}}],"ttl_ms":[]}',
         '{"holds":[{"name":"orders","id":77,"ms":1e999}],"ttl_ms":9e999}',
         "[" * 10_000,
-        "x" * 1_000_000,
         "\udcff",
     ],
-    ids=range(12),
+    ids=range(6),
 )
 def test_whatever_another_client_tells_hides_no_error(world: ClockWorld, said: str) -> None:
     world.redis.command("HSET", "orders", f"{JAVA}:77", 1)
@@ -462,13 +422,3 @@ def test_a_made_owner_has_no_stack(world: ClockWorld) -> None:
     world.actor().do(client.get_lock("orders", owner=owner).lock)
     world.until(lambda: world.heard(HeldTooLong))
     assert world.heard(HeldTooLong)[0].stack == ()
-
-
-def test_presence_that_hangs_keeps_no_lock_from_being_renewed(world: ClockWorld, proxy: Proxy) -> None:
-    lock = world.actor().lock(world.through(proxy.port, **SOON))
-    held = proxy.hold_request("SET", k=None)
-    lock.lock()
-    world.until(lambda: held.hits, what="it was written")
-    world.renewed("orders")
-    lock.unlock()
-    held.remove()

@@ -15,7 +15,7 @@ import pytest
 import pyredisson
 from pyredisson import ClientClosedError, LockLostError, LockTimeoutError, Skipped
 from tests.worlds.base import Remote, World
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 
 def is_for_threads(client: Remote) -> bool:
@@ -114,62 +114,47 @@ def test_calls_with_one_key_exclude_each_other_and_others_do_not(world: World) -
 
 
 @pytest.mark.parametrize("wait", [0, 0.05, timedelta(milliseconds=50)])
-def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, wait: float | timedelta) -> None:
-    client = world.client()
+def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, client: Remote, wait: float | timedelta) -> None:
     alice, bob = world.actors(2)
-    called: list[int] = []
-    call = decorated(client, lambda x: called.append(x), "o:{x}", wait_time=wait)
+    call = decorated(client, lambda x: pytest.fail("it was called"), "o:{x}", wait_time=wait)
     alice.lock(client, "o:1").lock()
     with pytest.raises(LockTimeoutError):
         bob.do(call, 1)
-    assert called == []
 
 
 @each_runtime
-def test_the_lease_and_its_loss(world: World, client: Remote) -> None:
+def test_its_lease_and_its_errors(world: World, client: Remote) -> None:
     seen: list[float | None] = []
 
-    def body(x: int) -> None:
-        seen.append(world.redis.ttl("o:1"))
-        world.redis.delete("o:1")
-
-    call = decorated(client, body, "o:{x}", lease_time=50)
-    with pytest.raises(LockLostError):
-        world.actor().do(call, 1)
-    assert 45 < (seen[0] or 0) <= 50
-
-
-@each_runtime
-def test_an_error_of_the_function_goes_through_and_frees_the_lock(world: World, client: Remote) -> None:
-
-    def fail(x: int) -> None:
+    def body(name: str) -> None:
+        seen.append(world.redis.ttl(f"o:{name}"))
+        if name == "lost":
+            world.redis.delete("o:lost")
         raise ZeroDivisionError
 
-    call = decorated(client, fail, "o:{x}")
+    call = decorated(client, body, "o:{name}", lease_time=50)
     alice = world.actor()
-    with pytest.raises(ZeroDivisionError):
-        alice.do(call, 1)
+    for name in ("kept", "lost"):  # An error of the function goes before a loss.
+        with pytest.raises(ZeroDivisionError):
+            alice.do(call, name)
+    assert all(45 < (ttl or 0) <= 50 for ttl in seen)
     assert names_held(world) == []
-    with pytest.raises(TypeError):
-        alice.do(call)
-    with pytest.raises(TypeError):
-        alice.do(call, 1, 2)
-
-
-@each_runtime
-def test_a_name_that_no_lock_can_have(world: World, client: Remote) -> None:
-    call = decorated(client, lambda x: None, "{x}")
-    with pytest.raises(ValueError, match="must not be empty"):
-        world.actor().do(call, "")
+    with pytest.raises(LockLostError):
+        alice.do(decorated(client, lambda key: world.redis.delete(key), "{key}"), "orders")
+    for arguments in ((), (1, 2)):
+        with pytest.raises(TypeError):
+            alice.do(call, *arguments)
 
 
 @each_runtime
 @pytest.mark.parametrize("template", ["o:{x.id}", "o:{x[id]}", "o:{x[7]}", "o:{x:d}"])
 def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_template(world: World, template: str) -> None:
-    call = decorated(world.client(), lambda x: None, template)
+    client, actor = world.client(), world.actor()
     with pytest.raises(ValueError, match=f"{re.escape(repr(template))} for this call of .*<lambda>") as refusal:
-        world.actor().do(call, "a")
+        actor.do(decorated(client, lambda x: None, template), "a")
     assert isinstance(refusal.value.__cause__, (AttributeError, TypeError, IndexError, ValueError))
+    with pytest.raises(ValueError, match="must not be empty"):
+        actor.do(decorated(client, lambda x: None, "{x}"), "")
 
 
 @each_runtime
@@ -218,16 +203,11 @@ def test_an_object_that_is_no_function_is_refused_on_decorating(client: Remote, 
         client.real.synchronized("{x}")(what)
 
 
-@threads_only
-def test_a_coroutine_function_is_refused_by_a_client_for_threads(world: World) -> None:
-    with pytest.raises(TypeError, match="is a coroutine function"):
-        world.client().real.synchronized("{x}")(_coroutine)
-
-
-@asyncio_only
-def test_a_plain_function_is_refused_by_a_client_for_tasks(world: World) -> None:
-    with pytest.raises(TypeError, match="is not a coroutine function"):
-        world.client().real.synchronized("{x}")(_plain)
+@sync_and_async
+def test_a_function_of_the_other_form_is_refused(client: Remote) -> None:
+    function, text = (_coroutine, "is a coroutine") if is_for_threads(client) else (_plain, "is not a coroutine")
+    with pytest.raises(TypeError, match=f"{text} function"):
+        client.real.synchronized("{x}")(function)
 
 
 @asyncio_only
