@@ -25,6 +25,7 @@ NO_NUMBERS = ["1", 1.0, None, True, b"1", [1]]
 NO_COUNTS = [-1, -(2**70), 2**53 + 1]
 NO_IDS = [None, 1, b"0" * 32]
 NO_ID_LISTS = [[], ["0" * 32] * 1001, ["ab" * 16, "0" * 32, "AB" * 16]]
+NO_URLS = ["", "localhost", "http://localhost", "redis", "embedded://somewhere"]
 NO_NAMES = ["", "\ud800", "orders\udfff", "x" * 65_537, "é" * 32_769]
 
 #: Kinds, methods, the argument, its wrong values, those of a wrong type, and other arguments that the call needs.
@@ -67,6 +68,14 @@ ARGUMENTS: list[tuple[str, str, str, list[Any], list[Any], dict[str, Any]]] = [
     ("client", "get_bounded_semaphore", "value", [-1], [1.5], {"name": "orders"}),
     ("client", "get_spin_lock get_token_lock", "tries", [0, -1], [2.0, True, "3"], {"name": "orders"}),
     ("client", "get_spin_lock get_token_lock", "backoff", [], ["fast", 0.2, ConstantBackoff], {"name": "orders"}),
+    (
+        "client",
+        "from_url",
+        "url",
+        ["", "localhost", "http://localhost", "redis", "embedded://x"],
+        [None, 5, b"redis://x"],
+        {},
+    ),
     ("client", "run_once", "at_most", [0, 600_000], [], {"name": "orders"}),
     ("client", "run_once", "at_least", [6, -1], ["1m"], {"name": "orders", "at_most": 5}),
     ("client", "synchronized", "wait_time", [-1, math.nan], ["5"], {"key": "orders"}),
@@ -75,7 +84,13 @@ ARGUMENTS: list[tuple[str, str, str, list[Any], list[Any], dict[str, Any]]] = [
     ("client", "synchronized", "when_busy", ["stop"], [], {"key": "orders"}),
 ]
 #: What errors call some arguments.
-CALLED = {"n": "permits|count|^n ", "permit_id": "id|is 2 times", "thread_id": ".", "backoff": r"delays\(\)"}
+CALLED = {
+    "n": "permits|count|^n ",
+    "permit_id": "id|is 2 times",
+    "thread_id": ".",
+    "url": ".",
+    "backoff": r"delays\(\)",
+}
 
 
 @sync_and_async

@@ -161,15 +161,6 @@ def test_a_release_under_way_in_another_thread_is_not_disturbed(world: ThreadsWo
     assert Request().run(alice, lock.try_lock) is True
 
 
-@threads_only
-def test_a_block_that_is_dropped_is_renewed_no_longer(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
-    lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
-    world.actor().do(lambda: lock.hold().__enter__() and None)
-    gc.collect()
-    world.until(lambda: free(world))
-    assert "dropped without leaving its block" in caplog.text
-
-
 # ---- requests that share a thread ------------------------------------------------------------------------------------
 
 

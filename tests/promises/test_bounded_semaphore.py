@@ -11,31 +11,17 @@ from tests.worlds.environments import sync_and_async
 
 
 def test_a_release_too_many_is_refused(world: World) -> None:
+    """Basic use is in CPython's own tests, which run against ours."""
     semaphore = world.actor().get(world.client(), "bounded_semaphore", "seats", 2)
-    assert semaphore.acquire() is True
-    with semaphore:
+    with pytest.raises(ValueError, match="released too many times: its value is 2"), semaphore:
+        assert semaphore.acquire() is True
         assert semaphore.locked() is True
-        assert semaphore.acquire(False) is False
-        assert semaphore.acquire(blocking=True, timeout=0.1) is False
-    semaphore.release()
-    with pytest.raises(ValueError, match="released too many times: its value is 2"):
-        semaphore.release()
+        semaphore.release(2)
     assert world.redis.everything()["seats"] == ("string", "2")
     semaphore.acquire()
     with pytest.raises(ValueError, match="too many times"):
         semaphore.release(2)
     assert world.redis.everything()["seats"] == ("string", "1")
-    semaphore.acquire()
-    semaphore.release(2)
-    assert semaphore.locked() is False
-
-
-def test_a_block_that_was_released_inside(world: World) -> None:
-    semaphore = world.actor().get(world.client(), "bounded_semaphore", "seats", 1)
-    with pytest.raises(ValueError, match="too many times"), semaphore:
-        semaphore.release()
-    with pytest.raises(KeyError), semaphore:
-        raise KeyError
 
 
 @sync_and_async

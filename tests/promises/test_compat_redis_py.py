@@ -116,13 +116,6 @@ def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
 
 
 @sync_and_async
-@pytest.mark.parametrize("arguments", [{"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}])
-def test_arguments_that_no_lock_can_have(user: User, arguments: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        user.lock(**arguments)
-
-
-@sync_and_async
 def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockWorld, proxy: Proxy) -> None:
     """redis-py sees its own SET NX refused when it repeats it, and waits for itself."""
     user = User(world, world.redis_client(port=proxy.port))
@@ -194,19 +187,6 @@ def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: Clo
     theirs.release()
 
 
-@in_real_time
-def test_without_thread_local_every_user_of_the_object_may_release_it(user: User, world: ClockWorld) -> None:
-    other = User(world, user.redis)
-    mine = user.lock(timeout=30, thread_local=False)
-    theirs = other.use(mine)
-    mine.acquire()
-    assert theirs.owned()
-    theirs.release()
-    assert stored(world) is None
-    with pytest.raises(LockError):
-        mine.release()
-
-
 @asyncio_only
 def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> None:
     """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
@@ -254,6 +234,9 @@ def test_a_client_of_this_library_may_be_given(world: ClockWorld) -> None:
         with for_threads.Lock(client, "foo") as lock:
             assert lock.owned()
         assert for_threads.client_of(client) is client  # type: ignore[arg-type]
+        for arguments in ({"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}):
+            with pytest.raises((ValueError, TypeError)):
+                for_threads.Lock(client, "foo", **arguments)  # type: ignore[arg-type]
     for wrong in (None, "redis://localhost", redis.asyncio.Redis()):
         with pytest.raises(TypeError):
             for_threads.Lock(wrong, "foo")  # type: ignore[arg-type]

@@ -11,9 +11,6 @@ CHANNEL = "pyredisson_event:{ready}"
 
 def test_a_flag(world: World) -> None:
     event = world.actor().get(world.client(), "event", "ready")
-    assert event.name == "ready"
-    assert event.is_set() is False
-    assert event.wait(0) is False
     assert event.wait(-1) is False
     event.set()
     event.set()
@@ -22,7 +19,6 @@ def test_a_flag(world: World) -> None:
     event.clear()
     event.clear()
     assert event.is_set() is False
-    assert event.wait(0.1) is False
     assert 3500 < world.redis.ttl("ready") <= 3600
     event.set()
     assert world.redis.ttl("ready") == math.inf

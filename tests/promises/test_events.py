@@ -130,20 +130,6 @@ def test_a_wait_that_fails_is_announced_as_ended(world: World, client: Remote, h
     assert not ended.acquired
 
 
-def test_a_hold_acquired_before_the_first_listener_is_timed_too(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    mine = world.actor().lock(world.client())
-    logging.getLogger("pyredisson.lock").setLevel(logging.WARNING)
-    try:
-        mine.lock()
-        world.pass_time(0.2)
-        with caplog.at_level(logging.DEBUG, logger="pyredisson.lock"):
-            mine.unlock()
-    finally:
-        logging.getLogger("pyredisson.lock").setLevel(logging.NOTSET)
-    (record,) = caplog.records
-    assert float(record.getMessage().split("released after ")[1].split(" s")[0]) >= 0.2
-
-
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
 def test_listeners_hear_of_acquires_of_permits(world: World, client: Remote, happened: Happened, kind: str) -> None:
     alice, bob = world.actors(2)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import pytest
 
 import pyredisson
-from pyredisson import ClientClosedError
 from pyredisson.core.driver import run
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import in_virtual_time, sync_and_async
@@ -128,29 +127,6 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> N
     few = least_with(20)
     for before, after in zip(few, least_with(300), strict=True):
         assert after <= 1.3 * before
-
-
-@sync_and_async
-@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-def test_a_pair_takes_no_more_steps_with_16_times_the_waiters(world: World, kind: str) -> None:
-    """Who wait for another lock of that kind."""
-    client, actor = world.client(), world.actor()
-    busy = actor.get(client, kind, "busy")
-    busy.lock()
-    waiting = []
-
-    def least_with(waiters: int) -> int:
-        for waiter in world.actors(waiters - len(waiting)):
-            waiting.append(waiter.start(waiter.get(client, kind, "busy").try_lock, 60))
-        world.until(lambda: world.waiting(busy) == waiters)
-        least_pair.used += 1
-        names = [f"beyond-{least_pair.used}-{number}" for number in range(20)]
-        return min(pair(actor, world, actor.get(client, kind, name).real) for name in names)
-
-    few = least_with(2)
-    assert least_with(32) <= 1.3 * few
-    client.close()
-    assert {type(each.error()) for each in waiting} == {ClientClosedError}
 
 
 @in_virtual_time

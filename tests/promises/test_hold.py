@@ -232,16 +232,17 @@ def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, 
 
 
 @sync_and_async
-def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+@each_expiring_kind
+def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
-    mine = single(alice, world.client(lock_watchdog_timeout=4.0), PERMITS)
+    mine = single(alice, world.client(lock_watchdog_timeout=4.0), kind)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
         block = mine.hold()
         block.enter()
         del block
         alice.do(gc.collect)
         world.until(lambda: "dropped without leaving its block" in caplog.text)
-    world.until(lambda: mine.available_permits() == 1)
+    world.until(lambda: is_free(mine))
 
 
 # ---- locks -----------------------------------------------------------------------------------------------------------

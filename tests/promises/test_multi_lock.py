@@ -15,7 +15,7 @@ from pyredisson import (
     LockLostError,
     LockNotOwnedError,
 )
-from tests.promises.kinds import make
+from tests.promises.kinds import handle, make
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -112,14 +112,6 @@ def test_invalid_members_are_refused_before_any_request(world: World) -> None:
     assert left(world, 0, 1) == set()
 
 
-def test_its_name_and_representation(alice: Actor, clients: list[Remote], mine: Remote) -> None:
-    assert repr(mine) == "<MultiLock 'orders' (2 of 3)>"
-    mine.lock()
-    assert "held by" in repr(mine)
-    assert mine.name == "orders"
-    assert on_one_server(alice, clients[0], "b", "a").name == "a + b"
-
-
 # ---- a quorum --------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +155,9 @@ def test_validity_is_the_lease_less_what_it_took_and_the_drift(world: World) -> 
 
 def test_it_is_reentrant_by_any_handle_on_the_same_members(alice: Actor, bob: Actor, clients: list[Remote]) -> None:
     one, other, theirs = multi(alice, clients), multi(alice, clients), multi(bob, clients)
+    assert repr(one) == "<MultiLock 'orders' (2 of 3)>"
     one.lock()
+    assert "held by" in repr(one)
     other.lock()
     one.lock()
     assert one.get_hold_count() == other.get_hold_count() == 3
@@ -174,27 +168,24 @@ def test_it_is_reentrant_by_any_handle_on_the_same_members(alice: Actor, bob: Ac
     assert theirs.try_lock()
 
 
-def test_a_minority_held_by_others_does_not_keep_it_from_being_taken(world: World, alice: Actor, bob: Actor) -> None:
+@pytest.mark.parametrize("held", [2, 3])
+def test_a_minority_held_by_others_does_not_keep_it_from_being_acquired(
+    world: World, alice: Actor, bob: Actor, held: int
+) -> None:
     clients = nodes(world, 5)
-    for client in clients[:2]:
+    for client in clients[:held]:
         assert bob.lock(client).try_lock()
     lock = multi(alice, clients)
-    assert lock.try_lock()
-    assert [world.node(index).hash("orders") != {} for index in range(5)] == [True] * 5
-    lock.unlock()
-    assert [world.node(index).hash("orders") != {} for index in range(5)] == [True, True, False, False, False]
-
-
-def test_what_was_taken_without_a_quorum_is_given_back_at_once(world: World, alice: Actor, bob: Actor) -> None:
-    clients = nodes(world, 5)
-    for client in clients[:3]:
-        assert bob.lock(client).try_lock()
-    lock = multi(alice, clients)
-    assert not lock.try_lock()
-    assert not lock.try_lock(0.2)
-    assert left(world, 3, 4) == set()
-    with pytest.raises(LockNotOwnedError):
+    assert lock.try_lock() is (held == 2)
+    if held == 2:
+        assert left(world, 2) == left(world, 3) == left(world, 4) == {"orders"}
         lock.unlock()
+    else:
+        assert not lock.try_lock(0.2)
+        with pytest.raises(LockNotOwnedError):
+            lock.unlock()
+    assert left(world, *range(held, 5)) == set(), "what it got without a quorum is released at once"
+    assert [world.node(index).hash("orders") != {} for index in range(held)] == [True] * held
 
 
 def test_a_waiter_is_woken_by_the_release(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
@@ -224,14 +215,6 @@ def test_extensions_can_be_bounded(world: World) -> None:
     assert lock.validity() == 0
     with pytest.raises(LockLostError, match=r"extended 1 times, as often as Config.quorum_max_extensions"):
         lock.unlock()
-
-
-def test_the_bound_of_extensions_is_for_quorums_alone(world: World) -> None:
-    client = world.client(lock_watchdog_timeout=1.5, quorum_max_extensions=0)
-    lock = on_one_server(world.actor(), client, "a", "b")
-    lock.lock()
-    world.renewed("a", "b", times=2)
-    lock.unlock()
 
 
 def test_a_lost_quorum_is_reported_to_every_client_involved(world: World, alice: Actor) -> None:
@@ -361,16 +344,22 @@ def test_a_closed_client_makes_it_unusable(clients: list[Remote], mine: Remote) 
 # ---- all of several --------------------------------------------------------------------------------------------------
 
 
-def test_all_are_taken_or_none(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
-    lock = on_one_server(alice, client, "c", "a", "b")
-    assert lock.try_lock()
-    assert [bob.lock(client, name).try_lock() for name in "abc"] == [False] * 3
-    lock.unlock()
-    assert left(world) == set()
-    bob.lock(client, "b").lock()
-    assert not lock.try_lock()
-    assert not lock.try_lock(0.2)
-    assert left(world) == {"b"}
+def test_all_are_acquired_or_none_of_any_kinds(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+    kinds = [*KINDS, "write_lock"]
+    mine, theirs = (over(actor, [make(client, kind, kind) for kind in kinds]) for actor in (alice, bob))
+    assert mine.name == " + ".join(sorted(kinds))
+    mine.lock()
+    assert [handle(bob, client, kind, kind).try_lock() for kind in kinds] == [False] * len(kinds)
+    assert not theirs.try_lock()
+    waiting = bob.start(theirs.try_lock, 5)
+    mine.unlock()
+    assert waiting.result(within=5)
+    theirs.unlock()
+    assert left(world) == {"redisson_lock_token:{fenced_lock}"}
+    bob.lock(client, "lock").lock()
+    assert not mine.try_lock()
+    assert not mine.try_lock(0.2)
+    assert left(world) == {"lock", "redisson_lock_token:{fenced_lock}"}
 
 
 def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world: World) -> None:
@@ -400,20 +389,6 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world: World, client: Rem
         late.result(within=5)
         loser.unlock()
     assert left(world) == set()
-
-
-def test_it_mixes_kinds(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
-    def made() -> list[Any]:
-        return [make(client, kind, kind) for kind in (*KINDS, "write_lock")]
-
-    mine, theirs = over(alice, made()), over(bob, made())
-    mine.lock()
-    assert not theirs.try_lock()
-    waiting = bob.start(theirs.try_lock, 5)
-    mine.unlock()
-    assert waiting.result(within=5)
-    theirs.unlock()
-    assert left(world) == {"redisson_lock_token:{fenced_lock}"}
 
 
 def test_a_lost_member_is_a_lost_lock(world: World) -> None:

@@ -236,6 +236,7 @@ def test_errors_name_the_holder_of_another_client(world: ClockWorld) -> None:
     assert holder.remaining is not None
     assert 0 < holder.remaining <= 3.0
     assert f"by web@{socket.gethostname()} pid {os.getpid()} thread {holder.thread!r}" in str(error)
+    assert "unless it is renewed" in str(error)
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (str(again), again.holder, again.name) == (str(error), holder, "orders")
 
@@ -282,16 +283,6 @@ def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world:
     semaphore = world.actor().get(world.client(), "semaphore", "seats", permits=3)
     with pytest.raises(LockTimeoutError, match=r"waiting for 5 permits of 'seats'; 3 of 5 are available$"):
         semaphore.hold(5, wait_time=0.05).enter()
-
-
-def test_a_fixed_lease_is_not_said_to_be_renewed(world: ClockWorld) -> None:
-    theirs, mine = world.client(client_name="web", **SOON), world.client()
-    one, two = world.actors(2)
-    one.lock(theirs).lock(60)
-    one.lock(theirs, "renewed").lock()
-    world.until(lambda: len(holds(world, theirs)) == 2)
-    assert re.search(r"its lease ends in \d+\.\d s($|;)", str(not_acquired(two.lock(mine))))
-    assert "unless it is renewed" in str(not_acquired(two.lock(mine, "renewed")))
 
 
 def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world: ClockWorld) -> None:
@@ -374,13 +365,6 @@ def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world: ClockWo
     assert "held by an unknown holder; its lease ends in" in str(error)
 
 
-def test_a_free_lock_has_no_holder(world: ClockWorld, client: Remote) -> None:
-    with pytest.raises(LockNotOwnedError) as error:
-        world.actor().lock(client).unlock()
-    assert error.value.holder is None
-    assert client.holder_of("orders") is None
-
-
 def test_a_try_that_fails_asks_for_no_holder(world: ClockWorld, proxy: Proxy) -> None:
     theirs, mine = world.client(), world.through(proxy.port)
     one, two = world.actors(2)
@@ -390,6 +374,10 @@ def test_a_try_that_fails_asks_for_no_holder(world: ClockWorld, proxy: Proxy) ->
     before = proxy.requests
     assert not lock.try_lock()
     assert proxy.requests == before + 1
+    with pytest.raises(LockNotOwnedError) as error:
+        two.lock(mine, "free").unlock()
+    assert error.value.holder is None
+    assert mine.holder_of("free") is None
 
 
 # ---- what takes too long ---------------------------------------------------------------------------------------------

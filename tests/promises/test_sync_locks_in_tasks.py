@@ -13,8 +13,6 @@ import pytest
 
 import pyredisson
 from pyredisson import LockError, LockNotOwnedError, LockTimeoutError
-from pyredisson.core.driver import run
-from pyredisson.core.runtime import Ticket
 from tests.promises.kinds import lock_of, make
 from tests.worlds.base import PATIENCE
 from tests.worlds.environments import threads_only
@@ -236,17 +234,6 @@ def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
     assert not asyncio.run(main())
     (warning,) = warnings_of(caplog)
     assert "'seats'" in warning.getMessage()
-
-
-def test_a_subscriber_made_in_an_event_loop_is_not_logged_as_blocking_it(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> Ticket:
-        ticket: Ticket = world.client().real._core.runtime.ticket()
-        return ticket  # As its subscriber makes one, in whose own thread it then waits.
-
-    run(asyncio.run(main()).wait(1.3))
-    assert warnings_of(caplog) == []
 
 
 def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(
