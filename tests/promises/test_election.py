@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,10 +42,13 @@ def test_a_leader_is_told_of_a_loss_and_cannot_be_elected_again_meanwhile(world:
 class Candidate:
     """One who stands for election with a callback that notes when it begins and ends."""
 
-    def __init__(self, world: World, client: Remote, fails: bool = False) -> None:
+    def __init__(self, world: World, client: Remote, fails: bool = False, goes_on: bool = False) -> None:
         self.began: list[int] = []
         self.ended: list[int] = []
         self.fails = fails
+        self.may_end = threading.Event()
+        if not goes_on:
+            self.may_end.set()
         self._actor: Actor = world.actor()
         lead = self._lead if isinstance(client.real, pyredisson.Redisson) else self._lead_as_task
         self.campaign: Any = self._actor.do(client.real.get_leader_election("orders").run, lead)
@@ -55,6 +57,7 @@ class Candidate:
         self.began.append(term.token)
         while not self.fails and not term.wait():
             pass
+        self.may_end.wait()
         self.ended.append(term.token)
         if self.fails:
             raise ValueError("no plan")
@@ -64,6 +67,8 @@ class Candidate:
         try:
             await asyncio.sleep(0 if self.fails else 3600)
         finally:
+            while not self.may_end.is_set():  # noqa: ASYNC110 - set by another thread
+                await asyncio.sleep(0.01)
             self.ended.append(term.token)
         raise ValueError("no plan")
 
@@ -154,28 +159,14 @@ def test_a_term_ends_with_its_lease_if_its_client_was_closed(world: World) -> No
 
 @sync_and_async
 def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world: World) -> None:
-    began, may_end, actor = threading.Event(), threading.Event(), world.actor()
-
-    def lead(term: Any) -> None:
-        began.set()
-        may_end.wait()
-
-    async def lead_as_task(term: Any) -> None:
-        began.set()
-        while not may_end.is_set():
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.01)
-
-    client = world.client(lock_watchdog_timeout=1.5).real
-    campaign = actor.do(
-        client.get_leader_election("orders").run, lead if isinstance(client, pyredisson.Redisson) else lead_as_task
-    )
-    world.until(began.is_set)
-    assert campaign.leading
+    candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5), goes_on=True)
+    world.until(lambda: candidate.began)
+    assert candidate.campaign.leading
     world.redis.delete("orders")
-    world.until(lambda: not campaign.leading)
-    may_end.set()
-    actor.do(campaign.stop)
+    world.until(lambda: not candidate.campaign.leading)
+    assert not candidate.ended
+    candidate.may_end.set()
+    candidate.stop()
 
 
 @sync_and_async

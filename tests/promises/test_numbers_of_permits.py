@@ -43,12 +43,16 @@ def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world: 
 
 
 @each_kind
-def test_permits_that_are_all_acquired_are_not_set_again(world: World, alice: Actor, bob: Actor, kind: str) -> None:
-    mine = alice.get(world.client(), kind, "seats", permits=1)
+def test_permits_are_set_by_the_first_use_of_the_first_handle_alone(
+    world: World, alice: Actor, bob: Actor, kind: str
+) -> None:
+    mine, theirs = (actor.get(world.client(), kind, "seats", permits=1) for actor in (alice, bob))
     assert mine.acquire()
-    theirs = bob.get(world.client(), kind, "seats", permits=5)
     assert not theirs.try_acquire()
     assert theirs.available_permits() == 0
+    world.redis.delete("seats")
+    assert not mine.try_acquire()
+    assert world.redis.everything().get("seats") is None
 
 
 @each_kind
@@ -62,15 +66,6 @@ def test_a_semaphore_may_end_after_a_time(world: World, alice: Actor, kind: str)
     if kind == "permit_expirable_semaphore":
         world.until(lambda: mine.acquired_permits() == 0)
     assert mine.try_set_permits(1) is True
-
-
-@each_kind
-def test_permits_are_set_at_the_first_use_alone(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats", permits=1)
-    assert mine.try_acquire()
-    world.redis.delete("seats")
-    assert not mine.try_acquire()
-    assert world.redis.everything().get("seats") is None
 
 
 @pytest.mark.parametrize(
