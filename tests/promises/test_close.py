@@ -23,26 +23,22 @@ from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
 
 SHORT = 0.9
-
-
-QUERIES = ["is_locked", "locked", "is_held_by_current_thread", "get_hold_count", "remain_time_to_live"]
-NO_PERMIT = "0" * 32
-#: The methods of each kind, with arguments that would be accepted.
-METHODS: dict[str, list[tuple[Any, ...]]] = {
-    "lock": [
-        *((method,) for method in ("lock", "try_lock", "acquire", "unlock", "release", "force_unlock", *QUERIES)),
-        *(("enter",), ("try_lock", 5), ("acquire", True, 5), ("is_held_by_thread", 7), ("extend", 5)),
-    ],
-    "semaphore": [
-        *((method,) for method in ("acquire", "try_acquire", "release", "available_permits", "drain_permits", "enter")),
-        *(("acquire", 0), ("release", 0), ("try_set_permits", 1), ("add_permits", 1)),
-    ],
-    "permit_expirable_semaphore": [
-        *((method,) for method in ("acquire", "try_acquire", "available_permits", "get_permits", "acquired_permits")),
-        *(("release", NO_PERMIT), ("try_release", "nothing"), ("update_lease_time", NO_PERMIT, 5)),
-        *(("try_set_permits", 1), ("set_permits", 1), ("add_permits", 1)),
-    ],
-    "count_down_latch": [("wait",), ("count_down",), ("get_count",), ("try_set_count", 1), ("wait", 0)],
+#: The methods of each kind.
+METHODS = {
+    "lock": """lock try_lock acquire unlock release force_unlock enter is_locked locked is_held_by_current_thread
+        is_held_by_thread get_hold_count remain_time_to_live extend""",
+    "semaphore": """acquire try_acquire release available_permits drain_permits enter try_set_permits add_permits""",
+    "permit_expirable_semaphore": """acquire try_acquire available_permits get_permits acquired_permits
+        release try_release update_lease_time try_set_permits set_permits add_permits""",
+    "count_down_latch": "wait count_down get_count try_set_count",
+}
+#: Arguments that would be accepted, of those that need some.
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "is_held_by_thread": (7,),
+    "extend": (5,),
+    **dict.fromkeys(["try_set_permits", "set_permits", "add_permits", "try_set_count"], (1,)),
+    "try_release": ("0" * 32,),
+    "update_lease_time": ("0" * 32, 5),
 }
 
 
@@ -57,7 +53,8 @@ def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str)
         mine.try_set_permits(2)
     before = world.redis.everything()
     client.close()
-    calls = [partial(getattr(mine, method), *arguments) for method, *arguments in METHODS[kind]]
+    arguments = {**ARGUMENTS, **({"release": ("0" * 32,)} if kind == "permit_expirable_semaphore" else {})}
+    calls = [partial(getattr(mine, method), *arguments.get(method, ())) for method in METHODS[kind].split()]
     if kind != "count_down_latch":
         calls.append(lambda: mine.hold().enter())
     for call in (*calls, lambda: world.actor().get(client, kind)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import pyredisson
 from pyredisson.core.driver import run
+from tests.promises.kinds import ended
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import in_virtual_time, sync_and_async
 
@@ -40,11 +40,6 @@ class Counted:
     @staticmethod
     def stop() -> None:
         sys.setprofile(None)
-
-
-async def ended(result: Any) -> Any:
-    """Return the result of a call in either form."""
-    return await result if inspect.isawaitable(result) else result
 
 
 def perform(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, T]]) -> T:
