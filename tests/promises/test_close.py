@@ -57,6 +57,8 @@ def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str)
     calls = [partial(getattr(mine, method), *arguments.get(method, ())) for method in METHODS[kind].split()]
     if kind != "count_down_latch":
         calls.append(lambda: mine.hold().enter())
+    if kind == "semaphore":
+        calls += [partial(mine.acquire, 0), partial(mine.release, 0)]
     for call in (*calls, lambda: world.actor().get(client, kind)):
         with pytest.raises(ClientClosedError):
             call()

@@ -106,6 +106,20 @@ def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, ba
     assert isinstance(waiting.error(within=5), ClientClosedError)
 
 
+def test_each_hold_of_a_token_lock_has_a_token_of_its_own(world: World, client: Remote, alice: Actor) -> None:
+    mine = alice.get(client, "token_lock")
+    seen = set()
+    for _ in range(20):
+        with mine:
+            seen.add(world.redis.command("GET", "orders"))
+    assert len(seen) == 20
+
+
+def test_a_foreign_empty_token_is_a_lock_too(world: World, client: Remote, alice: Actor) -> None:
+    world.redis.command("SET", "orders", "")
+    assert not alice.get(client, "token_lock").try_lock()
+
+
 # ---- tries -----------------------------------------------------------------------------------------------------------
 
 PATIENCE = 60

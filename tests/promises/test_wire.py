@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,6 +36,8 @@ STATES = [
     Stored(
         "fenced_lock", [("lock",)], {"orders": ("hash", {"me": "1"})} | TOKEN, [("unlock",)], TOKEN, CHANNEL, [b"0"]
     ),
+    Stored("token_lock", [("lock",)], {"orders": ("string", "40 digits")}, [("unlock",)], {}, CHANNEL, []),
+    Stored("token_lock", [("lock",)], {"orders": ("string", "40 digits")}, [("force_unlock",)], {}, CHANNEL, []),
     Stored(
         "count_down_latch",
         [("try_set_count", 2), ("try_set_count", 3), ("count_down",)],
@@ -67,11 +70,13 @@ def test_what_calls_store_and_publish(world: World, client: Remote, alice: Actor
         """All but our record of an owner's last request, which stands for a minute."""
         everything = world.redis.everything()
         assert all(50 < world.redis.ttl(key) <= 60 for key in everything if key.startswith("pyredisson_done:"))
-        return {
-            key: (kind, {field.replace(me, "me"): count for field, count in value.items()} if kind == "hash" else value)
-            for key, (kind, value) in everything.items()
-            if key != f"pyredisson_done:{{orders}}:{me}"
-        }
+        everything.pop(f"pyredisson_done:{{orders}}:{me}", None)
+        for key, (kind, value) in everything.items():
+            if kind == "hash":
+                everything[key] = (kind, {field.replace(me, "me"): count for field, count in value.items()})
+            elif re.fullmatch(r"[0-9a-f]{40}", value):  # A token: 20 random bytes.
+                everything[key] = (kind, "40 digits")
+        return everything
 
     for name, *arguments in state.calls:
         getattr(mine, name)(*arguments)
