@@ -34,6 +34,7 @@ ARGUMENTS: list[tuple[str, str, str, list[Any], list[Any], dict[str, Any]]] = [
     ("lock", "extend", "lease_time", NO_TTLS, ["5", None], {}),
     ("lock", "try_lock", "wait_time", NO_WAITS, NO_TIMES, {}),
     ("lock", "try_lock", "wait_time", NO_WAITS, NO_TIMES, {"lease_time": 5}),
+    ("lock", "acquire", "timeout", [], [timedelta(seconds=1)], {}),
     ("lock", "is_held_by_thread", "thread_id", [], ["7", 7.0, None, True], {}),
     ("lock fenced_lock semaphore permit_expirable_semaphore", "hold", "wait_time", NO_WAITS, NO_TIMES, {}),
     ("lock semaphore permit_expirable_semaphore", "hold", "skip", [], [0, None], {}),

@@ -204,16 +204,6 @@ def test_permits_that_do_not_expire_are_certain_without_end(world: World) -> Non
         assert mine.available_permits() == 3
 
 
-@pytest.mark.parametrize("kind", ["semaphore", PERMITS])
-def test_a_block_of_permits_may_be_left_by_another_owner(world: World, alice: Actor, bob: Actor, kind: str) -> None:
-    mine = single(alice, world.client(), kind)
-    block = mine.hold()
-    block.enter()
-    assert mine.available_permits() == 0
-    Remote(block.real, bob).__exit__(None, None, None)
-    assert mine.available_permits() == 1
-
-
 @each_runtime
 def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = single(alice, world.client(), PERMITS), single(bob, world.client(), PERMITS)

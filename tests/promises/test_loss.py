@@ -27,16 +27,16 @@ def is_the_strangers(world: World) -> bool:
     return world.redis.hash("orders") == {STRANGER: "1"}
 
 
-@pytest.mark.parametrize(("kind", "holds"), [("lock", 2), ("token_lock", 1)])
+@pytest.mark.parametrize(("kind", "holds", "suffix"), [("lock", 2, ""), ("token_lock", 1, ":token")])
 def test_a_loss_is_reported_once_by_a_callback_a_warning_and_an_event(
-    world: World, kind: str, holds: int, caplog: pytest.LogCaptureFixture
+    world: World, kind: str, holds: int, suffix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost, happened = [], []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told), listeners=(happened.append,)
     )
     alice = world.actor()
-    mine, owner = alice.get(client, kind), f"{client.id}:{alice.number}"
+    mine, owner = alice.get(client, kind), f"{client.id}:{alice.number}{suffix}"
     for _ in range(holds):
         mine.lock()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
@@ -98,45 +98,35 @@ def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -
 
 
 @sync_and_async
-@pytest.mark.parametrize("kind", ["function", "coroutine function"])
-def test_a_callback_that_raises_does_no_harm(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("how", ["raises", "raises in a task", "blocks"])
+def test_a_callback_that_raises_or_blocks_delays_nothing(
+    world: World, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+    lost = []
+
     def fail(name: str, number: int) -> None:
+        lost.append(name)
         raise ZeroDivisionError(name)
 
     async def fail_later(name: str, number: int) -> None:
-        raise ZeroDivisionError(name)
-
-    client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=fail if kind == "function" else fail_later)
-    alice = world.actor()
-    mine, other = alice.lock(client), alice.lock(client, "parcels")
-    mine.lock()
-    other.lock()
-    with caplog.at_level(logging.ERROR, logger="pyredisson"):
-        taken_away(world)
-        world.until(lambda: "ZeroDivisionError" in caplog.text)
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    world.renewed("parcels", times=1)
-    assert other.get_hold_count() == 1
-
-
-@sync_and_async
-def test_a_callback_that_blocks_delays_nothing(world: World) -> None:
-    go_on = threading.Event()
-    lost = []
+        fail(name, number)
 
     def block(name: str, number: int) -> None:
         lost.append(name)
         go_on.wait(30)
 
-    client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=block)
-    alice = world.actor()
+    callback = {"raises": fail, "raises in a task": fail_later, "blocks": block}[how]
+    client, alice = world.client(lock_watchdog_timeout=LONG, on_lock_lost=callback), world.actor()
     mine, other = alice.lock(client), alice.lock(client, "parcels")
     mine.lock()
     other.lock()
     try:
-        taken_away(world)
-        world.until(lambda: lost)
+        with caplog.at_level(logging.ERROR, logger="pyredisson"):
+            taken_away(world)
+            world.until(lambda: lost if how == "blocks" else "ZeroDivisionError" in caplog.text)
+        with pytest.raises(LockLostError):
+            mine.unlock()
         world.renewed("parcels", times=1)
         assert other.get_hold_count() == 1
         world.redis.delete("parcels")

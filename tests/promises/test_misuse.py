@@ -8,7 +8,6 @@ import inspect
 import pickle
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -134,9 +133,3 @@ def test_a_wrong_keyword_of_a_client_says_where_it_belongs(world: ClockWorld) ->
         world.api.Redisson(url="redis://h")
     with pytest.raises(TypeError, match=r"use config=Config\(timeout=\.\.\.\)"):
         world.api.Redisson(timeout=5)
-
-
-def test_a_timedelta_is_no_timeout_of_threading(world: ClockWorld) -> None:
-    lock = world.actor().lock(world.client())
-    with pytest.raises(TypeError, match=r"not a timedelta; try_lock\(wait_time=...\) takes one"):
-        lock.acquire(timeout=timedelta(seconds=1))
