@@ -56,9 +56,8 @@ def free(world: World) -> bool:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", [*KINDS, "read_lock"])
-def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str) -> None:
+def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str, alice: Actor, bob: Actor) -> None:
     lock = lock_of(world, kind)
-    alice, bob = world.actors(2)
     block = lock.hold()
     lease = alice.do(world.enter(block))
     bob.do(lease.ensure_held)
@@ -71,10 +70,9 @@ def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str) 
 
 
 @sync_and_async
-def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World) -> None:
+def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World, alice: Actor, bob: Actor) -> None:
     """Idle worker threads end: anyio's after ten seconds."""
     lock = world.client(lock_watchdog_timeout=2.4).real.get_lock("orders")
-    alice, bob = world.actors(2)
     block = lock.hold()
     lease = alice.do(world.enter(block))
     alice.end()

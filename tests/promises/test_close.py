@@ -17,7 +17,7 @@ from pyredisson import ClientClosedError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -91,9 +91,8 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: st
     assert isinstance(error, (ClientClosedError, OutcomeUnknownError)), error
 
 
-def test_a_held_lock_is_left_to_its_lease(world: World) -> None:
+def test_a_held_lock_is_left_to_its_lease(world: World, alice: Actor, bob: Actor) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
-    alice, bob = world.actors(2)
     began = world.now()
     alice.lock(client).lock()
     client.close()
@@ -133,12 +132,11 @@ def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_no_thread_task_or_connection_is_left(world: ClockWorld) -> None:
+def test_no_thread_task_or_connection_is_left(world: ClockWorld, client: Remote) -> None:
     def ours() -> list[str]:
         return tasks_of_ours(world) if isinstance(world, AsyncioWorld) else threads_of_ours()
 
     before = connections(world)
-    client = world.client()
     use_in_full(world, client)
     assert ours()
     assert connections(world) - before
@@ -166,7 +164,6 @@ def test_no_thread_is_left_of_a_client_that_was_dropped(world: ThreadsWorld) -> 
 @pytest.mark.parametrize("call", ["lock", "unlock"])
 def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) -> None:
     before = connections(world)
-    assert world.port is not None
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
         alice, bob = world.actors(2)

@@ -81,9 +81,8 @@ def test_the_list_of_names_is_bounded(world: ClockWorld, alice: Actor, caplog: p
 
 
 @pytest.mark.parametrize("how", ["released", "closed", "a fixed lease", "unused"])
-def test_otherwise_nothing_is_said(world: ClockWorld, how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_otherwise_nothing_is_said(world: ClockWorld, how: str, caplog: pytest.LogCaptureFixture, alice: Actor) -> None:
     lost: list[Any] = []
-    alice = world.actor()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))
         lock = client.get_lock("job")

@@ -11,13 +11,13 @@ import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
+from pyredisson.kinds.election import ElectionCore
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
 
-def test_one_leads_and_the_next_one_has_a_greater_token(world: World) -> None:
+def test_one_leads_and_the_next_one_has_a_greater_token(world: World, alice: Actor, bob: Actor) -> None:
     clients = world.client(), world.client()
-    alice, bob = world.actors(2)
     mine, theirs = (each.get(client, "leader_election") for each, client in zip((alice, bob), clients, strict=True))
     with mine.term() as first:
         first.ensure_held()
@@ -80,8 +80,7 @@ class Candidate:
 
 
 @sync_and_async
-def test_a_campaign_leads_again_and_again_one_at_a_time(world: World) -> None:
-    client = world.client()
+def test_a_campaign_leads_again_and_again_one_at_a_time(world: World, client: Remote) -> None:
     candidates = [Candidate(world, each) for each in (client, client, world.client())]
 
     def leader() -> Candidate | None:
@@ -91,7 +90,6 @@ def test_a_campaign_leads_again_and_again_one_at_a_time(world: World) -> None:
     for _ in range(4):
         world.until(lambda: leader() is not None)
         now = leader()
-        assert now is not None
         assert now.campaign.leading
         tokens.append(now.began[-1])
         now.resign()
@@ -114,10 +112,9 @@ def test_a_campaign_whose_callback_fails_stands_again(world: World, caplog: pyte
 
 
 @sync_and_async
-def test_observers_are_told_of_each_change(world: World) -> None:
+def test_observers_are_told_of_each_change(world: World, alice: Actor, bob: Actor) -> None:
     client, other = world.client(), world.client()
     seen: list[str | None] = []
-    alice, bob = world.actors(2)
     observe = other.real.get_leader_election("orders").observe
     observation = bob.do(observe, lambda leader: seen.append(leader and leader.client_id))
     world.until(lambda: seen == [None])
@@ -169,6 +166,23 @@ def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world: Worl
     candidate.stop()
 
 
+@threads_only
+def test_a_campaign_is_stopped_when_it_has_resigned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = ElectionCore.leave
+
+    async def leave_slowly(core: ElectionCore, *args: Any, **kwargs: Any) -> None:
+        await core.client.runtime.sleep(0.3)
+        await leave(core, *args, **kwargs)
+
+    monkeypatch.setattr(ElectionCore, "leave", leave_slowly)
+    candidate = Candidate(world, world.client())
+    world.until(lambda: candidate.began)
+    candidate.resign()
+    world.until(lambda: candidate.ended)
+    candidate.stop()
+    assert "orders" not in world.redis.everything()
+
+
 @sync_and_async
 def test_a_callback_that_could_never_run_is_refused(world: World) -> None:
     async def of_the_other_form(_: Any) -> None: ...
@@ -184,8 +198,7 @@ def test_a_callback_that_could_never_run_is_refused(world: World) -> None:
 
 
 @each_runtime
-def test_who_leads_is_not_known_without_a_server(world: World) -> None:
-    client = world.client()
+def test_who_leads_is_not_known_without_a_server(world: World, client: Remote) -> None:
     mine = world.actor().get(client, "leader_election")
     world.redis.command("SET", "orders", "something")
     with pytest.raises(LockError, match="'orders'"):

@@ -72,9 +72,8 @@ def test_a_multi_lock_tells_its_lease_and_how_long_it_was_held(
     assert 0.2 <= held < 10
 
 
-def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture, alice: Actor, bob: Actor) -> None:
     client = world.client(lock_watchdog_timeout=2.4)
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
         mine.lock()
@@ -163,8 +162,7 @@ def test_an_acquire_whose_wait_would_never_end_has_failed(world: World, client: 
     assert failed.error is error.value
 
 
-def test_an_interrupted_acquire_has_not_failed(world: World, client: Remote, happened: Happened) -> None:
-    mine = world.actor().lock(client)
+def test_an_interrupted_acquire_has_not_failed(world: World, client: Remote, happened: Happened, mine: Remote) -> None:
     mine.lock()
     other = world.interruptible()
     waits = lambda: any(isinstance(event, events.WaitBegan) for event in happened)  # noqa: E731

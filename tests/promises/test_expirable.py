@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from pyredisson import LockLostError
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -63,8 +63,7 @@ def test_it_expires(world: World, kind: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["delete", "expire"])
-def test_the_waiters_of_a_latch_that_is_gone_return(world: World, end: str) -> None:
-    alice, bob = world.actors(2)
+def test_the_waiters_of_a_latch_that_is_gone_return(world: World, end: str, alice: Actor, bob: Actor) -> None:
     client = world.client(max_wait_without_check=60)
     mine, theirs = (actor.get(client, "count_down_latch", "seats") for actor in (alice, bob))
     mine.try_set_count(3)

@@ -56,6 +56,11 @@ def enqueue_ours(world: World, who: str, seconds: float, score: float = 400.0) -
     enqueue(world, who, score)
 
 
+def alive_for(world: World, who: str) -> float:
+    """For how many seconds from now one may be taken to be alive, by what it said itself."""
+    return int(world.redis.hash(ALIVE)[who]) / 1000 - world.redis.time()
+
+
 def wait_in_turn(world: World, waiters: list[tuple[Actor, Remote]], *args: float) -> list[Pending]:
     """Let each begin to wait, one after another."""
     begun: list[Pending] = []
@@ -173,10 +178,8 @@ def test_a_wait_may_be_as_long_as_one_likes(world: World, client: Remote, alice:
     assert waiting.result() is True
 
 
-def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
+def test_an_entry_without_a_score_counts_as_no_waiter(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     """Redisson: nobody gets the lock any more."""
-    client = world.client()
-    alice, bob = world.actors(2)
     mine, theirs = fair(alice, client), fair(bob, client)
     world.redis.command("RPUSH", QUEUE, STRANGER)
     assert mine.try_lock()
@@ -186,6 +189,45 @@ def test_an_entry_without_a_score_counts_as_no_waiter(world: World) -> None:
     waiting.result(within=5)
     theirs.unlock()
     assert nothing_is_left(world)
+
+
+def test_a_waiter_is_believed_in_as_long_as_it_waits_and_leaves_the_queue_with_its_wait(
+    world: World, client: Remote, alice: Actor, bob: Actor, carol: Actor
+) -> None:
+    mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
+    mine.lock()
+    [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
+    [stays] = wait_in_turn(world, [(carol, staying)], 400)
+    world.until(lambda: scores(world)[owner(carol, client)] > 800, what="she is looked after")
+    before = scores(world)[owner(carol, client)]
+    assert gone.result() is False
+    assert queue(world) == [owner(carol, client)]
+    # What Bob's wait had added, and the time that has passed.
+    assert before - 3 < scores(world)[owner(carol, client)] < before
+    mine.unlock()
+    assert stays.result() is True
+
+
+def test_a_waiter_says_anew_for_how_long_it_can_be_alive(world: World, alice: Actor, bob: Actor, carol: Actor) -> None:
+    """Its patience and 1 %, or that of any waiter. What Redisson left of an earlier wait does not end this one."""
+    clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
+    mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
+    mine.lock()
+    field = owner(bob, clients[0])
+    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + 0.2) * 1000))
+    [waiting] = wait_in_turn(world, [(bob, theirs)])
+    [later] = wait_in_turn(world, [(carol, last)], 5)
+    assert 95 < alive_for(world, field) <= 101
+    assert 1 < alive_for(world, owner(carol, clients[1])) <= 5.06
+    believed = max(scores(world).values())
+    assert (world.redis.ttl(ALIVE) or 0) > believed - 1, "without it, the score of one that is dead would be believed"
+    world.pass_time(0.6)
+    assert queue(world)[0] == field
+    mine.unlock()
+    waiting.result()
+    assert not later.done()
+    theirs.unlock()
+    later.result()
 
 
 def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world: World) -> None:

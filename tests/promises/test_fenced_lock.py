@@ -14,9 +14,8 @@ def kind() -> str:
     return "fenced_lock"
 
 
-def test_tokens_grow_from_hold_to_hold(world: World) -> None:
+def test_tokens_grow_from_hold_to_hold(world: World, alice: Actor, bob: Actor) -> None:
     one, two = world.client(), world.client()
-    alice, bob = world.actors(2)
     mine, theirs = alice.get(one, "fenced_lock"), bob.get(two, "fenced_lock")
     assert mine.get_token() is None
     tokens = []

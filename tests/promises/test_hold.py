@@ -169,14 +169,17 @@ def test_the_body_can_see_that_the_lock_was_lost(world: World, kind: str, caplog
             lease.ensure_held()
         assert loss.value.name == "orders"
     world.until(lambda: lost == [("orders", alice.number)])
-    assert ["was lost" in record.getMessage() for record in caplog.records] == [True]
+    [record] = caplog.records
+    assert "'orders' of " in record.getMessage()
+    assert "was lost" in record.getMessage()
+    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
+    assert (record.lock, record.owner) == ("orders", f"{client.id}:{alice.number}")
 
 
 @each_expiring_kind
-def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str) -> None:
+def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str, alice: Actor) -> None:
     """Unlike a plain hold: the block is still running."""
     lost: list[object] = []
-    alice = world.actor()
     # The watchdog is awake often enough, and leaves it alone.
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
     mine = single(alice, client, kind)

@@ -81,8 +81,7 @@ def test_a_lease_is_prolonged_and_never_shortened(world: World, alice: Actor, ki
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "token_lock", "multi_lock"])
-def test_who_does_not_hold_it_cannot_extend_it(client: Remote, alice: Actor, bob: Actor, kind: str) -> None:
-    mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
+def test_who_does_not_hold_it_cannot_extend_it(kind: str, mine: Remote, theirs: Remote) -> None:
     with pytest.raises(LockNotOwnedError, match="is not held by"):
         mine.extend(5)
     mine.lock()
@@ -92,8 +91,7 @@ def test_who_does_not_hold_it_cannot_extend_it(client: Remote, alice: Actor, bob
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "token_lock", "write_lock"])
-def test_a_lost_lock_is_not_extended(world: World, client: Remote, alice: Actor, kind: str) -> None:
-    mine = handle(alice, client, kind)
+def test_a_lost_lock_is_not_extended(world: World, kind: str, mine: Remote) -> None:
     mine.lock()
     world.redis.delete("orders")
     with pytest.raises(LockLostError):

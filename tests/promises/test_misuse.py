@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.promises.kinds import handle
-from tests.worlds.base import Actor
+from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
@@ -43,8 +43,7 @@ GETTERS += ["semaphore", "permit_expirable_semaphore", "count_down_latch"]
 
 
 @pytest.mark.parametrize("make_copy", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda each: each.__name__)
-def test_nothing_can_be_pickled_or_copied(world: ClockWorld, make_copy: Callable[[Any], Any]) -> None:
-    client = world.client()
+def test_nothing_can_be_pickled_or_copied(world: ClockWorld, make_copy: Callable[[Any], Any], client: Remote) -> None:
     for kind in GETTERS:
         with pytest.raises(TypeError, match="cannot be pickled or copied") as refusal:
             make_copy(getattr(client.real, f"get_{kind}")("orders"))

@@ -217,6 +217,14 @@ def test_extensions_can_be_bounded(world: World) -> None:
         lock.unlock()
 
 
+def test_the_bound_of_extensions_is_for_quorums_alone(world: World) -> None:
+    client = world.client(lock_watchdog_timeout=1.5, quorum_max_extensions=0)
+    lock = on_one_server(world.actor(), client, "a", "b")
+    lock.lock()
+    world.renewed("a", "b", times=2)
+    lock.unlock()
+
+
 def test_a_lost_quorum_is_reported_to_every_client_involved(world: World, alice: Actor) -> None:
     lost: list[tuple[str, int]] = []
     lock = multi(

@@ -16,7 +16,7 @@ from tests.promises.kinds import handle, make, rival
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, sync_and_async
 
@@ -119,9 +119,8 @@ def test_an_owner_acquires_here_and_releases_there(world: World, client: Remote,
     assert other.try_lock()
 
 
-def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote) -> None:
+def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     owner = client.real.new_owner()
-    alice, bob = world.actors(2)
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     with mine, theirs.hold():
         assert mine.get_hold_count() == 2

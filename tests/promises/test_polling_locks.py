@@ -164,12 +164,11 @@ def test_a_call_without_a_time_limit_raises(
 
 @each_kind
 def test_in_a_multi_lock_only_the_time_counts(
-    world: World, client: Remote, alice: Actor, bob: Actor, kind: str
+    world: World, client: Remote, bob: Actor, kind: str, mine: Remote
 ) -> None:
     get, backoff = getattr(client.real, f"get_{kind}"), Noted()
     members = [get("orders", backoff, tries=1), get("stock", tries=1)]
     both = Remote(client.real.get_multi_lock(*members), bob)
-    mine = alice.get(client, kind)
     mine.lock()
     waiting = bob.start(both.lock)
     world.until(lambda: backoff.given > 3)

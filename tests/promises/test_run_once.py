@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import ClientClosedError, LockError, LockLostError, Ran, Skipped
 from tests.promises.test_synchronized import decorated
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, in_real_time
 
 
@@ -29,9 +29,7 @@ def test_one_runs_it_and_others_skip(world: World) -> None:
     assert world.redis.everything() == {}
 
 
-def test_nobody_gets_it_until_at_least_is_over(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
+def test_nobody_gets_it_until_at_least_is_over(world: World, client: Remote, alice: Actor) -> None:
     with Remote(client.real.run_once("report", at_most=60, at_least=40), alice) as mine:
         assert mine is not None
     assert world.redis.ttl("report") == pytest.approx(40, abs=5)
@@ -46,8 +44,7 @@ def test_nobody_gets_it_until_at_least_is_over(world: World) -> None:
 
 
 @each_runtime
-def test_the_time_is_counted_from_its_beginning(world: World) -> None:
-    client = world.client()
+def test_the_time_is_counted_from_its_beginning(world: World, client: Remote) -> None:
     with run(world, client, at_most=60, at_least=0.4) as mine:
         assert mine is not None
         world.pass_time(0.5)
@@ -62,17 +59,14 @@ def test_the_time_is_counted_from_its_beginning(world: World) -> None:
 
 
 @each_runtime
-def test_a_run_that_takes_too_long_is_lost(world: World) -> None:
-    client = world.client()
+def test_a_run_that_takes_too_long_is_lost(world: World, client: Remote) -> None:
     with pytest.raises(LockLostError), run(world, client, at_most=0.3) as mine:
         world.until(lambda: mine.lost and not world.redis.everything())
         with run(world, client, at_most=60) as theirs:
             assert theirs is not None
 
 
-def test_who_runs_it_already_skips_it(world: World) -> None:
-    client = world.client()
-    alice = world.actor()
+def test_who_runs_it_already_skips_it(client: Remote, alice: Actor) -> None:
     with Remote(client.real.run_once("report", at_most=60), alice) as mine:
         assert mine is not None
         with Remote(client.real.run_once("report", at_most=60), alice) as again:
@@ -83,7 +77,7 @@ def test_who_runs_it_already_skips_it(world: World) -> None:
 
 
 @in_real_time
-def test_a_function_says_whether_it_ran(world: World) -> None:
+def test_a_function_says_whether_it_ran(world: World, alice: Actor, bob: Actor) -> None:
     client, other = world.client(), world.client()
 
     def report(day: str) -> str:
@@ -91,12 +85,10 @@ def test_a_function_says_whether_it_ran(world: World) -> None:
 
     call = decorated(client, report, "report:{day}", word="run_once", at_most=60, at_least=30)
     again = decorated(other, report, "report:{day}", word="run_once", at_most=60)
-    alice, bob = world.actors(2)
     assert alice.do(call, "monday") == Ran("report of monday")
     assert alice.do(call, day="tuesday") == Ran("report of tuesday")
     skipped = bob.do(again, "monday")
     assert isinstance(skipped, Skipped)
-    assert skipped.holder is not None
     assert skipped.holder.client_id == client.id
     assert skipped.holder.pid is not None
     assert isinstance(alice.do(call, "monday"), Skipped)
@@ -106,8 +98,7 @@ def test_a_function_says_whether_it_ran(world: World) -> None:
 
 
 @each_runtime
-def test_a_block_is_entered_once_and_of_an_open_client(world: World) -> None:
-    client = world.client()
+def test_a_block_is_entered_once_and_of_an_open_client(world: World, client: Remote) -> None:
     block = run(world, client)
     with block:
         pass

@@ -14,7 +14,7 @@ import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError, LockLostError, LockTimeoutError, Skipped
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 
@@ -45,14 +45,13 @@ class Order:
         self.id = number
 
 
-def test_it_runs_under_the_lock_of_its_arguments(world: World, client: Remote) -> None:
+def test_it_runs_under_the_lock_of_its_arguments(world: World, client: Remote, alice: Actor) -> None:
 
     def ship(order_id: int, *, fast: bool = False) -> list[str]:
         """Send it."""
         return names_held(world)
 
     call = decorated(client, ship, "orders:{order_id}")
-    alice = world.actor()
     assert alice.do(call, 7) == ["orders:7"]
     assert alice.do(call, order_id=8, fast=True) == ["orders:8"]
     assert names_held(world) == []
@@ -85,13 +84,12 @@ def test_names(world: World, client: Remote, key: str, expected: str) -> None:
 
 
 @sync_and_async
-def test_methods(world: World, client: Remote) -> None:
+def test_methods(world: World, client: Remote, alice: Actor) -> None:
 
     class Account(Order):
         pay = decorated(client, lambda self, amount: (names_held(world), amount), "account:{self.id}")
         audit = classmethod(decorated(client, lambda cls: names_held(world), "{cls.__name__}"))
 
-    alice = world.actor()
     assert alice.do(Account(3).pay, 10) == (["account:3"], 10)
     assert alice.do(Account.audit) == ["Account"]
 
@@ -123,7 +121,7 @@ def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, client: Remo
 
 
 @each_runtime
-def test_its_lease_and_its_errors(world: World, client: Remote) -> None:
+def test_its_lease_and_its_errors(world: World, client: Remote, alice: Actor) -> None:
     seen: list[float | None] = []
 
     def body(name: str) -> None:
@@ -133,7 +131,6 @@ def test_its_lease_and_its_errors(world: World, client: Remote) -> None:
         raise ZeroDivisionError
 
     call = decorated(client, body, "o:{name}", lease_time=50)
-    alice = world.actor()
     for name in ("kept", "lost"):  # An error of the function goes before a loss.
         with pytest.raises(ZeroDivisionError):
             alice.do(call, name)
@@ -235,9 +232,7 @@ def test_after_close(world: World, client: Remote) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fair", "fenced", "spin", "token"])
-def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(world: World, kind: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(kind: str, client: Remote, alice: Actor, bob: Actor) -> None:
     held = alice.get(client, "lock" if kind == "lock" else f"{kind}_lock")
     skips = decorated(client, lambda: 7, "orders", kind=kind, when_busy="skip")
     raises = decorated(client, lambda: 7, "orders", kind=kind, when_busy="raise")
@@ -246,7 +241,6 @@ def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(world: World, kind: str)
     skipped = bob.do(skips)
     assert isinstance(skipped, Skipped)
     if kind != "token":
-        assert skipped.holder is not None
         assert skipped.holder.client_id == client.id
     with pytest.raises(LockTimeoutError, match="'orders' is held by"):
         bob.do(raises)

@@ -36,8 +36,7 @@ def test_an_event_is_a_flag(world: World) -> None:
     assert world.redis.ttl("ready") == math.inf
 
 
-def test_a_waiter_returns_though_the_event_was_cleared_at_once(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_waiter_returns_though_the_event_was_cleared_at_once(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = (actor.get(world.client(max_wait_without_check=60), "event", "ready") for actor in (alice, bob))
     mine.set()
     mine.clear()
@@ -145,8 +144,7 @@ def test_those_who_wait_at_a_broken_barrier_receive_an_error(world: World, how: 
 
 
 @in_virtual_time
-def test_a_party_that_has_died_is_no_longer_counted(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_party_that_has_died_is_no_longer_counted(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = (actor.get(world.client(max_wait_without_check=1), "barrier", "start", 3) for actor in (alice, bob))
     world.redis.command("HSET", "pyredisson_barrier:{start}", 1, f"{int(1000 * (1_700_000_000 + world.now()))} dead")
     pending = alice.start(mine.wait, 60)
@@ -258,8 +256,7 @@ def test_all_holds_are_given_up_and_taken_again(world: World, kind: str) -> None
 
 @pytest.mark.unheard
 @each_runtime
-def test_a_lost_notification_is_found_out(world: World) -> None:
-    bob = world.actor()
+def test_a_lost_notification_is_found_out(world: World, bob: Actor) -> None:
     theirs = condition(bob, world.client(max_wait_without_check=0.5))
     pending = waits(world, bob, theirs)
     world.pass_time(0.2)
@@ -268,8 +265,7 @@ def test_a_lost_notification_is_found_out(world: World) -> None:
 
 
 @each_runtime
-def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_client_that_is_gone_takes_no_notification(world: World, alice: Actor, bob: Actor) -> None:
     mine, theirs = (condition(actor, world.client(max_wait_without_check=60)) for actor in (alice, bob))
     world.redis.command("ZADD", WAITERS, 1, "gone:1")
     pending = waits(world, bob, theirs)
@@ -281,9 +277,7 @@ def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
 
 
 @each_runtime
-def test_only_a_holder_waits_and_notifies(world: World) -> None:
-    alice, bob = world.actors(2)
-    client = world.client()
+def test_only_a_holder_waits_and_notifies(world: World, alice: Actor, bob: Actor, client: Remote) -> None:
     mine, theirs = condition(alice, client), condition(bob, client)
     theirs.acquire()
     for call in (mine.wait, mine.notify, mine.notify_all, mine.release):

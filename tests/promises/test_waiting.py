@@ -240,11 +240,10 @@ def test_waiting_asks_nothing(world: ClockWorld, client: Remote, kind: str) -> N
 
 
 @pytest.mark.parametrize("ttl", [30, None], ids=["lease", "no-ttl"])
-def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None) -> None:
+def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None, bob: Actor) -> None:
     world.redis.command("HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:7", "1")
     if ttl is not None:
         world.redis.expire("orders", ttl)
-    bob = world.actor()
     theirs = bob.lock(world.client())
     assert not theirs.try_lock()
     waiting = bob.start(theirs.lock)
@@ -281,10 +280,9 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
 
 
 @each_runtime
-def test_a_wait_can_begin_again_at_once(world: World) -> None:
+def test_a_wait_can_begin_again_at_once(world: World, alice: Actor, bob: Actor) -> None:
     """Where a subscription is being given up, the next waiter must not be forgotten."""
     client = world.client(max_wait_without_check=60)
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(world.client()), bob.lock(client)
     for pause in (0.0, 0.09, 0.1, 0.11):
         mine.lock(60)

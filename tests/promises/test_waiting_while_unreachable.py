@@ -12,7 +12,6 @@ from pyredisson import LockError, events
 from tests.promises.kinds import handle, wait
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime
 from tests.worlds.simulated import SimulatedWorld
 
@@ -43,8 +42,6 @@ def outage(world: World) -> Iterator[Callable[..., Outage]]:
 
         yield crash
         return
-    assert isinstance(world, ClockWorld)
-    assert world.port is not None
     with Proxy(world.port) as proxy:
 
         def cut_off(silent: bool = False) -> Outage:

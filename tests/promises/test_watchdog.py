@@ -9,7 +9,7 @@ import pytest
 from pyredisson import events
 from tests.promises.kinds import handle, rival
 from tests.proxy import Proxy
-from tests.worlds.base import World
+from tests.worlds.base import Actor, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
@@ -21,9 +21,8 @@ SIDES = ["read_lock", "write_lock"]
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "multi_lock", *SIDES])
-def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str) -> None:
+def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str, alice: Actor, bob: Actor) -> None:
     client = world.client(lock_watchdog_timeout=LONG)
-    alice, bob = world.actors(2)
     mine, theirs = handle(alice, client, kind), rival(bob, client, kind)
     mine.lock()
     keys = set(world.redis.everything())

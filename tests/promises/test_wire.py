@@ -74,7 +74,7 @@ def test_what_calls_store_and_publish(world: World, client: Remote, alice: Actor
         for key, (kind, value) in everything.items():
             if kind == "hash":
                 everything[key] = (kind, {field.replace(me, "me"): count for field, count in value.items()})
-            elif re.fullmatch(r"[0-9a-f]{40}", value):  # A token: 20 random bytes.
+            elif kind == "string" and re.fullmatch(r"[0-9a-f]{40}", value):  # A token: 20 random bytes.
                 everything[key] = (kind, "40 digits")
         return everything
 
@@ -91,10 +91,9 @@ def test_what_calls_store_and_publish(world: World, client: Remote, alice: Actor
     assert all(world.redis.ttl(key) == math.inf for key in state.left)
 
 
-def test_the_state_names_each_owner_and_its_count(world: World) -> None:
+def test_the_state_names_each_owner_and_its_count(world: World, mine: Remote) -> None:
     """What Redisson says of its own holds is what it would say of ours."""
     world.redis.command("HSET", "orders", STRANGER, "2")
-    mine = world.actor().lock(world.client())
     assert mine.is_locked()
     assert not mine.is_held_by_current_thread()
     assert not mine.is_held_by_thread(7)  # That of another client.
