@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -65,6 +67,41 @@ def stored(world: ClockWorld) -> bytes | None:
 
 def pttl(world: ClockWorld) -> int:
     return int(world.redis.command("PTTL", "foo"))
+
+
+# ---- the behaviour of redis-py's lock --------------------------------------------------------------------------------
+
+
+@in_real_time
+@pytest.mark.parametrize("thread_local", [True, False])
+@pytest.mark.parametrize("token", ["test", b"test", None])
+def test_the_token_is_stored_until_the_release(
+    user: User, world: ClockWorld, thread_local: bool, token: str | bytes | None
+) -> None:
+    lock = user.lock(thread_local=thread_local)
+    assert lock.acquire(blocking=False, token=token)
+    assert user.actor.do(lambda: lock.real.local.token) == stored(world)
+    assert (stored(world) == b"test") is (token is not None)
+    assert not lock.acquire(blocking=False, token=token), "a token is no key to another's hold"
+    lock.release()
+    assert stored(world) is None
+    assert user.actor.do(lambda: lock.real.local.token) is None
+
+
+@in_real_time
+@pytest.mark.parametrize("raises", [True, False])
+@pytest.mark.parametrize("meddle", ["taken over", "released"])
+def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
+    user: User, world: ClockWorld, meddle: str, raises: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = user.lock(timeout=10, raise_on_release_error=raises)
+    with caplog.at_level(logging.WARNING), pytest.raises(LockError) if raises else nullcontext(), lock:
+        if meddle == "released":
+            lock.release()
+        else:
+            world.redis.command("SET", "foo", "a")
+    logged = any("was lost before its block was left" in record.getMessage() for record in caplog.records)
+    assert logged is not raises
 
 
 # ---- together with the original --------------------------------------------------------------------------------------
@@ -185,6 +222,19 @@ def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: Clo
     assert theirs.owned()
     assert not mine.owned()
     theirs.release()
+
+
+@in_real_time
+def test_without_thread_local_every_user_of_the_object_may_release_it(user: User, world: ClockWorld) -> None:
+    other = User(world, user.redis)
+    mine = user.lock(timeout=30, thread_local=False)
+    theirs = other.use(mine)
+    mine.acquire()
+    assert theirs.owned()
+    theirs.release()
+    assert stored(world) is None
+    with pytest.raises(LockError):
+        mine.release()
 
 
 @asyncio_only
