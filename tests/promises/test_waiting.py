@@ -124,13 +124,13 @@ def test_a_wait_ends_in_time_and_leaves_nothing(world: World, kind: str) -> None
 
 
 @each_kind
-@pytest.mark.parametrize("payload", ["0", "1", "-7", "hello", "", "99999999999999999999"])
-def test_a_message_is_no_promise(world: World, kind: str, payload: str) -> None:
+def test_a_message_is_no_promise(world: World, kind: str) -> None:
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
     waiting = waiter.start()
-    assert world.redis.publish(waiter.channel, payload) == 1
-    world.pass_time(0.1)
-    assert not waiting.done()
+    for payload in ("0", "1", "-7", "hello", "", "99999999999999999999"):
+        assert world.redis.publish(waiter.channel, payload) == 1
+        world.pass_time(0.1)
+        assert not waiting.done(), payload
     free(held, kind)
     assert waiting.result(within=5)
 
