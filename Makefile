@@ -7,6 +7,8 @@ EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing,fastapi,django,sqlal
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 6
 PYTEST_ARGS ?=
+# Compiled files are kept: tests start hundreds of processes, and pytest prepares each test file in each of its own.
+export PYTHONDONTWRITEBYTECODE :=
 # What `make check` runs of the tests; nothing where all tests are run in any case.
 CHECK_TESTS ?= tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
 

@@ -7,12 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from redis.exceptions import RedisError
-
 from pyredisson.asyncio.hold import HoldContext
-from pyredisson.errors import ClientClosedError, LockLostError, RedissonError
 from pyredisson.shared.blocks import AnyTerm
-from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, check_callback, report_callback, report_trouble
+from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 from pyredisson.shared.handle import Handle
 
 if TYPE_CHECKING:
@@ -210,22 +207,19 @@ class Campaign:
         return self._task.done()
 
     async def _stand(self) -> None:
-        while not self._stopped:
+        pause: float | None = 0.0
+        while pause is not None and not self._stopped:
+            await asyncio.sleep(pause)
             try:
-                await self._stand_once()
-                continue
-            except ClientClosedError:
-                return
-            except LockLostError:
-                continue  # The client has reported it.
-            except (RedissonError, RedisError, OSError) as error:
-                report_trouble(self._election.name, error)
-            except Exception:
-                report_callback(self._election.name)
-            await asyncio.sleep(PAUSE)
+                pause = 0.0 if await self._stand_once() else PAUSE
+            except Exception as error:
+                pause = pause_after(self._election.name, error)
 
-    async def _stand_once(self) -> None:
-        """Wait to be elected, and lead. The callback has a task of its own, which can be cancelled alone."""
+    async def _stand_once(self) -> bool:
+        """Wait to be elected, and lead. Returns whether the callback raised nothing.
+
+        The callback has a task of its own, which can be cancelled alone.
+        """
         hold: HoldContext[Lease[int]] = HoldContext(self._election, None, None, False, True)
         async with hold as lease:
             self._term = term = Term(lease)
@@ -241,8 +235,14 @@ class Campaign:
                         await asyncio.wait([work])
             finally:
                 self._term = None
-            if not work.cancelled():
+            try:
                 work.result()
+            except asyncio.CancelledError:
+                pass  # It was asked to return.
+            except Exception:
+                report_callback(self._election.name)
+                return False
+        return True
 
 
 @final
@@ -256,9 +256,7 @@ class Observation:
     """
 
     def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        self._election = election
-        self._callback = callback
-        self._task = _start(self._observe(), f"observer {election.name}")
+        self._task = _start(self._observe(election, callback), f"observer {election.name}")
 
     async def stop(self) -> None:
         """Do not call the callback any more.
@@ -270,18 +268,16 @@ class Observation:
         """
         self._task.cancel()
 
-    async def _observe(self) -> None:
+    async def _observe(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
         known: str | None = ""  # Neither the field of an owner, nor that there is none.
-        while True:
+        pause: float | None = 0.0
+        while pause is not None:
+            await asyncio.sleep(pause)
             try:
-                found = await self._election._core.leader_after(known, LOOK_EVERY)
+                pause, found = 0.0, await election._core.leader_after(known, LOOK_EVERY)
                 if found != known:
+                    leader = None if found is None else await election.leader()
                     known = found
-                    self._callback(None if found is None else await self._election.leader())
-            except ClientClosedError:
-                return
-            except (RedissonError, RedisError, OSError) as error:
-                report_trouble(self._election.name, error)
-                await asyncio.sleep(PAUSE)
-            except Exception:
-                report_callback(self._election.name)
+                    call_observer(election.name, callback, leader)
+            except Exception as error:
+                pause = pause_after(election.name, error)

@@ -99,6 +99,11 @@ def is_interruption(error: BaseException) -> bool:
     return not isinstance(error, tuple(OUR_ERRORS))
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Whether a task was cancelled by this, rather than ended by Ctrl-C, an exit or an error."""
+    return not isinstance(error, (Exception, GeneratorExit, KeyboardInterrupt, SystemExit))
+
+
 def own_copy(error: E) -> E:
     """Return a copy of an error that several waiters raise: each of them adds a traceback to its own."""
     mine = copy.copy(error)

@@ -6,6 +6,7 @@ soon counts no longer. A generation ends when the barrier is opened, broken or r
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.deadline import Deadline, timeout_seconds
@@ -41,8 +42,8 @@ class Visit:
     Attributes:
         number: Its number among the waiters.
         last: Whether it was the last to join.
-        opened: Whether the barrier was opened.
-        broken: Whether it was broken.
+        ended: Whether its generation has ended: the barrier was opened, broken or reset.
+        opened: Whether it was opened.
     """
 
     def __init__(self, barrier: BarrierCore) -> None:
@@ -51,16 +52,16 @@ class Visit:
         self._generation: int | str = ""
         self.number: int = 0
         self.last: bool = False
+        self.ended: bool = False
         self.opened: bool = False
-        self.broken: bool = False
 
     def script(self, mode: str, opens: str = "never") -> ScriptCall:
         """Return the script for it, in its present state."""
         return self._barrier.script(mode, self._member, self._generation, opens)
 
-    def operation(self, opens: str) -> Operation[Refused | Granted]:
+    def joining(self) -> Operation[Refused | Granted]:
         """Return the operation that joins, and is undone if its caller leaves."""
-        return Operation("a wait", self.script("wait", opens), self.read, lambda number: self.script("leave"))
+        return Operation("a wait", self.script("wait"), self.read, lambda number: self.script("leave"))
 
     def leaving(self) -> Operation[int]:
         """Return the operation that ends it."""
@@ -75,10 +76,17 @@ class Visit:
             return WITHOUT_END
         if state == -2 - parties:
             return WITHOUT_END
-        self.broken, self.opened = state == -1, state < -1
+        self.ended, self.opened = True, self.opened or state < -1
         if -2 - parties < state < -1:  # Its own attempt opened it; its number may be another one by now.
             self.number = -2 - state
         return GRANTED
+
+    def notified(self, payload: bytes) -> int:
+        """Note what a message says of its generation: then it need not ask. Returns that this waiter is notified."""
+        how, _, generation = payload.decode().partition(" ")
+        if generation == str(self._generation):
+            self.ended, self.opened = True, how == "wait"
+        return 1
 
 
 class BarrierCore(NumberedCore):
@@ -124,16 +132,11 @@ class BarrierCore(NumberedCore):
     async def wait(self, timeout: Seconds | None) -> int:
         """Wait for the others. Returns its number among them. Raises the error of a broken one."""
         wait = self._timeout if timeout is None else timeout_seconds(timeout)
-        client = self.client
-        client.check_open()
-        visit = Visit(self)
-        call = self.begin(visit.operation("last" if self._action is None else "never"))
+        client, visit = self.client, Visit(self)
+        call = self.begin(visit.joining())
         seen, began = client.subscriptions.messages_of(self.names.channel), client.runtime.now()
         try:
-            answer = await call.ask()
-            if visit.last and self._action is not None:
-                answer = await self._open(visit, call)
-            if type(answer) is Refused:
+            if await self._check(visit, call) is not ACQUIRED:
                 await self._until_ended(visit, call, seen, Deadline.after(wait, began))
         except Failure as failure:
             raise await call.explain(failure) from failure.cause
@@ -148,35 +151,31 @@ class BarrierCore(NumberedCore):
             raise self._error(f"barrier {self.names.name!r} is broken, or was reset")
         return visit.number
 
-    async def _open(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Refused | Granted:
-        """Call the action for all parties, and open the barrier; break it if that fails."""
-        assert self._action is not None
-        try:
-            result = self._action()
-            if hasattr(result, "__await__"):
-                await result
-        except BaseException:
-            await self.abort()
-            raise
-        return await call.ask(visit.script("wait", "now"))
+    async def _check(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Answer:
+        """Join, or check whether it was opened. The last one calls the action for all; then it opens the barrier."""
+        if not visit.ended:
+            await call.ask(visit.script("wait", "last" if self._action is None else "never"))
+        if visit.last and not visit.ended and self._action is not None:
+            try:
+                result = self._action()
+                if hasattr(result, "__await__"):
+                    await result
+            except BaseException:
+                await self.abort()
+                raise
+            await call.ask(visit.script("wait", "now"))
+        return ACQUIRED if visit.ended else WITHOUT_END
 
     async def _until_ended(
         self, visit: Visit, call: NumberedCall[Refused | Granted], seen: int | None, deadline: Deadline
     ) -> None:
         """Check until the barrier is opened or broken; break it when the time has elapsed."""
         client, names = self.client, self.names
-        opens = "last" if self._action is None else "never"
-
-        async def attempt() -> Answer:
-            answer = await call.ask(visit.script("wait", opens))
-            if visit.last and type(answer) is Refused:
-                answer = await self._open(visit, call)
-            return answer if type(answer) is Refused else ACQUIRED
-
-        group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, str(id(visit)), lambda _: 1)
+        group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, str(id(visit)), visit.notified)
+        waiting = WaitingCall(client, names.name, partial(self._check, visit, call), WITHOUT_END, deadline)
         waits = self.begin_wait()
         try:
-            if not await wait_by_message(WaitingCall(client, names.name, attempt, WITHOUT_END, deadline), group, seen):
+            if not await wait_by_message(waiting, group, seen):
                 await call.ask(visit.script("break"))
         finally:
             client.presence.end_wait(waits)

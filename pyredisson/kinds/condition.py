@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyredisson.core.acquiring.release import release, settle_or_explain
 from pyredisson.core.deadline import Deadline, timeout_seconds
 from pyredisson.core.diagnosis.error_text import not_held
-from pyredisson.core.failures import Failure, is_interruption
+from pyredisson.core.failures import Failure, is_cancellation, is_interruption
 from pyredisson.core.names import ConditionNames
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
@@ -32,11 +32,9 @@ from pyredisson.kinds.numbered import MAX_COUNT, NumberedCore, count_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.kind import LockKind
-    from pyredisson.core.names import LockNames
     from pyredisson.core.outcomes import Answer
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
@@ -63,10 +61,8 @@ class PlainWaitingKind(PlainKind):
 
     __slots__ = ("member", "waiters")
 
-    def __init__(self, client: ClientCore, names: LockNames, waiters: str, member: str) -> None:
-        super().__init__(client, names)
-        self.waiters: str = waiters
-        self.member: str = member
+    waiters: str
+    member: str
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
@@ -80,10 +76,8 @@ class FairWaitingKind(FairKind):
 
     __slots__ = ("member", "waiters")
 
-    def __init__(self, client: ClientCore, names: LockNames, waiters: str, member: str) -> None:
-        super().__init__(client, names)
-        self.waiters: str = waiters
-        self.member: str = member
+    waiters: str
+    member: str
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
@@ -117,32 +111,33 @@ class ConditionCore(NumberedCore):
         """Wait for a notification without the lock, for at most ``timeout``. Returns whether there was one."""
         wait = timeout_seconds(timeout)
         client, own = self.client, self.lock.mine()
-        client.check_open()
         member = f"{client.id}:{client.ledger.number()}"
         made = FairWaitingKind if isinstance(self.lock.kind, FairKind) else PlainWaitingKind
-        kind = made(client, self.lock.names, self.names.channel, member)
+        kind = made(client, self.lock.names)
+        kind.waiters, kind.member = self.names.channel, member
         channel = self.names.own_channel(client.id)
         seen, deadline = client.subscriptions.messages_of(channel), Deadline.after(wait, client.runtime.now())
         left = self.begin(self._leave(member, pass_on=1))
         holds: list[Hold] = []
-        released = notified = False
+        released = ended = notified = False
         try:
             await own.called(client.runtime.thread(), self._give_up, own, kind, holds)
             released = True
             notified = await self._until_notified(member, channel, seen, deadline)
             if not notified:
                 notified = await self.begin(self._leave(member, pass_on=0)).once() == 0
+            ended = True
+            await self._acquire_again(own, holds)
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
             left.leave_later()
             raise
         except BaseException as error:
             kind.member = ""
-            if holds:
+            if holds and (notified or not ended):
                 await left.leave()
-            if released or is_interruption(error):
+            if not ended and (released or is_interruption(error)):
                 await self._acquire_again(own, holds)
             raise
-        await self._acquire_again(own, holds)
         return notified
 
     async def _give_up(self, own: Ownership, kind: LockKind, holds: list[Hold]) -> None:
@@ -153,9 +148,22 @@ class ConditionCore(NumberedCore):
         await release(self.client, kind, own)
 
     async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
-        """Acquire the lock as often as its owner has held it, unless it was not even released."""
-        for hold in () if own.holds else holds:
-            await self.lock.acquire_hold(None, hold, own)
+        """Acquire the lock as often as its owner has held it, unless it was not even released.
+
+        A cancellation that comes meanwhile is raised when that is done, as by ``asyncio.Condition``.
+        """
+        cancelled: BaseException | None = None
+        holds = [] if own.holds else holds[:]
+        while holds:
+            try:
+                await self.lock.acquire_hold(None, holds[0], own)
+                holds.pop(0)
+            except BaseException as error:
+                if not self.client.runtime.suspends or not is_cancellation(error):
+                    raise
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     async def _until_notified(self, member: str, channel: str, seen: int | None, deadline: Deadline) -> bool:
         client, names = self.client, self.names
@@ -182,13 +190,8 @@ class ConditionCore(NumberedCore):
     async def wait_for(self, predicate: Callable[[], T], timeout: Seconds | None) -> T:
         """Wait until a predicate is true, for at most ``timeout``. Returns what it returned last."""
         deadline = Deadline.after(timeout_seconds(timeout), self.client.runtime.now())
-        left: float | None = None
-        result = predicate()
-        while not result:
-            if timeout is not None and (left := deadline.left(self.client.runtime.now())) <= 0:
-                break
-            await self.wait(left)
-            result = predicate()
+        while not (result := predicate()) and (left := deadline.left(self.client.runtime.now())) > 0:
+            await self.wait(None if timeout is None else left)
         return result
 
     # ---- notifying -----------------------------------------------------------------------------------------------

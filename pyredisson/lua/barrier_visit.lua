@@ -1,6 +1,7 @@
 -- Waits at a barrier, leaves, breaks or resets it. Who joins last opens it. Who waits has a number, and counts for as long as
 -- its client checks; it stands in a hash, by its number, with the time until which it counts. In that hash are also the last
--- generation that ended without being opened ('ended'), and whether the barrier is broken ('broken').
+-- generation that ended without being opened ('ended'), and whether the barrier is broken ('broken'). The message of an end
+-- says what ended which generation: 'wait 3' that number 3 was opened.
 -- KEYS  1 barrier (string)  2 last request of the owner  3 waiters (hash), and the channel
 -- ARGV  1 number of the request  2 PUBLISH or SPUBLISH  3 'wait', 'leave', 'break', 'reset' or 'count'  4 number of parties
 --       5 member  6 generation that it has joined; '' if it has joined none  7 for how long it counts, ms
@@ -33,7 +34,7 @@ elseif not joined or joined == generation then
 end
 local function finish(opened)
     -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
-    redis.call(ARGV[2], KEYS[3], mode)
+    redis.call(ARGV[2], KEYS[3], mode .. ' ' .. generation)
     redis.call('del', KEYS[3])
     ended = not opened and generation or ended
     if ended then

@@ -10,6 +10,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
+
+from pyredisson.errors import ClientClosedError, LockLostError
+
+T = TypeVar("T")
 
 #: The largest number of threads. If that number of callbacks block, the next one waits for one of them.
 MOST = 8
@@ -75,6 +80,18 @@ def report_callback(name: str) -> None:
     _log.exception("pyredisson: the callback of the election %r failed", name)
 
 
-def report_trouble(name: str, error: Exception) -> None:
-    """Log an error of the server, after which it is tried again."""
-    _log.warning("pyredisson: the election %r: %s; trying again in %g s", name, error, PAUSE)
+def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None:
+    """Call the callback of one who observes an election."""
+    try:
+        callback(leader)
+    except Exception:
+        report_callback(name)
+
+
+def pause_after(name: str, error: Exception) -> float | None:
+    """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
+    if isinstance(error, ClientClosedError):
+        return None
+    if not isinstance(error, LockLostError):  # The client has reported a loss.
+        _log.warning("pyredisson: the election %r: %s; trying again in %g s", name, error, PAUSE)
+    return 0.0 if isinstance(error, LockLostError) else PAUSE

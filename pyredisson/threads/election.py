@@ -7,13 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from redis.exceptions import RedisError
-
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.driver import run
-from pyredisson.errors import ClientClosedError, LockLostError, RedissonError
 from pyredisson.shared.blocks import AnyTerm
-from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, check_callback, report_callback, report_trouble
+from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 from pyredisson.shared.handle import Handle
 from pyredisson.threads.hold import HoldContext
 
@@ -205,18 +202,12 @@ class Campaign:
         return self._term is None
 
     def _stand(self) -> None:
-        while not self._stopped.is_set():
+        pause: float | None = 0.0
+        while pause is not None and not self._stopped.wait(pause):
             try:
-                worked = self._stand_once()
-            except ClientClosedError:
-                return
-            except LockLostError:
-                continue  # The client has reported it.
-            except (RedissonError, RedisError, OSError) as error:
-                report_trouble(self._election.name, error)
-                worked = False
-            if not worked:
-                self._stopped.wait(PAUSE)
+                pause = 0.0 if self._stand_once() else PAUSE
+            except Exception as error:
+                pause = pause_after(self._election.name, error)
 
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
@@ -250,11 +241,9 @@ class Observation:
     """
 
     def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        self._election = election
-        self._callback = callback
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._observe, name=f"observer {election.name}", daemon=True)
-        self._thread.start()
+        name = f"observer {election.name}"
+        threading.Thread(target=self._observe, args=(election, callback), name=name, daemon=True).start()
 
     def stop(self) -> None:
         """Do not call the callback any more.
@@ -266,18 +255,15 @@ class Observation:
         """
         self._stopped.set()
 
-    def _observe(self) -> None:
+    def _observe(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
         known: str | None = ""  # Neither the field of an owner, nor that there is none.
-        while not self._stopped.is_set():
+        pause: float | None = 0.0
+        while pause is not None and not self._stopped.wait(pause):
             try:
-                found = run(self._election._core.leader_after(known, LOOK_EVERY))
+                pause, found = 0.0, run(election._core.leader_after(known, LOOK_EVERY))
                 if found != known and not self._stopped.is_set():
+                    leader = None if found is None else election.leader()
                     known = found
-                    self._callback(None if found is None else self._election.leader())
-            except ClientClosedError:
-                return
-            except (RedissonError, RedisError, OSError) as error:
-                report_trouble(self._election.name, error)
-                self._stopped.wait(PAUSE)
-            except Exception:
-                report_callback(self._election.name)
+                    call_observer(election.name, callback, leader)
+            except Exception as error:
+                pause = pause_after(election.name, error)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from weakref import WeakKeyDictionary
 
+import pytest
+
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server
@@ -208,13 +210,16 @@ def test_a_waiter_is_believed_in_as_long_as_it_waits_and_leaves_the_queue_with_i
     assert stays.result() is True
 
 
-def test_a_waiter_says_anew_for_how_long_it_can_be_alive(world: World, alice: Actor, bob: Actor, carol: Actor) -> None:
+@pytest.mark.parametrize("earlier", [0.2, 1000])
+def test_a_waiter_says_anew_for_how_long_it_can_be_alive(
+    world: World, alice: Actor, bob: Actor, carol: Actor, earlier: float
+) -> None:
     """Its patience and 1 %, or that of any waiter. What Redisson left of an earlier wait does not end this one."""
     clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
     mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
     mine.lock()
     field = owner(bob, clients[0])
-    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + 0.2) * 1000))
+    world.redis.command("HSET", ALIVE, field, round((world.redis.time() + earlier) * 1000))
     [waiting] = wait_in_turn(world, [(bob, theirs)])
     [later] = wait_in_turn(world, [(carol, last)], 5)
     assert 95 < alive_for(world, field) <= 101

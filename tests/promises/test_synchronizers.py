@@ -12,11 +12,13 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from pyredisson import LockNotOwnedError
+from pyredisson import Config, LockNotOwnedError
+from pyredisson.asyncio import Redisson
 from tests.proxy import Proxy
+from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, in_virtual_time, interruptible, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, interruptible, sync_and_async
 
 # ---- events ----------------------------------------------------------------------------------------------------------
 
@@ -305,6 +307,38 @@ def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
     assert theirs.acquire(False) is True
     theirs.release()
     assert world.redis.command("EXISTS", WAITERS) == 0
+
+
+@asyncio_only
+def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world: ClockWorld) -> None:
+    """And its notification goes to the next one."""
+
+    async def main() -> None:
+        async with Redisson.from_url(
+            f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60)
+        ) as client:
+            condition = client.get_condition("orders")
+
+            async def wait() -> bool:
+                async with condition:
+                    try:
+                        return await condition.wait(timeout=30)
+                    finally:
+                        await condition.notify(0)  # Only a holder may.
+
+            waiters: list[asyncio.Task[bool]] = []
+            for number in (1, 2):
+                waiters.append(asyncio.create_task(wait()))
+                await soon(lambda number=number: world.redis.command("ZCARD", WAITERS) == number)
+            async with condition:
+                await condition.notify()
+                for _ in range(3):
+                    waiters[0].cancel()
+                    assert not (await asyncio.wait(waiters, timeout=0.1))[0]
+            assert isinstance((await asyncio.gather(*waiters, return_exceptions=True))[0], asyncio.CancelledError)
+            assert waiters[1].result() is True
+
+    asyncio.run(main())
 
 
 @sync_and_async

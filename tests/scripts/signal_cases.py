@@ -126,7 +126,7 @@ CASES: Final = [
         visit("wait"),
         -3,
         permits(5, DAY_MS) | done(5, -3),
-        [Message(BARRIER, b"wait", sharded=False)],
+        [Message(BARRIER, b"wait 4", sharded=False)],
     ),
     Case(
         "a generation that was opened",
@@ -141,7 +141,7 @@ CASES: Final = [
         visit("wait", joined="4"),
         -3,
         permits(5, DAY_MS) | done(5, -3),
-        [Message(BARRIER, b"wait", sharded=False)],
+        [Message(BARRIER, b"wait 4", sharded=False)],
     ),
     Case("a barrier that is broken", broken(4), visit("wait"), -1, broken(4) | done(5, -1)),
     Case("a generation that was broken", broken(4), visit("wait", joined="4"), -1, broken(4) | done(5, -1)),
@@ -151,7 +151,7 @@ CASES: Final = [
         visit("break"),
         -1,
         broken(4) | done(5, -1),
-        [Message(BARRIER, b"break", sharded=False)],
+        [Message(BARRIER, b"break 4", sharded=False)],
     ),
     Case("those who wait are counted", at_barrier(4), visit("count"), 1, at_barrier(4) | done(5, 1)),
 ]

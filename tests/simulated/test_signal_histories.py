@@ -7,12 +7,13 @@ from functools import partial
 import pytest
 
 from pyredisson.config import Config
+from pyredisson.kinds.barrier import Visit
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import World
 from tests.simulated.history import quiet
 from tests.simulated.permit_history import PermitPlan
-from tests.simulated.planted import check_found, in_script
+from tests.simulated.planted import check_found, in_code, in_script
 from tests.simulated.seeds import runs
 from tests.simulated.signal_history import BarrierHistory, BarrierPlan, BoundedHistory
 from tests.volumes import Volume
@@ -134,7 +135,11 @@ HISTORY_BUGS = {
     ),
     "the opening of a barrier is not published": (
         BarrierHistory,
-        in_script("barrier_visit", ("redis.call(ARGV[2], KEYS[3], mode)", "")),
+        in_script("barrier_visit", ("redis.call(ARGV[2], KEYS[3], mode .. ' ' .. generation)", "")),
+    ),
+    "a message ends the waits of other generations": (
+        BarrierHistory,
+        in_code(Visit, "notified", lambda visit, payload: setattr(visit, "ended", True) or 1),
     ),
     "a bounded semaphore counts a repeated release twice": (
         BoundedHistory,
