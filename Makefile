@@ -25,7 +25,7 @@ OTHER_NEEDS := 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'lu
 OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py connecting.py deadline.py errors.py events.py \
 	fair_group.py names.py numbered.py owners.py process.py subscriptions.py \
 	wait_groups.py wait_loop.py wait_queue.py wire.py) \
-	$(addprefix tests/promises/test_,blocks_across_threads.py closed_generators.py election.py extend.py exactly_once.py hold.py \
+	$(addprefix tests/promises/test_,blocks_across_threads.py closed_generators.py election.py exactly_once.py hold.py \
 	leases.py owners.py reentrancy.py run_once.py synchronized.py waiting.py wire.py)
 
 # What `make test-versions` runs: with the lowest versions that pyproject.toml allows, and with the alpha of APScheduler 4,

@@ -29,7 +29,6 @@ def world(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iter
 @pytest.fixture
 def proxy(world: ClockWorld) -> Iterator[Proxy]:
     """Between clients made by ``world.through(proxy.port)`` and the world's real server."""
-    assert world.port is not None
     with Proxy(world.port) as proxy:
         yield proxy
 

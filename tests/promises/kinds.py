@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -43,3 +44,8 @@ def wait(handle: Remote, seconds: float | timedelta | None = None) -> Callable[[
     method = next(name for name in ("try_lock", "try_acquire", "wait") if hasattr(handle.real, name))
     arguments = {"timeout" if method == "wait" else "wait_time": seconds}
     return partial(getattr(handle.real, method), **arguments)
+
+
+async def ended(result: Any) -> Any:
+    """Return the result of a call of either form."""
+    return await result if inspect.isawaitable(result) else result

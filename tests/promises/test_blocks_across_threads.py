@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import gc
 import logging
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -57,9 +56,8 @@ def free(world: World) -> bool:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", [*KINDS, "read_lock"])
-def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str) -> None:
+def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str, alice: Actor, bob: Actor) -> None:
     lock = lock_of(world, kind)
-    alice, bob = world.actors(2)
     block = lock.hold()
     lease = alice.do(world.enter(block))
     bob.do(lease.ensure_held)
@@ -72,10 +70,9 @@ def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str) 
 
 
 @sync_and_async
-def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World) -> None:
+def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World, alice: Actor, bob: Actor) -> None:
     """Idle worker threads end: anyio's after ten seconds."""
     lock = world.client(lock_watchdog_timeout=2.4).real.get_lock("orders")
-    alice, bob = world.actors(2)
     block = lock.hold()
     lease = alice.do(world.enter(block))
     alice.end()
@@ -106,16 +103,10 @@ def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world: Th
     alice, bob = world.actors(2)
     block, request = lock.hold(), Request(forgets=True)
     request.run(alice, block.__enter__)
-
-    def hold() -> int:
-        with lock.hold(wait_time=PATIENCE):
-            return int(lock.get_hold_count())
-
-    waiting = alice.start(contextvars.Context().run, hold)
+    waiting = alice.start(contextvars.Context().run, lock.try_lock, PATIENCE)
     world.until(lambda: world.waiting(lock) == 1, what="it waits")
     request.run(bob, block.__exit__, None, None, None)
-    assert waiting.result() == 1
-    assert free(world)
+    assert waiting.result() is True
 
 
 @threads_only
@@ -167,24 +158,21 @@ def test_a_release_under_way_in_another_thread_is_not_disturbed(world: ThreadsWo
     assert Request().run(alice, lock.try_lock) is True
 
 
-@threads_only
-def test_a_block_that_is_dropped_is_renewed_no_longer(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
-    lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
-    world.actor().do(lambda: lock.hold().__enter__() and None)
-    gc.collect()
-    world.until(lambda: free(world))
-    assert "dropped without leaving its block" in caplog.text
-
-
 # ---- requests that share a thread ------------------------------------------------------------------------------------
 
 
 @threads_only
+@pytest.mark.parametrize("used_before", [False, True])
 @each_kind
-def test_requests_that_share_a_thread_are_never_inside_at_once(world: ThreadsWorld, kind: str) -> None:
+def test_requests_that_share_a_thread_are_never_inside_at_once(
+    world: ThreadsWorld, kind: str, used_before: bool
+) -> None:
     lock = lock_of(world, kind)
-    thread = world.actor()
-    one, other = Request(), Request()
+    thread, parent = world.actor(), Request()
+    if used_before:  # They inherit the context of that use.
+        parent.run(thread, lock.lock)
+        parent.run(thread, lock.unlock)
+    one, other = parent.request(), parent.request()
     one.run(thread, lock.lock)
     assert other.run(thread, lock.try_lock) is False
     assert one.run(thread, lock.get_hold_count) == 1
@@ -194,58 +182,13 @@ def test_requests_that_share_a_thread_are_never_inside_at_once(world: ThreadsWor
         one.run(thread, lock.unlock)
     with pytest.raises(LockError, match=r"would never end.*hold\(\)"):
         other.run(thread, lock.lock)
+    for who in (thread, world.actor()):
+        with pytest.raises(LockNotOwnedError, match=r"held by thread 'actor' of this client.*hold\(\).*new_owner\(\)"):
+            other.run(who, lock.unlock)
     one.run(thread, lock.unlock)
     assert other.run(thread, lock.try_lock) is True
     assert one.run(thread, lock.try_lock) is False
     other.run(thread, lock.unlock)
-
-
-@threads_only
-@each_kind
-def test_a_use_before_the_requests_began_makes_them_no_less_different(world: ThreadsWorld, kind: str) -> None:
-    """They inherit the context of that use."""
-    lock = lock_of(world, kind)
-    thread = world.actor()
-    parent = Request()
-    parent.run(thread, lock.lock)
-    parent.run(thread, lock.unlock)
-    one, other = parent.request(), parent.request()
-    one.run(thread, lock.lock)
-    assert other.run(thread, lock.try_lock) is False
-    one.run(thread, lock.unlock)
-
-
-@threads_only
-def test_the_two_sides_of_a_read_write_lock_distinguish_requests_too(world: ThreadsWorld) -> None:
-    client, thread = world.client(), world.actor()
-    read, write = make(client, "read_lock"), make(client, "write_lock")
-    one, other = Request(), Request()
-    one.run(thread, write.lock)
-    one.run(thread, read.lock)
-    assert other.run(thread, read.try_lock) is False
-    one.run(thread, write.unlock)
-    assert other.run(thread, read.try_lock) is True
-    assert other.run(thread, read.get_hold_count) == 1
-    one.run(thread, read.unlock)
-    other.run(thread, read.unlock)
-
-
-@threads_only
-def test_a_release_for_another_owner_raises_naming_the_holder_and_hold(world: ThreadsWorld) -> None:
-    lock = lock_of(world, "lock")
-    thread, other = world.actors(2)
-    request = Request(forgets=True)
-    name = thread.do(lambda: threading.current_thread().name)
-    held = contextvars.copy_context()
-    thread.do(held.run, lock.lock)
-    for who in (thread, other):
-        with pytest.raises(LockNotOwnedError) as caught:
-            request.run(who, lock.unlock)
-        said = str(caught.value)
-        assert f"held by thread {name!r} of this client" in said
-        assert "hold()" in said
-        assert "new_owner()" in said
-    thread.do(held.run, lock.unlock)
 
 
 @threads_only
@@ -270,6 +213,12 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
     client, thread = world.client(), world.actor()
     orders, stock = make(client, "lock"), make(client, "lock", "stock")
     one, other = Request(), Request()
+    block = make(client, "lock", "a block").hold()
+    Request(forgets=True).run(thread, block.__enter__)
+    other.run(thread, stock.lock)
+    other.run(thread, stock.unlock)
+    assert "from an earlier call" not in caplog.text, "a block may be left by another thread"
+    block.__exit__(None, None, None)
     one.run(thread, orders.lock)
     for _ in range(3):
         other.run(thread, stock.lock)
@@ -279,19 +228,6 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
     assert told[0].levelno == logging.WARNING
     assert "'orders'" in told[0].getMessage()
     one.run(thread, orders.unlock)
-
-
-@threads_only
-def test_a_block_is_not_logged_as_left_held(world: ThreadsWorld, caplog: pytest.LogCaptureFixture) -> None:
-    client = world.client()
-    thread, other = world.actors(2)
-    hold, stock = make(client, "lock").hold(), make(client, "lock", "stock")
-    Request(forgets=True).run(thread, hold.__enter__)
-    request = Request()
-    request.run(thread, stock.lock)
-    request.run(thread, stock.unlock)
-    other.do(hold.__exit__, None, None, None)
-    assert "from an earlier call" not in caplog.text
 
 
 @threads_only

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import Any
 
 import pytest
 import redis.exceptions
 
 from pyredisson import OutcomeUnknownError
 from tests.servers import HOST, VALKEY, Server
-from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
@@ -34,38 +32,18 @@ def test_a_client_has_the_settings_that_it_was_given(world: ClockWorld) -> None:
     assert world.adopt(world.api.Redisson()).config == world.api.Config()
 
 
-def test_its_url_and_representation_name_the_server(world: ClockWorld, client: Remote) -> None:
-    assert client.url == f"redis://{HOST}:{world.port}/0"
-    assert f"redis://{HOST}:{world.port}/0" in repr(client)
-    assert world.adopt(world.api.Redisson()).url == "redis://localhost:6379/0"
-
-
-def test_it_connects_to_a_url(world: ClockWorld) -> None:
+def test_its_url_and_representation_name_the_server(world: ClockWorld) -> None:
     client = world.adopt(world.api.Redisson.from_url(f"redis://{HOST}:{world.port}/3"))
     mine = world.actor().lock(client)
     mine.lock()
-    assert mine.is_locked()
     assert client.url == f"redis://{HOST}:{world.port}/3"
-    again = world.adopt(world.api.Redisson.from_url(client.url))
-    assert world.actor().lock(again).is_locked()
-
-
-def test_the_password_of_the_users_client_is_masked(world: ClockWorld) -> None:
-    client = world.client(redis=world.redis_client(username="alice", password=SECRET))
-    assert client.url == f"redis://alice:***@{HOST}:{world.port}/0"
-    assert SECRET not in repr(client)
-
-
-@pytest.mark.parametrize("url", ["", "localhost", "http://localhost", "redis", "embedded://somewhere"])
-def test_a_url_that_leads_nowhere_is_refused(world: ClockWorld, url: str) -> None:
-    with pytest.raises(ValueError):
-        world.api.Redisson.from_url(url)
-
-
-@pytest.mark.parametrize("url", [None, 5, b"redis://localhost"])
-def test_an_invalid_url_is_refused(world: ClockWorld, url: Any) -> None:
-    with pytest.raises(TypeError):
-        world.api.Redisson.from_url(url)
+    assert client.url in repr(client)
+    assert world.redis.everything() == {}, "its database is 3"
+    assert world.actor().lock(world.adopt(world.api.Redisson.from_url(client.url))).is_locked()
+    assert world.adopt(world.api.Redisson()).url == "redis://localhost:6379/0"
+    masked = world.client(redis=world.redis_client(username="alice", password=SECRET))
+    assert masked.url == f"redis://alice:***@{HOST}:{world.port}/0"
+    assert SECRET not in repr(masked)
 
 
 def test_the_password_appears_in_no_error_or_log(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
@@ -90,12 +68,3 @@ def test_the_password_appears_in_no_error_or_log(world: ClockWorld, caplog: pyte
     assert "maxmemory-policy" in caplog.text
     assert str(server.port) in text
     assert SECRET not in text
-
-
-def test_a_handle_keeps_its_client_going(world: ClockWorld, alice: Actor) -> None:
-    users = world.redis_client()
-    lock = world.api.Redisson(users).get_lock("orders")
-    alice.do(lock.lock)
-    assert alice.do(lock.get_hold_count) == 1
-    alice.do(lock.unlock)
-    alice.do(lock._client.close)

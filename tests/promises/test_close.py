@@ -17,32 +17,28 @@ from pyredisson import ClientClosedError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Remote, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
+from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
 
 SHORT = 0.9
-
-
-QUERIES = ["is_locked", "locked", "is_held_by_current_thread", "get_hold_count", "remain_time_to_live"]
-NO_PERMIT = "0" * 32
-#: The methods of each kind, with arguments that would be accepted.
-METHODS: dict[str, list[tuple[Any, ...]]] = {
-    "lock": [
-        *((method,) for method in ("lock", "try_lock", "acquire", "unlock", "release", "force_unlock", *QUERIES)),
-        *(("enter",), ("try_lock", 5), ("acquire", True, 5), ("is_held_by_thread", 7)),
-    ],
-    "semaphore": [
-        *((method,) for method in ("acquire", "try_acquire", "release", "available_permits", "drain_permits", "enter")),
-        *(("acquire", 0), ("release", 0), ("try_set_permits", 1), ("add_permits", 1)),
-    ],
-    "permit_expirable_semaphore": [
-        *((method,) for method in ("acquire", "try_acquire", "available_permits", "get_permits", "acquired_permits")),
-        *(("release", NO_PERMIT), ("try_release", "nothing"), ("update_lease_time", NO_PERMIT, 5)),
-        *(("try_set_permits", 1), ("set_permits", 1), ("add_permits", 1)),
-    ],
-    "count_down_latch": [("wait",), ("count_down",), ("get_count",), ("try_set_count", 1), ("wait", 0)],
+#: The methods of each kind.
+METHODS = {
+    "lock": """lock try_lock acquire unlock release force_unlock enter is_locked locked is_held_by_current_thread
+        is_held_by_thread get_hold_count remain_time_to_live extend""",
+    "semaphore": """acquire try_acquire release available_permits drain_permits enter try_set_permits add_permits""",
+    "permit_expirable_semaphore": """acquire try_acquire available_permits get_permits acquired_permits
+        release try_release update_lease_time try_set_permits set_permits add_permits""",
+    "count_down_latch": "wait count_down get_count try_set_count",
+}
+#: Arguments that would be accepted, of those that need some.
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "is_held_by_thread": (7,),
+    "extend": (5,),
+    **dict.fromkeys(["try_set_permits", "set_permits", "add_permits", "try_set_count"], (1,)),
+    "try_release": ("0" * 32,),
+    "update_lease_time": ("0" * 32, 5),
 }
 
 
@@ -57,45 +53,24 @@ def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str)
         mine.try_set_permits(2)
     before = world.redis.everything()
     client.close()
-    calls = [partial(getattr(mine, method), *arguments) for method, *arguments in METHODS[kind]]
+    arguments = {**ARGUMENTS, **({"release": ("0" * 32,)} if kind == "permit_expirable_semaphore" else {})}
+    calls = [partial(getattr(mine, method), *arguments.get(method, ())) for method in METHODS[kind].split()]
     if kind != "count_down_latch":
         calls.append(lambda: mine.hold().enter())
+    if kind == "semaphore":
+        calls += [partial(mine.acquire, 0), partial(mine.release, 0)]
     for call in (*calls, lambda: world.actor().get(client, kind)):
         with pytest.raises(ClientClosedError):
             call()
     assert world.redis.everything() == before
 
 
-@sync_and_async
-def test_a_closed_client_begins_no_block(client: Remote) -> None:
-    client.close()
-    with pytest.raises(ClientClosedError):
-        client.enter()
-
-
 def test_closing_twice_is_closing_once(world: World, client: Remote) -> None:
-    world.actor().lock(client).lock()
-    client.close()
-    client.close()
-
-
-def test_a_client_that_was_never_used_can_be_closed(world: World) -> None:
     unused = world.client(redis=world.redis_client()) if isinstance(world, ClockWorld) else world.client()
-    unused.close()
-
-
-def test_waiters_are_woken_with_an_error_each(world: World, client: Remote) -> None:
-    holder = world.actor().lock(world.client())
-    holder.lock()
-    locks = [actor.lock(client) for actor in world.actors(3)]
-    waiting = [lock._actor.start(lock.lock) for lock in locks]
-    world.until(lambda: world.waiting(locks[0]) == 3)
-    client.close()
-    errors = [pending.error(within=5) for pending in waiting]
-    assert all(isinstance(error, ClientClosedError) for error in errors)
-    assert len(set(map(id, errors))) == len(errors), "each waiter adds its traceback to an error of its own"
-    holder.unlock()
-    assert not world.actor().lock(world.client()).is_locked()
+    world.actor().lock(client).lock()
+    for each in (client, unused):
+        each.close()
+        each.close()
 
 
 @each_runtime
@@ -116,9 +91,8 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: st
     assert isinstance(error, (ClientClosedError, OutcomeUnknownError)), error
 
 
-def test_a_held_lock_is_left_to_its_lease(world: World) -> None:
+def test_a_held_lock_is_left_to_its_lease(world: World, alice: Actor, bob: Actor) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
-    alice, bob = world.actors(2)
     began = world.now()
     alice.lock(client).lock()
     client.close()
@@ -133,8 +107,9 @@ def test_a_block_closes_the_client(world: ClockWorld, client: Remote) -> None:
         assert entered is client.real
         mine = world.actor().lock(client)
         mine.lock()
-    with pytest.raises(ClientClosedError):
-        mine.unlock()
+    for call in (mine.unlock, client.enter):
+        with pytest.raises(ClientClosedError):
+            call()
     assert "closed" in repr(client)
 
 
@@ -156,12 +131,18 @@ def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
         world.redis.delete("orders")
 
 
-@threads_only
-def test_no_thread_is_left(world: ThreadsWorld, client: Remote) -> None:
+@sync_and_async
+def test_no_thread_task_or_connection_is_left(world: ClockWorld, client: Remote) -> None:
+    def ours() -> list[str]:
+        return tasks_of_ours(world) if isinstance(world, AsyncioWorld) else threads_of_ours()
+
+    before = connections(world)
     use_in_full(world, client)
-    assert threads_of_ours()
+    assert ours()
+    assert connections(world) - before
     client.close()
-    world.until(lambda: not threads_of_ours())
+    world.until(lambda: not ours())
+    world.until(lambda: not connections(world) - before)
 
 
 @threads_only
@@ -179,29 +160,10 @@ def test_no_thread_is_left_of_a_client_that_was_dropped(world: ThreadsWorld) -> 
     world.until(lambda: not threads_of_ours())
 
 
-@asyncio_only
-def test_no_task_is_left(world: AsyncioWorld, client: Remote) -> None:
-    use_in_full(world, client)
-    assert tasks_of_ours(world)
-    client.close()
-    world.until(lambda: not tasks_of_ours(world))
-
-
-@sync_and_async
-def test_no_connection_is_left(world: ClockWorld) -> None:
-    before = connections(world)
-    client = world.client()
-    use_in_full(world, client)
-    assert connections(world) - before
-    client.close()
-    world.until(lambda: not connections(world) - before)
-
-
 @sync_and_async
 @pytest.mark.parametrize("call", ["lock", "unlock"])
 def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) -> None:
     before = connections(world)
-    assert world.port is not None
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
         alice, bob = world.actors(2)

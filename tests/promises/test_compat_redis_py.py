@@ -104,14 +104,6 @@ def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
     assert logged is not raises
 
 
-@in_real_time
-def test_releasing_what_is_not_held(user: User) -> None:
-    with pytest.raises(LockError, match="Cannot release") as error:
-        user.lock().release()
-    assert not isinstance(error.value, LockNotOwnedError)
-    assert error.value.lock_name == "foo"
-
-
 # ---- together with the original --------------------------------------------------------------------------------------
 
 
@@ -158,13 +150,6 @@ def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
     for time_ in (0, -5):
         with pytest.raises(ValueError):
             lock.extend(time_)
-
-
-@sync_and_async
-@pytest.mark.parametrize("arguments", [{"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}])
-def test_arguments_that_no_lock_can_have(user: User, arguments: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        user.lock(**arguments)
 
 
 @sync_and_async
@@ -255,7 +240,6 @@ def test_without_thread_local_every_user_of_the_object_may_release_it(user: User
 @asyncio_only
 def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> None:
     """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
-    assert isinstance(world, AsyncioWorld)
 
     async def main() -> None:
         async with redis.asyncio.Redis(port=world.port or 0) as client:
@@ -299,6 +283,9 @@ def test_a_client_of_this_library_may_be_given(world: ClockWorld) -> None:
         with for_threads.Lock(client, "foo") as lock:
             assert lock.owned()
         assert for_threads.client_of(client) is client  # type: ignore[arg-type]
+        for arguments in ({"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}):
+            with pytest.raises((ValueError, TypeError)):
+                for_threads.Lock(client, "foo", **arguments)  # type: ignore[arg-type]
     for wrong in (None, "redis://localhost", redis.asyncio.Redis()):
         with pytest.raises(TypeError):
             for_threads.Lock(wrong, "foo")  # type: ignore[arg-type]

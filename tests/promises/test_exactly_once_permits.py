@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import redis.exceptions
 
 from pyredisson import LockNotOwnedError, OutcomeUnknownError
 from tests.proxy import Proxy
-from tests.worlds.base import Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import interruptible, sync_and_async
 
@@ -44,6 +43,7 @@ class Seats:
         self.permits.set_permits(5)
         self.permits.add_permits(0)
         self.permits.update_lease_time("0" * 32, 1)
+        self.permits.try_release(["0" * 32])
         self.latch.count_down()
         self.semaphore.release()
         assert self.count == 5
@@ -106,19 +106,10 @@ def test_setting_for_the_first_time(world: ClockWorld, proxy: Proxy, seats: Seat
     assert seats.count == 3
 
 
-def test_a_permit_is_released_once(proxy: Proxy, seats: Seats) -> None:
+@pytest.mark.parametrize("several", [False, True])
+def test_permits_are_released_once(proxy: Proxy, seats: Seats, several: bool) -> None:
     """The repeat finds nothing to release any more, and is no failure."""
-    permit = seats.permits.acquire()
-    lost = proxy.drop_reply("EVALSHA")
-    seats.permits.release(permit)
-    assert lost.hits == 1
-    assert seats.count == 5
-    assert seats.permits.acquired_permits() == 0
-
-
-def test_a_list_of_permits_is_released_once(proxy: Proxy, seats: Seats) -> None:
-    permits = seats.permits.acquire(permits=3)
-    seats.permits.try_release(["0" * 32])  # The server knows the script now.
+    permits = seats.permits.acquire(permits=3) if several else seats.permits.acquire()
     lost = proxy.drop_reply("EVALSHA")
     seats.permits.release(permits)
     assert lost.hits == 1
@@ -129,7 +120,6 @@ def test_a_list_of_permits_is_released_once(proxy: Proxy, seats: Seats) -> None:
 def test_of_a_list_whose_reply_is_lost_the_same_permit_is_missing(proxy: Proxy, seats: Seats) -> None:
     one, two = seats.permits.acquire(permits=2)
     seats.permits.release(two)
-    seats.permits.try_release(["0" * 32])
     lost = proxy.drop_reply("EVALSHA")
     with pytest.raises(LockNotOwnedError, match=f"permit {two} of 'seats' .*none of the 2 permits was released"):
         seats.permits.release([one, two])
@@ -214,19 +204,16 @@ def test_an_owner_settles_its_open_request_before_the_next_call(proxy: Proxy, se
     assert seats.semaphore.acquire(5, timeout=0) is True
 
 
-def test_a_release_at_the_end_of_a_block_is_made_up_for(world: ClockWorld, proxy: Proxy, seats: Seats) -> None:
-    """The server cannot be reached when the block ends. Nobody will come and release again."""
-    with pytest.raises((redis.exceptions.RedisError, OutcomeUnknownError)), seats.semaphore:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_release_at_the_end_of_a_block_is_made_up_for(
+    world: ClockWorld, proxy: Proxy, seats: Seats, fails: bool
+) -> None:
+    """The server cannot be reached when the block ends. An error of its body goes first."""
+    errors = (ZeroDivisionError,) if fails else (redis.exceptions.RedisError, OutcomeUnknownError)
+    with pytest.raises(errors), seats.semaphore:
         assert seats.count == 4
         proxy.cut()
-    proxy.heal()
-    world.until(lambda: seats.count == 5)
-
-
-def test_the_error_of_the_block_goes_first(world: ClockWorld, proxy: Proxy, seats: Seats) -> None:
-    with pytest.raises(ZeroDivisionError), seats.semaphore:
-        proxy.cut()
-        1 / 0  # noqa: B018
+        assert 1 / (not fails)
     proxy.heal()
     world.until(lambda: seats.count == 5)
 
@@ -234,22 +221,23 @@ def test_the_error_of_the_block_goes_first(world: ClockWorld, proxy: Proxy, seat
 @interruptible
 @patient
 @pytest.mark.parametrize(
-    "call", ["acquire", "drain_permits", "acquire a permit", "acquire several permits", "release", "count_down"]
+    ("kind", "method", "arguments", "count"),
+    [
+        ("semaphore", "acquire", {"permits": 2}, 5),
+        ("semaphore", "drain_permits", {}, 5),
+        ("semaphore", "release", {"permits": 2}, 7),
+        ("permits", "acquire", {}, 5),
+        ("permits", "acquire", {"permits": 3}, 5),
+        ("latch", "count_down", {}, 4),
+    ],
 )
-def test_an_interrupt_while_the_reply_is_under_way(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
+def test_an_interrupt_while_the_reply_is_under_way(
+    world: ClockWorld, proxy: Proxy, seats: Seats, kind: str, method: str, arguments: dict[str, int], count: int
+) -> None:
     me = world.interruptible()
-    semaphore, permits, latch = (Remote(each.real, me) for each in (seats.semaphore, seats.permits, seats.latch))
-    calls: dict[str, tuple[Any, int]] = {
-        "acquire": (partial(semaphore.acquire.method, 2), 5),
-        "drain_permits": (semaphore.drain_permits, 5),
-        "acquire a permit": (permits.acquire, 5),
-        "acquire several permits": (partial(permits.acquire.method, permits=3), 5),
-        "release": (partial(semaphore.release.method, 2), 7),
-        "count_down": (latch.count_down, 4),
-    }
-    make, count = calls[call]
+    call = partial(getattr(getattr(seats, kind).real, method), **arguments)
     lost = proxy.drop_reply("EVALSHA", then="hang")
-    error = me.interrupted(make, once=lambda: lost.hits == 1)
+    error = me.interrupted(call, once=lambda: lost.hits == 1)
     assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
     world.until(lambda: seats.count == count)
     world.pass_time(0.3)

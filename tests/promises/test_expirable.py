@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
+from functools import partial
 
 import pytest
 
-from pyredisson import LockError, LockLostError
-from tests.worlds.base import Remote, World
-from tests.worlds.environments import each_runtime
+from pyredisson import LockLostError
+from tests.worlds.base import Actor, Remote, World
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -37,30 +36,21 @@ def keys(world: World) -> set[str]:
 
 
 @each_kind
-def test_it_exists_until_it_is_deleted(world: World, kind: str) -> None:
+def test_it_exists_with_all_its_keys_until_it_is_deleted(world: World, kind: str) -> None:
     mine = world.actor().get(world.client(), kind, "seats")
-    assert mine.exists() is False
-    assert mine.delete() is False
+    for call in (mine.exists, mine.delete, partial(mine.expire, 60), mine.clear_expire):
+        assert call() is False
     begin(mine, kind)
     assert mine.exists() is True
     assert keys(world) == KEYS[kind]
+    assert mine.clear_expire() is False
+    assert mine.expire(timedelta(seconds=60)) is True
+    assert all(50 < world.redis.ttl(key) <= 60 for key in KEYS[kind])
+    assert mine.clear_expire() is True
+    assert all(world.redis.ttl(key) == math.inf for key in KEYS[kind])
     assert mine.delete() is True
     assert keys(world) == set()
     assert mine.exists() is False
-
-
-@each_kind
-def test_all_keys_expire_together(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats")
-    assert mine.expire(60) is False
-    assert mine.clear_expire() is False
-    begin(mine, kind)
-    assert mine.clear_expire() is False
-    assert mine.expire(timedelta(days=2)) is True
-    assert mine.expire(60) is True
-    assert [50 < world.redis.ttl(key) <= 60 for key in KEYS[kind]] == [True] * len(KEYS[kind])
-    assert mine.clear_expire() is True
-    assert [world.redis.ttl(key) for key in KEYS[kind]] == [math.inf] * len(KEYS[kind])
 
 
 @each_kind
@@ -72,34 +62,15 @@ def test_it_expires(world: World, kind: str) -> None:
     assert keys(world) == set()
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_a_handle_that_is_made_with_its_permits_sets_them_first(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats", permits=3)
-    assert mine.expire(60) is True
-    assert 50 < world.redis.ttl("seats") <= 60
-
-
-def test_the_waiters_of_a_deleted_latch_return(world: World) -> None:
-    alice, bob = world.actors(2)
+@pytest.mark.parametrize("end", ["delete", "expire"])
+def test_the_waiters_of_a_latch_that_is_gone_return(world: World, end: str, alice: Actor, bob: Actor) -> None:
     client = world.client(max_wait_without_check=60)
-    mine, theirs = alice.get(client, "count_down_latch", "seats"), bob.get(client, "count_down_latch", "seats")
+    mine, theirs = (actor.get(client, "count_down_latch", "seats") for actor in (alice, bob))
     mine.try_set_count(3)
-    pending = bob.start(theirs.wait)
+    pending = bob.start(theirs.wait, None if end == "delete" else 1.0)
     world.until(lambda: world.waiting(mine) == 1)
-    assert mine.delete() is True
-    assert pending.result(within=5) is True
-
-
-@each_runtime
-def test_a_waiter_whose_time_ends_after_the_latch_has_expired_returns_true(world: World) -> None:
-    alice, bob = world.actors(2)
-    client = world.client(max_wait_without_check=60)
-    mine, theirs = alice.get(client, "count_down_latch", "seats"), bob.get(client, "count_down_latch", "seats")
-    mine.try_set_count(3)
-    pending = bob.start(theirs.wait, 1.0)
-    world.until(lambda: world.waiting(mine) == 1)
-    assert mine.expire(0.2) is True
-    assert pending.result(within=5) is True
+    assert mine.delete() if end == "delete" else mine.expire(0.2)
+    assert pending.result(within=5) is True, "also where only the end of the wait shows it"
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
@@ -120,28 +91,3 @@ def test_a_permit_of_a_deleted_semaphore_is_lost(world: World) -> None:
     with pytest.raises(LockLostError), mine.hold():
         assert mine.delete() is True
     assert mine.exists() is False
-
-
-@each_kind
-def test_what_belongs_to_others_stays(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats")
-    world.redis.command("HSET", "seats", "field", "value")
-    for call in (mine.delete, mine.clear_expire, lambda: mine.expire(60)):
-        with pytest.raises(LockError, match="holds a hash"):
-            call()
-    assert keys(world) == {"seats"}
-    assert world.redis.ttl("seats") == math.inf
-
-
-@each_runtime
-@each_kind
-def test_bad_arguments(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats")
-    for seconds in (0, -1, math.nan, math.inf, 86_401):
-        with pytest.raises(ValueError, match="seconds"):
-            mine.expire(seconds)
-    no_times: list[Any] = ["5", None, True]
-    for seconds in no_times:
-        with pytest.raises(TypeError, match="seconds"):
-            mine.expire(seconds)
-    assert world.redis.everything() == {}

@@ -27,10 +27,9 @@ def test_a_hold_of_the_caller_itself_ends_without_a_loss(world: World) -> None:
     assert lost == []
 
 
-def test_another_holder_of_this_client_is_notified_at_once(world: World) -> None:
+def test_another_holder_of_this_client_is_notified_at_once(world: World, alice: Actor, bob: Actor) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *told: lost.append(told))
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     theirs.lock()
     theirs.lock()
@@ -59,10 +58,9 @@ def test_one_of_the_waiters_of_this_client_acquires_the_lock(
         pending.result(within=5)
 
 
-def test_a_hold_that_had_run_out_before_is_not_called_lost(world: World) -> None:
+def test_a_hold_that_had_run_out_before_is_not_called_lost(world: World, alice: Actor, bob: Actor) -> None:
     losses: list[object] = []
     client = world.client(on_lock_lost=lambda *loss: losses.append(loss))
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock(0.1)
     world.pass_time(0.2)

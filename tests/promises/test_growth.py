@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import inspect
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,9 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 import pyredisson
-from pyredisson import ClientClosedError
 from pyredisson.core.driver import run
-from pyredisson.shared.marks import Mark
+from tests.promises.kinds import ended
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import in_virtual_time, sync_and_async
 
@@ -43,11 +40,6 @@ class Counted:
     @staticmethod
     def stop() -> None:
         sys.setprofile(None)
-
-
-async def ended(result: Any) -> Any:
-    """Return the result of a call in either form."""
-    return await result if inspect.isawaitable(result) else result
 
 
 def perform(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -111,40 +103,6 @@ def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str
 
 
 @sync_and_async
-def test_locks_of_a_closed_client_cost_nothing(world: World) -> None:
-    client, other, actor = world.client(), world.client(), world.actor()
-    none = least_pair(actor, world, client, "lock")
-    lock_all(actor, world, [other.real.get_lock(f"closed-{number}") for number in range(1000)])
-    other.close()
-    assert least_pair(actor, world, client, "lock") <= 1.3 * none
-
-
-@sync_and_async
-def test_a_walk_hand_over_hand_costs_the_same_at_each_step_and_leaves_nothing(world: World) -> None:
-    """Whoever walks a list acquires the next lock before the last one is released."""
-    client, actor = world.client(), world.actor()
-
-    def walk(steps: range) -> None:
-        async def calls() -> None:
-            before = None
-            for step in steps:
-                lock = client.real.get_lock(f"step-{step}")
-                await ended(lock.lock())
-                if before is not None:
-                    await ended(before.unlock())
-                before = lock
-            await ended(before.unlock())
-
-        perform(actor, world, calls)
-
-    walk(range(1000))  # A context keeps as many marks of the past as its leaves have room for.
-    steps, marks = least_pair(actor, world, client, "lock"), marks_alive()
-    walk(range(1000, 4000))
-    assert least_pair(actor, world, client, "lock") <= 1.3 * steps
-    assert marks_alive() <= marks + 20
-
-
-@sync_and_async
 def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> None:
     client, actor = world.client(), world.actor()
     semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
@@ -164,29 +122,6 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> N
     few = least_with(20)
     for before, after in zip(few, least_with(300), strict=True):
         assert after <= 1.3 * before
-
-
-@sync_and_async
-@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-def test_a_pair_takes_no_more_steps_with_16_times_the_waiters(world: World, kind: str) -> None:
-    """Who wait for another lock of that kind."""
-    client, actor = world.client(), world.actor()
-    busy = actor.get(client, kind, "busy")
-    busy.lock()
-    waiting = []
-
-    def least_with(waiters: int) -> int:
-        for waiter in world.actors(waiters - len(waiting)):
-            waiting.append(waiter.start(waiter.get(client, kind, "busy").try_lock, 60))
-        world.until(lambda: world.waiting(busy) == waiters)
-        least_pair.used += 1
-        names = [f"beyond-{least_pair.used}-{number}" for number in range(20)]
-        return min(pair(actor, world, actor.get(client, kind, name).real) for name in names)
-
-    few = least_with(2)
-    assert least_with(32) <= 1.3 * few
-    client.close()
-    assert {type(each.error()) for each in waiting} == {ClientClosedError}
 
 
 @in_virtual_time
@@ -215,8 +150,3 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
     many = steps_a_lock(1600)
     assert 5 < many <= 1.1 * few
     assert many <= most
-
-
-def marks_alive() -> int:
-    gc.collect()
-    return sum(type(each) is Mark for each in gc.get_objects())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import math
@@ -9,11 +10,12 @@ import sys
 
 import pytest
 
-from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
+from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError
 from tests.promises.kinds import handle
+from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -79,30 +81,11 @@ def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, kind: str, 
 
 
 @each_kind
-def test_a_block_waits_without_a_limit_by_default(world: World, kind: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
-    with single(alice, client, kind).hold():
-        entering = bob.start(single(bob, client, kind).hold().enter)
-        world.until(lambda: world.redis.subscribers(CHANNELS[kind]) == 1)
-        assert not entering.done()
-    entering.result(within=5).ensure_held()
-
-
-@each_kind
-def test_an_exception_of_the_body_ends_the_block(world: World, kind: str) -> None:
-    mine = single(world.actor(), world.client(), kind)
-    with pytest.raises(ZeroDivisionError), mine.hold():
-        raise ZeroDivisionError
-    assert is_free(mine)
-
-
-@each_kind
-def test_a_block_is_entered_once(world: World, kind: str) -> None:
+def test_a_block_is_entered_once_and_ends_with_an_exception_of_its_body(world: World, kind: str) -> None:
     mine = single(world.actor(), world.client(), kind)
     hold = mine.hold()
-    with hold:
-        pass
+    with pytest.raises(ZeroDivisionError), hold:
+        raise ZeroDivisionError
     with pytest.raises(LockError, match="once"):
         hold.enter()
     assert is_free(mine)
@@ -148,20 +131,23 @@ def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World, kind
         lease.ensure_held()
 
 
-@each_expiring_kind
-@pytest.mark.parametrize("lease_time", [None, 30], ids=["watchdog", "lease"])
-def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(
-    world: World, kind: str, lease_time: float | None
-) -> None:
-    mine = single(world.actor(), world.client(), kind)
-    with pytest.raises(LockLostError) as loss, mine.hold(lease_time=lease_time):
-        world.redis.delete(HOLDS[kind])
-    assert loss.value.name == "orders"
-    world.redis.command("DEL", "orders")
-    mine = single(world.actor(), world.client(), kind)
-    with pytest.raises(ZeroDivisionError), mine.hold(lease_time=lease_time):
-        world.redis.delete(HOLDS[kind])
-        raise ZeroDivisionError
+@pytest.mark.parametrize(
+    ("kind", "how"), [("lock", "with"), *((kind, how) for kind in HOLDS for how in ("watchdog", "lease"))]
+)
+def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world: World, kind: str, how: str) -> None:
+    for error in (LockLostError, ZeroDivisionError):
+        mine = single(world.actor(), world.client(), kind)
+        block = mine if how == "with" else mine.hold(lease_time=30 if how == "lease" else None)
+        with pytest.raises(error) as raised, block:
+            world.redis.delete(HOLDS[kind])
+            if error is ZeroDivisionError:
+                raise ZeroDivisionError
+        assert error is ZeroDivisionError or raised.value.name == "orders"  # type: ignore[attr-defined]
+        if kind == "lock":
+            with pytest.raises(LockNotOwnedError) as refusal:  # The block was left properly all the same.
+                mine.unlock()
+            assert not isinstance(refusal.value, LockLostError)
+        world.redis.command("DEL", "orders")
 
 
 @each_runtime
@@ -183,14 +169,17 @@ def test_the_body_can_see_that_the_lock_was_lost(world: World, kind: str, caplog
             lease.ensure_held()
         assert loss.value.name == "orders"
     world.until(lambda: lost == [("orders", alice.number)])
-    assert ["was lost" in record.getMessage() for record in caplog.records] == [True]
+    [record] = caplog.records
+    assert "'orders' of " in record.getMessage()
+    assert "was lost" in record.getMessage()
+    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
+    assert (record.lock, record.owner) == ("orders", f"{client.id}:{alice.number}")
 
 
 @each_expiring_kind
-def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str) -> None:
+def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str, alice: Actor) -> None:
     """Unlike a plain hold: the block is still running."""
     lost: list[object] = []
-    alice = world.actor()
     # The watchdog is awake often enough, and leaves it alone.
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
     mine = single(alice, client, kind)
@@ -216,30 +205,6 @@ def test_permits_that_do_not_expire_are_certain_without_end(world: World) -> Non
         assert mine.available_permits() == 1
     with mine.hold(0):
         assert mine.available_permits() == 3
-    with pytest.raises(ValueError, match="permits"):
-        mine.hold(-1)
-
-
-@pytest.mark.parametrize("kind", ["semaphore", PERMITS])
-def test_a_block_of_permits_may_be_left_by_another_owner(world: World, alice: Actor, bob: Actor, kind: str) -> None:
-    mine = single(alice, world.client(), kind)
-    block = mine.hold()
-    block.enter()
-    assert mine.available_permits() == 0
-    Remote(block.real, bob).__exit__(None, None, None)
-    assert mine.available_permits() == 1
-
-
-@each_runtime
-def test_many_permits_are_renewed_by_one_request(world: World) -> None:
-    rounds: list[events.Event] = []
-    actor, client = world.actor(), world.client(lock_watchdog_timeout=LONG, listeners=(rounds.append,))
-    blocks = [actor.get(client, PERMITS, f"seats-{number}", permits=1).hold() for number in range(20)]
-    for block in blocks:
-        block.enter()
-    world.until(lambda: events.Renewed(locks=20, requests=1) in rounds)
-    for block in blocks:
-        block.__exit__(None, None, None)
 
 
 @each_runtime
@@ -252,16 +217,17 @@ def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, 
 
 
 @sync_and_async
-def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+@each_expiring_kind
+def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
-    mine = single(alice, world.client(lock_watchdog_timeout=4.0), PERMITS)
+    mine = single(alice, world.client(lock_watchdog_timeout=4.0), kind)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
         block = mine.hold()
         block.enter()
         del block
         alice.do(gc.collect)
         world.until(lambda: "dropped without leaving its block" in caplog.text)
-    world.until(lambda: mine.available_permits() == 1)
+    world.until(lambda: is_free(mine))
 
 
 # ---- locks -----------------------------------------------------------------------------------------------------------
@@ -306,3 +272,26 @@ def test_an_unlock_too_many_says_that_no_one_holds_it(client: Remote, mine: Remo
     with pytest.raises(LockNotOwnedError, match=r"held by .* of this client, and only the thread") as refusal:
         theirs.unlock()
     assert "no one" not in str(refusal.value)
+
+
+@asyncio_only
+def test_a_block_that_was_left_is_not_cancelled_any_more(world: AsyncioWorld) -> None:
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    lock = client.real.get_lock("orders")
+    left = []
+
+    async def body() -> str:
+        async with lock.hold():
+            async with lock.hold(cancel_on_loss=True):
+                pass
+            left.append(True)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), SHORT)
+            return "not cancelled"
+
+    running = world.actor().start(body)
+    world.until(lambda: left)
+    world.redis.delete("orders")
+    world.until(lambda: lost)
+    assert isinstance(running.error(), LockLostError)  # Of the outer block, which waited for its own end.

@@ -1,4 +1,4 @@
-"""A lease that was asked for ends by itself; a plain hold whose lease ran out is over, without a word."""
+"""A lease that was asked for ends by itself, in silence; ``extend()`` prolongs it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.worlds.base import Remote, World
-from tests.worlds.environments import each_runtime
+from pyredisson import LockLostError, LockNotOwnedError
+from tests.promises.kinds import handle, lock_of
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime, sync_and_async
 
 
 @pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
@@ -47,3 +49,79 @@ def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pyt
         world.renewed("orders", times=1)
     assert lost == []
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+# ---- extend() --------------------------------------------------------------------------------------------------------
+
+KINDS = [
+    "lock",
+    "fair_lock",
+    "fenced_lock",
+    "spin_lock",
+    "token_lock",
+    "read_lock",
+    "write_lock",
+    "multi_lock",
+    "red_lock",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lease_is_prolonged_and_never_shortened(world: World, alice: Actor, kind: str) -> None:
+    mine = Remote(lock_of(world, kind), alice)
+    left = mine.validity if kind in ("multi_lock", "red_lock") else mine.remain_time_to_live
+    mine.lock(lease_time=5)
+    assert mine.extend(60)
+    assert 55 < left() <= 60
+    assert mine.extend(20)
+    assert 50 < left() <= 60
+    mine.unlock()
+    assert not mine.is_locked()
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "token_lock", "multi_lock"])
+def test_who_does_not_hold_it_cannot_extend_it(kind: str, mine: Remote, theirs: Remote) -> None:
+    with pytest.raises(LockNotOwnedError, match="is not held by"):
+        mine.extend(5)
+    mine.lock()
+    with pytest.raises(LockNotOwnedError, match="is not held by"):
+        theirs.extend(5)
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "token_lock", "write_lock"])
+def test_a_lost_lock_is_not_extended(world: World, kind: str, mine: Remote) -> None:
+    mine.lock()
+    world.redis.delete("orders")
+    with pytest.raises(LockLostError):
+        mine.extend(60)
+    with pytest.raises(LockLostError):
+        mine.unlock()
+
+
+@sync_and_async
+def test_the_token_of_a_token_lock_is_that_of_its_holder(
+    world: World, client: Remote, alice: Actor, bob: Actor
+) -> None:
+    mine, theirs = handle(alice, client, "token_lock"), handle(bob, client, "token_lock")
+    seen: list[str | None] = []
+    alice.do(lambda: seen.append(mine.real.token))
+    mine.lock()
+    bob.do(lambda: seen.append(theirs.real.token))
+    assert seen == [None, None]
+    alice.do(lambda: seen.append(mine.real.token))
+    assert world.redis.everything()["orders"] == ("string", seen[2])
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore", "semaphore"])
+def test_a_block_that_is_extended_lasts_longer(world: World, client: Remote, alice: Actor, kind: str) -> None:
+    lease = {} if kind == "semaphore" else {"lease_time": 1}
+    with handle(alice, client, kind, **({} if kind == "lock" else {"permits": 1})).hold(**lease) as lease:
+        assert alice.do(lease.extend, 60)
+        assert lease.remaining() > 50
+        world.pass_time(1.5)
+        lease.ensure_held()
+    with pytest.raises(LockLostError, match="its block has already been left"):
+        alice.do(lease.extend, 60)

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.worlds.base import Remote, World
+from pyredisson import LockLostError, events
+from tests.worlds.base import Actor, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -27,36 +27,14 @@ def is_the_strangers(world: World) -> bool:
     return world.redis.hash("orders") == {STRANGER: "1"}
 
 
-def test_a_loss_is_reported_by_a_callback_a_warning_and_an_event(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(("kind", "holds", "suffix"), [("lock", 2, ""), ("token_lock", 1, ":token")])
+def test_a_loss_is_reported_once_by_a_callback_and_an_event(world: World, kind: str, holds: int, suffix: str) -> None:
     lost, happened = [], []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told), listeners=(happened.append,)
     )
     alice = world.actor()
-    mine = alice.lock(client)
-    number = alice.number
-    mine.lock()
-    with caplog.at_level(logging.WARNING, logger="pyredisson"):
-        taken_away(world)
-        world.until(lambda: lost)
-    assert lost == [("orders", number)]
-    [record] = [record for record in caplog.records if "was lost" in record.getMessage()]
-    assert (record.name, record.levelname) == ("pyredisson.lock", "WARNING")
-    assert record.getMessage().startswith("pyredisson: lock 'orders' of ")
-    assert (record.lock, record.owner) == ("orders", f"{client.id}:{number}")
-    [event] = [event for event in happened if isinstance(event, events.Lost)]
-    assert (event.name, event.owner) == ("orders", f"{client.id}:{number}")
-
-
-@each_runtime
-@pytest.mark.parametrize(("kind", "holds"), [("lock", 2), ("token_lock", 1)])
-def test_a_loss_is_reported_once(world: World, kind: str, holds: int) -> None:
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
-    alice = world.actor()
-    mine = alice.get(client, kind)
+    mine, owner = alice.get(client, kind), f"{client.id}:{alice.number}{suffix}"
     for _ in range(holds):
         mine.lock()
     taken_away(world)
@@ -68,13 +46,14 @@ def test_a_loss_is_reported_once(world: World, kind: str, holds: int) -> None:
         with pytest.raises(LockLostError):
             mine.unlock()
     assert lost == [("orders", alice.number)]
+    [event] = [event for event in happened if isinstance(event, events.Lost)]
+    assert (event.name, event.owner) == ("orders", owner)
     assert is_the_strangers(world)
 
 
-def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: World) -> None:
+def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: World, alice: Actor) -> None:
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
-    alice = world.actor()
     mine = alice.lock(client)
     mine.lock()
     owner = f"{client.id}:{alice.number}"
@@ -107,64 +86,39 @@ def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -
     mine.unlock()
 
 
-def test_leaving_a_block_says_that_the_lock_was_lost(world: World, mine: Remote) -> None:
-    with pytest.raises(LockLostError), mine:
-        taken_away(world)
-    assert is_the_strangers(world)
-
-
-def test_an_exception_of_the_body_goes_first(world: World, mine: Remote) -> None:
-    with pytest.raises(ZeroDivisionError), mine:
-        taken_away(world)
-        raise ZeroDivisionError
-    with pytest.raises(LockNotOwnedError) as refusal:  # The block was left properly all the same.
-        mine.unlock()
-    assert not isinstance(refusal.value, LockLostError)
-
-
 # ---- the callback ------------------------------------------------------------------------------------------------
 
 
 @sync_and_async
-@pytest.mark.parametrize("kind", ["function", "coroutine function"])
-def test_a_callback_that_raises_does_no_harm(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("how", ["raises", "raises in a task", "blocks"])
+def test_a_callback_that_raises_or_blocks_delays_nothing(
+    world: World, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+    lost = []
+
     def fail(name: str, number: int) -> None:
+        lost.append(name)
         raise ZeroDivisionError(name)
 
     async def fail_later(name: str, number: int) -> None:
-        raise ZeroDivisionError(name)
-
-    client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=fail if kind == "function" else fail_later)
-    alice = world.actor()
-    mine, other = alice.lock(client), alice.lock(client, "parcels")
-    mine.lock()
-    other.lock()
-    with caplog.at_level(logging.ERROR, logger="pyredisson"):
-        taken_away(world)
-        world.until(lambda: "ZeroDivisionError" in caplog.text)
-    with pytest.raises(LockLostError):
-        mine.unlock()
-    world.renewed("parcels", times=1)
-    assert other.get_hold_count() == 1
-
-
-@sync_and_async
-def test_a_callback_that_blocks_delays_nothing(world: World) -> None:
-    go_on = threading.Event()
-    lost = []
+        fail(name, number)
 
     def block(name: str, number: int) -> None:
         lost.append(name)
         go_on.wait(30)
 
-    client = world.client(lock_watchdog_timeout=LONG, on_lock_lost=block)
-    alice = world.actor()
+    callback = {"raises": fail, "raises in a task": fail_later, "blocks": block}[how]
+    client, alice = world.client(lock_watchdog_timeout=LONG, on_lock_lost=callback), world.actor()
     mine, other = alice.lock(client), alice.lock(client, "parcels")
     mine.lock()
     other.lock()
     try:
-        taken_away(world)
-        world.until(lambda: lost)
+        with caplog.at_level(logging.ERROR, logger="pyredisson"):
+            taken_away(world)
+            world.until(lambda: lost if how == "blocks" else "ZeroDivisionError" in caplog.text)
+        with pytest.raises(LockLostError):
+            mine.unlock()
         world.renewed("parcels", times=1)
         assert other.get_hold_count() == 1
         world.redis.delete("parcels")

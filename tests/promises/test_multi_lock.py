@@ -15,8 +15,9 @@ from pyredisson import (
     LockLostError,
     LockNotOwnedError,
 )
+from tests.promises.kinds import handle, make
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, interruptible
+from tests.worlds.environments import each_runtime
 
 pytestmark = each_runtime
 
@@ -111,14 +112,6 @@ def test_invalid_members_are_refused_before_any_request(world: World) -> None:
     assert left(world, 0, 1) == set()
 
 
-def test_its_name_and_representation(alice: Actor, clients: list[Remote], mine: Remote) -> None:
-    assert repr(mine) == "<MultiLock 'orders' (2 of 3)>"
-    mine.lock()
-    assert "held by" in repr(mine)
-    assert mine.name == "orders"
-    assert on_one_server(alice, clients[0], "b", "a").name == "a + b"
-
-
 # ---- a quorum --------------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +155,9 @@ def test_validity_is_the_lease_less_what_it_took_and_the_drift(world: World) -> 
 
 def test_it_is_reentrant_by_any_handle_on_the_same_members(alice: Actor, bob: Actor, clients: list[Remote]) -> None:
     one, other, theirs = multi(alice, clients), multi(alice, clients), multi(bob, clients)
+    assert repr(one) == "<MultiLock 'orders' (2 of 3)>"
     one.lock()
+    assert "held by" in repr(one)
     other.lock()
     one.lock()
     assert one.get_hold_count() == other.get_hold_count() == 3
@@ -173,27 +168,24 @@ def test_it_is_reentrant_by_any_handle_on_the_same_members(alice: Actor, bob: Ac
     assert theirs.try_lock()
 
 
-def test_a_minority_held_by_others_does_not_keep_it_from_being_taken(world: World, alice: Actor, bob: Actor) -> None:
+@pytest.mark.parametrize("held", [2, 3])
+def test_a_minority_held_by_others_does_not_keep_it_from_being_acquired(
+    world: World, alice: Actor, bob: Actor, held: int
+) -> None:
     clients = nodes(world, 5)
-    for client in clients[:2]:
+    for client in clients[:held]:
         assert bob.lock(client).try_lock()
     lock = multi(alice, clients)
-    assert lock.try_lock()
-    assert [world.node(index).hash("orders") != {} for index in range(5)] == [True] * 5
-    lock.unlock()
-    assert [world.node(index).hash("orders") != {} for index in range(5)] == [True, True, False, False, False]
-
-
-def test_what_was_taken_without_a_quorum_is_given_back_at_once(world: World, alice: Actor, bob: Actor) -> None:
-    clients = nodes(world, 5)
-    for client in clients[:3]:
-        assert bob.lock(client).try_lock()
-    lock = multi(alice, clients)
-    assert not lock.try_lock()
-    assert not lock.try_lock(0.2)
-    assert left(world, 3, 4) == set()
-    with pytest.raises(LockNotOwnedError):
+    assert lock.try_lock() is (held == 2)
+    if held == 2:
+        assert left(world, 2) == left(world, 3) == left(world, 4) == {"orders"}
         lock.unlock()
+    else:
+        assert not lock.try_lock(0.2)
+        with pytest.raises(LockNotOwnedError):
+            lock.unlock()
+    assert left(world, *range(held, 5)) == set(), "what it got without a quorum is released at once"
+    assert [world.node(index).hash("orders") != {} for index in range(held)] == [True] * held
 
 
 def test_a_waiter_is_woken_by_the_release(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
@@ -301,27 +293,21 @@ def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(
     assert all(f"a quorum of {count} node" in text and f"tolerates {tolerates}" in text for text in warned)
 
 
-def test_a_members_own_hold_is_not_touched(world: World, alice: Actor, clients: list[Remote], mine: Remote) -> None:
-    own = alice.lock(clients[0])
-    own.lock()
-    mine.lock()
-    assert own.get_hold_count() == 2
-    mine.unlock()
-    assert own.get_hold_count() == 1
-    own.unlock()
-    assert left(world, 0) == set()
-
-
-def test_a_members_own_hold_is_released_before_its_part(
-    world: World, alice: Actor, clients: list[Remote], mine: Remote, theirs: Remote
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hold_of_a_member_alone_is_released_before_or_after_its_part(
+    world: World, alice: Actor, clients: list[Remote], mine: Remote, theirs: Remote, first: bool
 ) -> None:
     own = alice.lock(clients[0])
     own.lock()
     mine.lock()
-    own.unlock()
-    assert mine.validity() > 0
-    assert theirs.try_lock() is False
-    mine.unlock()
+    assert own.get_hold_count() == 2
+    one, other = (own, mine) if first else (mine, own)
+    one.unlock()
+    assert own.get_hold_count() == 1
+    if first:
+        assert mine.validity() > 0
+        assert theirs.try_lock() is False
+    other.unlock()
     assert left(world, *range(3)) == set()
 
 
@@ -355,20 +341,6 @@ def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world: World, alice
     world.until(lambda: world.node(0).hash("orders") == {})
 
 
-@interruptible
-def test_an_interrupted_waiter_leaves_nothing(world: World, clients: list[Remote]) -> None:
-    bob, alice = world.actor(), world.interruptible()
-    mine, theirs = multi(bob, nodes(world, 3)), multi(alice, clients)
-    mine.lock()
-    channel = "redisson_lock__channel:{orders}"
-    raised = alice.interrupted(
-        theirs.lock, once=lambda: sum(world.node(index).subscribers(channel) for index in range(3)) >= 2
-    )
-    assert raised is not None
-    mine.unlock()
-    world.until(lambda: left(world, *range(3)) == set())
-
-
 def test_a_closed_client_makes_it_unusable(clients: list[Remote], mine: Remote) -> None:
     mine.lock()
     clients[1].close()
@@ -380,16 +352,22 @@ def test_a_closed_client_makes_it_unusable(clients: list[Remote], mine: Remote) 
 # ---- all of several --------------------------------------------------------------------------------------------------
 
 
-def test_all_are_taken_or_none(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
-    lock = on_one_server(alice, client, "c", "a", "b")
-    assert lock.try_lock()
-    assert [bob.lock(client, name).try_lock() for name in "abc"] == [False] * 3
-    lock.unlock()
-    assert left(world) == set()
-    bob.lock(client, "b").lock()
-    assert not lock.try_lock()
-    assert not lock.try_lock(0.2)
-    assert left(world) == {"b"}
+def test_all_are_acquired_or_none_of_any_kinds(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+    kinds = [*KINDS, "write_lock"]
+    mine, theirs = (over(actor, [make(client, kind, kind) for kind in kinds]) for actor in (alice, bob))
+    assert mine.name == " + ".join(sorted(kinds))
+    mine.lock()
+    assert [handle(bob, client, kind, kind).try_lock() for kind in kinds] == [False] * len(kinds)
+    assert not theirs.try_lock()
+    waiting = bob.start(theirs.try_lock, 5)
+    mine.unlock()
+    assert waiting.result(within=5)
+    theirs.unlock()
+    assert left(world) == {"redisson_lock_token:{fenced_lock}"}
+    bob.lock(client, "lock").lock()
+    assert not mine.try_lock()
+    assert not mine.try_lock(0.2)
+    assert left(world) == {"lock", "redisson_lock_token:{fenced_lock}"}
 
 
 def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world: World) -> None:
@@ -419,29 +397,6 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world: World, client: Rem
         late.result(within=5)
         loser.unlock()
     assert left(world) == set()
-
-
-def test_it_mixes_kinds(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
-    real = client.real
-
-    def made() -> list[Any]:
-        return [
-            real.get_lock("plain"),
-            real.get_fair_lock("fair"),
-            real.get_spin_lock("spin"),
-            real.get_fenced_lock("fenced"),
-            real.get_read_write_lock("rw").write_lock(),
-            real.get_token_lock("token"),
-        ]
-
-    mine, theirs = over(alice, made()), over(bob, made())
-    mine.lock()
-    assert not theirs.try_lock()
-    waiting = bob.start(theirs.try_lock, 5)
-    mine.unlock()
-    assert waiting.result(within=5)
-    theirs.unlock()
-    assert left(world) == {"redisson_lock_token:{fenced}"}
 
 
 def test_a_lost_member_is_a_lost_lock(world: World) -> None:

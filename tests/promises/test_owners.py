@@ -1,25 +1,27 @@
-"""The owner is the thread, or the task: told from all others, alive or dead, by a number that is never used again."""
+"""The owner is the thread, the task, or what ``client.new_owner()`` made, which may be used from any of them."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 
 import pytest
 import redis.asyncio
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson import LockNotOwnedError
+from pyredisson import LockError, LockNotOwnedError
+from tests.promises.kinds import handle, make, rival
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Actor
-from tests.worlds.environments import asyncio_only
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import asyncio_only, sync_and_async
 
-
-def test_each_owner_has_a_number_of_its_own(alice: Actor, bob: Actor) -> None:
-    assert alice.number == alice.number
-    assert alice.number != bob.number
+KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
+KINDS += ["read_lock", "write_lock", "multi_lock"]
 
 
 @asyncio_only
@@ -58,12 +60,25 @@ def test_a_client_does_not_serve_two_loops_at_once(world: AsyncioWorld) -> None:
 
 
 @asyncio_only
-def test_an_event_loop_after_a_closed_one_has_new_owners(world: AsyncioWorld) -> None:
+def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world: AsyncioWorld) -> None:
     client = pyredisson.asyncio.Redisson(redis.asyncio.Redis(host=HOST, port=world.port))
-    lock = client.get_lock("orders")
+    lock, semaphore = client.get_lock("orders"), client.get_semaphore("seats")
+    permits, latch = client.get_permit_expirable_semaphore("leased"), client.get_count_down_latch("ready")
+    ids = []
 
     async def take() -> None:
         assert await lock.try_lock(lease_time=30)
+        await use()
+
+    async def use() -> None:
+        await semaphore.add_permits(1)
+        assert await semaphore.acquire(timeout=1)
+        assert not await semaphore.try_acquire(1, 0.05)
+        await permits.add_permits(1)
+        assert await permits.try_acquire(1)
+        await latch.try_set_count(1)
+        assert not await latch.wait(0.05)
+        ids.append(client.id)
 
     async def find_it_lost() -> None:
         assert await lock.get_hold_count() == 0
@@ -75,7 +90,131 @@ def test_an_event_loop_after_a_closed_one_has_new_owners(world: AsyncioWorld) ->
             other = asyncio.create_task(lock.try_lock(5))
             await soon(lambda: "1 waiting here" in repr(lock))
         assert await other
+        await use()
         await client.close()
 
     asyncio.run(take())
     asyncio.run(find_it_lost())
+    assert len(set(ids)) == 2
+    records = {key.split(":", 2)[2].rsplit(":", 1)[0] for key in world.redis.everything() if "done:{seats}" in key}
+    assert records == set(ids)
+
+
+# ---- owners that are made --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_owner_acquires_here_and_releases_there(world: World, client: Remote, kind: str) -> None:
+    owner = client.real.new_owner()
+    alice, bob, carol = world.actors(3)
+    mine, theirs = handle(alice, client, kind, owner=owner), handle(bob, client, kind, owner=owner)
+    other = rival(carol, client, kind)
+    mine.lock()
+    assert theirs.is_held_by_current_thread()
+    assert theirs.get_hold_count() == 1
+    assert not other.try_lock()
+    with pytest.raises(LockNotOwnedError):
+        other.unlock()
+    theirs.unlock()
+    assert other.try_lock()
+
+
+def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+    owner = client.real.new_owner()
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
+    with mine, theirs.hold():
+        assert mine.get_hold_count() == 2
+        assert world.redis.hash("orders") == {f"{client.real.id}:{owner.number}": "2"}
+    assert world.redis.ttl("orders") is None
+
+
+@sync_and_async
+def test_two_owners_exclude_each_other_on_one_thread(world: ClockWorld) -> None:
+    client, actor = world.client(), world.actor()
+    one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
+    one.lock()
+    assert other.try_lock() is False
+    with pytest.raises(LockNotOwnedError):
+        other.unlock()
+    one.unlock()
+    assert other.try_lock() is True
+
+
+@sync_and_async
+def test_the_locks_of_a_multi_lock_are_of_one_owner(world: ClockWorld, client: Remote) -> None:
+    with pytest.raises(ValueError, match="one owner"):
+        world.api.MultiLock(make(client, "lock", "a", owner=client.real.new_owner()), make(client, "lock", "b"))
+
+
+@sync_and_async
+def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) -> None:
+    owner = client.real.new_owner()
+    alice, bob, carol = world.actors(3)
+    other = carol.lock(client)
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
+    other.lock()
+    waiting = alice.start(mine.try_lock, 10)
+    world.until(lambda: world.waiting(mine) == 1)
+    with pytest.raises(LockError, match="in the middle of another call"):
+        theirs.try_lock()
+    other.unlock()
+    assert waiting.result()
+    theirs.unlock()
+
+
+@sync_and_async
+def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
+    client = world.client(lock_watchdog_timeout=3.0)
+    owner = client.real.new_owner()
+    alice, bob = world.actors(2)
+    handle(alice, client, "lock", owner=owner).lock()
+    alice.end()
+    world.renewed("orders")
+    handle(bob, client, "lock", owner=owner).unlock()
+    assert world.redis.ttl("orders") is None
+
+
+@sync_and_async
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
+    world: ClockWorld, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client(lock_watchdog_timeout=4.0)
+    owner = client.real.new_owner()
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        handle(world.actor(), client, "lock", owner=owner).lock()
+        if end == "closed":
+            owner.close()
+        else:
+            del owner
+            gc.collect()
+        world.until(lambda: world.redis.ttl("orders") is None)
+    assert f"owner was {end} without releasing it" in caplog.text
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", "multi_lock"])
+def test_a_closed_owner_releases_but_acquires_nothing(world: ClockWorld, client: Remote, kind: str) -> None:
+    owner = client.real.new_owner()
+    mine, other = handle(world.actor(), client, kind, owner=owner), handle(world.actor(), client, kind)
+    mine.lock()
+    owner.close()
+    for call in (mine.lock, mine.try_lock, mine.acquire, mine.hold().enter):
+        with pytest.raises(LockError, match=rf"^owner {owner.number} was closed; make another"):
+            call()
+    mine.unlock()
+    assert other.try_lock() is True
+
+
+@sync_and_async
+def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> None:
+    client = world.client().real
+    with pytest.raises(TypeError, match="new_owner"):
+        client.get_lock("orders", owner="me")
+    owner = client.new_owner()
+    with owner:
+        assert not owner.closed
+    assert owner.closed
+    with pytest.raises(LockError, match="closed"):
+        client.get_lock("orders", owner=owner)
+    assert "closed" in repr(owner)

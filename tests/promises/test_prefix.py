@@ -10,7 +10,7 @@ import pytest
 import pyredisson.compat.redis_py as for_threads
 import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
-from tests.promises.kinds import handle, rival
+from tests.promises.kinds import handle, make, rival
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
@@ -19,17 +19,13 @@ from tests.worlds.store import Store
 
 PREFIX = "app:"
 
-LOCKS = [
-    "lock",
-    "non_reentrant_lock",
-    "fair_lock",
-    "non_reentrant_fair_lock",
-    "spin_lock",
-    "fenced_lock",
-    "read_lock",
-    "write_lock",
-    "token_lock",
-]
+LOCKS = ["lock", "non_reentrant_lock", "fair_lock", "non_reentrant_fair_lock", "spin_lock", "fenced_lock"]
+LOCKS += ["read_lock", "write_lock", "token_lock"]
+#: Where clients wait, but for those that poll.
+WAITING = {
+    **dict.fromkeys(("lock", "fenced_lock", "read_lock", "write_lock"), "pyredisson_waiting:{app:orders}"),
+    "fair_lock": "redisson_lock_queue:{app:orders}",
+}
 
 
 def keys(store: Store) -> set[str]:
@@ -38,45 +34,36 @@ def keys(store: Store) -> set[str]:
 
 @pytest.mark.parametrize("kind", LOCKS)
 def test_a_lock_is_the_lock_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+    """The same calls leave the same keys, whether the name is given in one piece or in two; users see their part."""
     mine = handle(alice, world.client(prefix=PREFIX), kind)
     theirs = rival(bob, world.client(), kind, "app:orders")
     another = rival(bob, world.client(), kind, "orders")
     mine.lock()
-    assert "app:orders" in keys(world.redis)
     assert not theirs.try_lock()
     assert another.try_lock()
     another.unlock()
-    assert mine.name == "orders"
     assert mine.is_held_by_current_thread()
     assert mine.get_hold_count() == 1
     waiting = bob.start(theirs.lock)
+    if kind in WAITING:
+        world.until(lambda: WAITING[kind] in keys(world.redis))
+    left = keys(world.redis) - {"redisson_lock_token:{orders}"}
+    assert "app:orders" in left
+    assert {key.partition("app:orders")[1] for key in left} == {"app:orders"}
+    for refusal in (LockTimeoutError, LockNotOwnedError):
+        with pytest.raises(refusal, match="'orders'") as refused:
+            other = rival(world.actor(), world.client(prefix=PREFIX), kind, "orders")
+            other.unlock() if refusal is LockNotOwnedError else other.hold(wait_time=0).enter()
+        assert refused.value.name == "orders"
+        assert PREFIX not in str(refused.value)
+    assert mine.name == "orders"
+    assert "'orders'" in repr(mine)
+    assert PREFIX not in repr(mine)
     mine.unlock()
     waiting.result()
     assert mine.is_locked() is (kind != "read_lock")  # Of that, the writer holds the other side.
     theirs.unlock()
     assert "app:orders" not in keys(world.redis)
-
-
-@pytest.mark.parametrize("kind", ["lock", "fair_lock", "fenced_lock", "read_lock", "write_lock", "token_lock"])
-def test_every_key_is_that_of_the_whole_name(world: World, kind: str) -> None:
-    """The same calls leave the same keys, whether the name is given in one piece or in two."""
-    left = []
-    for client, name in ((world.client(prefix=PREFIX), "orders"), (world.client(), "app:orders")):
-        alice, bob = world.actors(2)
-        mine, theirs = handle(alice, client, kind, name), rival(bob, client, kind, name)
-        mine.lock()
-        waiting = bob.start(theirs.try_lock, 5)
-        if kind != "token_lock":  # Whose waiters poll.
-            line = "redisson_lock_queue" if kind == "fair_lock" else "pyredisson_waiting"
-            world.until(lambda line=line: f"{line}:{{app:orders}}" in keys(world.redis))
-        left.append({key.replace(f"{client.id}:{alice.number}", "alice") for key in keys(world.redis)})
-        mine.unlock()
-        assert waiting.result()
-        theirs.unlock()
-        for key in keys(world.redis):
-            world.redis.command("DEL", key)
-    assert left[0] == left[1]
-    assert "app:orders" in left[0]
 
 
 @pytest.mark.parametrize(("prefix", "name"), [("{shop}:", "orders"), ("a", "{b}c"), ("größe/", "x")])
@@ -139,11 +126,9 @@ def test_a_run_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor)
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock"])
 def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str) -> None:
     client = world.client(prefix=PREFIX, lock_watchdog_timeout=1.5)
-    parts = [handle(alice, client, kind, name).real for name in ("one", "two")]
-    both = Remote(client.real.get_multi_lock(*parts), alice)
+    both = Remote(client.real.get_multi_lock(make(client, kind, "one"), make(client, kind, "two")), alice)
     assert both.name == "one + two"
     both.lock()
-    assert {"app:one", "app:two"} <= keys(world.redis)
     world.renewed("app:one", "app:two")
     both.unlock()
     assert not {"app:one", "app:two"} & keys(world.redis)
@@ -161,22 +146,6 @@ def test_the_nodes_of_a_red_lock_have_it(world: World, alice: Actor) -> None:
     red.unlock()
     # A node that answers late is left to the background. It is not the end of a lease that frees it.
     world.until(lambda: "app:orders" not in keys(world.node(1)))
-
-
-@pytest.mark.parametrize("kind", LOCKS)
-def test_errors_carry_the_name_of_the_user(world: World, alice: Actor, bob: Actor, kind: str) -> None:
-    client = world.client(prefix=PREFIX)
-    mine, theirs = handle(alice, client, kind), rival(bob, client, kind, "orders")
-    mine.lock()
-    with pytest.raises(LockTimeoutError, match="'orders'") as late:
-        theirs.hold(wait_time=0).enter()
-    assert late.value.name == "orders"
-    with pytest.raises(LockNotOwnedError, match="'orders'") as refused:
-        theirs.unlock()
-    assert refused.value.name == "orders"
-    assert "'orders'" in repr(mine)
-    assert PREFIX not in repr(mine) + str(refused.value) + str(late.value)
-    mine.unlock()
 
 
 @pytest.mark.parametrize("kind", ["lock", "write_lock", "token_lock"])

@@ -15,7 +15,7 @@ from tests.worlds.environments import asyncio_only, threads_only
 ROOT = Path(__file__).parents[2]
 
 
-PRELUDE = """
+PRELUDE = '''
 import asyncio, multiprocessing, os, sys, threading, time, traceback, redis
 
 def in_child(work, *arguments):
@@ -44,8 +44,8 @@ async def renewed(lock):
         await asyncio.sleep(0.005)
 
 def check_lost(lease):
-    assert lease.lost
-    assert lease.remaining() == 0.0
+    assert lease.lost, lease
+    assert lease.remaining() == 0.0, lease
     must_fail(lease.ensure_held)
 
 def must_fail(call):
@@ -55,7 +55,23 @@ def must_fail(call):
         assert "the process was forked" in str(error), error
     else:
         raise AssertionError("it raised nothing")
-"""
+
+def blocks(client, owner):
+    """One of each kind, with a name of its own."""
+    return [
+        client.get_lock("lock").hold(),
+        client.get_fair_lock("fair").hold(),
+        client.get_fenced_lock("fenced").hold(lease_time=30),
+        client.get_token_lock("token").hold(),
+        client.get_spin_lock("spin").hold(),
+        client.get_read_write_lock("read").read_lock().hold(),
+        client.get_read_write_lock("write").write_lock().hold(),
+        client.get_lock("owner", owner=owner).hold(),
+        client.get_multi_lock(client.get_lock("one"), client.get_lock("other")).hold(),
+        client.get_semaphore("semaphore", permits=1).hold(),
+        client.get_permit_expirable_semaphore("permit", permits=1).hold(),
+    ]
+'''
 
 
 def run_script(world: ClockWorld, script: str) -> str:
@@ -140,29 +156,14 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
     assert run_script(world, script) == "the end\n"
 
 
-INHERITED = {
-    "lock": "client.get_lock('orders').hold()",
-    "fair_lock": "client.get_fair_lock('orders').hold()",
-    "fenced_lock": "client.get_fenced_lock('orders').hold(lease_time=30)",
-    "token_lock": "client.get_token_lock('orders').hold()",
-    "spin_lock": "client.get_spin_lock('orders').hold()",
-    "read": "client.get_read_write_lock('orders').read_lock().hold()",
-    "write": "client.get_read_write_lock('orders').write_lock().hold()",
-    "owner": "client.get_lock('orders', owner=owner).hold()",
-    "multi": "client.get_multi_lock(client.get_lock('orders'), client.get_lock('stock')).hold()",
-    "semaphore": "client.get_semaphore('orders', permits=1).hold()",
-    "permit": "client.get_permit_expirable_semaphore('orders', permits=1).hold()",
-}
-
-
 @threads_only
 @pytest.mark.parametrize("start", ["os.fork", "multiprocessing"])
-@pytest.mark.parametrize("kind", INHERITED)
-def test_a_lease_that_a_thread_inherits_by_a_fork_is_lost(world: ClockWorld, kind: str, start: str) -> None:
+def test_leases_that_a_thread_inherits_by_a_fork_are_lost(world: ClockWorld, start: str) -> None:
     script = f"""
-        def child(hold, lease):
-            check_lost(lease)
-            must_fail(lambda: hold.__exit__(None, None, None))
+        def child(holds, leases):
+            for hold, lease in zip(holds, leases):
+                check_lost(lease)
+                must_fail(lambda: hold.__exit__(None, None, None))
 
         def fork(*arguments):
             if {start!r} == "os.fork":
@@ -174,36 +175,40 @@ def test_a_lease_that_a_thread_inherits_by_a_fork_is_lost(world: ClockWorld, kin
 
         client = pyredisson.Redisson.from_url(sys.argv[1])
         owner = client.new_owner()
-        hold = {INHERITED[kind]}
-        with hold as lease:
-            assert fork(hold, lease)
+        holds = blocks(client, owner)
+        leases = [hold.__enter__() for hold in holds]
+        assert fork(holds, leases)
+        for hold, lease in zip(holds, leases):
             lease.ensure_held()
             assert not lease.lost
-            print("the parent holds it")
+            hold.__exit__(None, None, None)
+        print("the parent held", len(leases))
     """
-    assert run_script(world, script) == "the parent holds it\n"
+    assert run_script(world, script) == "the parent held 11\n"
 
 
 @asyncio_only
-@pytest.mark.parametrize("kind", INHERITED)
-def test_a_lease_that_a_task_inherits_by_a_fork_is_lost(world: ClockWorld, kind: str) -> None:
-    script = f"""
-        def child(hold, lease):
-            check_lost(lease)
+def test_leases_that_a_task_inherits_by_a_fork_are_lost(world: ClockWorld) -> None:
+    script = """
+        def child(holds, leases):
             loop = asyncio.new_event_loop()
-            must_fail(lambda: loop.run_until_complete(hold.__aexit__(None, None, None)))
+            for hold, lease in zip(holds, leases):
+                check_lost(lease)
+                must_fail(lambda: loop.run_until_complete(hold.__aexit__(None, None, None)))
 
         async def main():
             client = pyredisson.Redisson.from_url(sys.argv[1])
             owner = client.new_owner()
-            hold = {INHERITED[kind]}
-            async with hold as lease:
-                assert await ended_well_meanwhile(in_child(child, hold, lease))
+            holds = blocks(client, owner)
+            leases = [await hold.__aenter__() for hold in holds]
+            assert await ended_well_meanwhile(in_child(child, holds, leases))
+            for hold, lease in zip(holds, leases):
                 lease.ensure_held()
                 assert not lease.lost
+                await hold.__aexit__(None, None, None)
             await client.close()
-            print("the parent held it")
+            print("the parent held", len(leases))
 
         asyncio.run(main())
     """
-    assert run_script(world, script) == "the parent held it\n"
+    assert run_script(world, script) == "the parent held 11\n"

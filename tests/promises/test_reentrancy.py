@@ -44,9 +44,10 @@ def test_neither_entering_nor_leaving_shortens_the_time_left(
 
 
 @pytest.mark.parametrize("leases", [(40, 5), (5, 40, 5), (40, 5, 50)], ids=str)
-def test_leaving_gives_what_the_remaining_holds_were_promised(world: World, leases: tuple[float, ...]) -> None:
+def test_leaving_gives_what_the_remaining_holds_were_promised(
+    world: World, leases: tuple[float, ...], mine: Remote
+) -> None:
     """A partial unlock writes the longer of what is left and the longest lease among the holds left."""
-    mine = world.actor().lock(world.client())
     for lease in leases:
         mine.lock(lease)
     world.redis.expire("orders", 10)

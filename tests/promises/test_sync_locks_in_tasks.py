@@ -6,14 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
 
 import pyredisson
 from pyredisson import LockError, LockNotOwnedError, LockTimeoutError
-from pyredisson.core.driver import run
-from pyredisson.core.runtime import Ticket
 from tests.promises.kinds import lock_of, make
 from tests.worlds.base import PATIENCE
 from tests.worlds.environments import threads_only
@@ -21,18 +20,8 @@ from tests.worlds.threads import ThreadsWorld
 
 pytestmark = threads_only
 
-KINDS = [
-    "lock",
-    "fair_lock",
-    "spin_lock",
-    "fenced_lock",
-    "token_lock",
-    "non_reentrant_lock",
-    "non_reentrant_fair_lock",
-    "write_lock",
-    "multi_lock",
-    "red_lock",
-]
+KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock", "non_reentrant_fair_lock"]
+KINDS += ["write_lock", "multi_lock", "red_lock"]
 #: An acquire that raises at once has not waited. Generous: the machine may be busy.
 AT_ONCE = 3.0
 
@@ -84,32 +73,22 @@ def test_a_task_neither_joins_another_one_nor_waits_for_it(world: ThreadsWorld, 
     lock.unlock()
 
 
-def _enter(context: Any) -> None:
-    with context:
-        pass
-
-
-@pytest.mark.parametrize(
-    "acquire",
-    [
-        pytest.param(lambda lock: lock.lock(), id="lock"),
-        pytest.param(lambda lock: lock.try_lock(10), id="try_lock"),
-        pytest.param(lambda lock: lock.try_lock(None), id="try_lock without end"),
-        pytest.param(lambda lock: lock.acquire(), id="acquire"),
-        pytest.param(lambda lock: lock.acquire(timeout=10), id="acquire for a time"),
-        pytest.param(_enter, id="with"),
-        pytest.param(lambda lock: _enter(lock.hold()), id="hold"),
-        pytest.param(lambda lock: _enter(lock.hold(wait_time=10)), id="hold for a time"),
-    ],
-)
 @pytest.mark.parametrize("holding", ["with", "hold"])
-def test_every_method_that_would_wait_for_another_task_raises(
-    lock: Any, acquire: Callable[[Any], object], holding: str
-) -> None:
+def test_every_method_that_would_wait_for_another_task_raises(lock: Any, holding: str) -> None:
     async def other() -> None:
-        with pytest.raises(LockError, match=r"pyredisson\.asyncio") as refusal:
-            acquire(lock)
-        assert not isinstance(refusal.value, LockTimeoutError)
+        for acquire in (
+            lock.lock,
+            partial(lock.try_lock, 10),
+            partial(lock.try_lock, None),
+            lock.acquire,
+            partial(lock.acquire, timeout=10),
+            lock.__enter__,
+            lock.hold().__enter__,
+            lock.hold(wait_time=10).__enter__,
+        ):
+            with pytest.raises(LockError, match=r"pyredisson\.asyncio") as refusal:
+                acquire()
+            assert not isinstance(refusal.value, LockTimeoutError)
 
     began = time.monotonic()
     while_held(lock.hold() if holding == "hold" else lock, other)
@@ -211,7 +190,10 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if "blocks the event loop" in record.getMessage()]
 
 
-@pytest.mark.parametrize(("kind", "elsewhere"), [*((kind, False) for kind in KINDS), ("lock", True)])
+@pytest.mark.parametrize(
+    ("kind", "elsewhere"),
+    [("lock", False), ("token_lock", False), ("multi_lock", False), ("red_lock", False), ("lock", True)],
+)
 def test_blocking_an_event_loop_is_logged_after_a_second(
     world: ThreadsWorld, kind: str, elsewhere: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -254,40 +236,21 @@ def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
     assert "'seats'" in warning.getMessage()
 
 
-def test_a_subscriber_made_in_an_event_loop_is_not_logged_as_blocking_it(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> Ticket:
-        ticket: Ticket = world.client().real._core.runtime.ticket()
-        return ticket  # As its subscriber makes one, in whose own thread it then waits.
-
-    run(asyncio.run(main()).wait(1.3))
-    assert warnings_of(caplog) == []
-
-
-def test_a_short_wait_for_others_is_not_logged(
+def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(
     world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    theirs, holder = lock_of(world, "lock"), world.actor()
+    holder = world.actor()
 
     async def main() -> None:
         for _ in range(5):
-            holder.do(theirs.lock)
-            leaving = holder.start(theirs.unlock)
-            with lock:
+            holder.do(lock.lock)
+            leaving = holder.start(lock.unlock)
+            with lock_of(world, "lock"):
                 leaving.result()
 
     asyncio.run(main())
-    assert warnings_of(caplog) == []
-
-
-def test_a_thread_without_a_loop_waits_for_another_thread_unwarned(
-    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Blocking is what threads do."""
-    holder = world.actor()
     holder.do(lock.lock)
-    assert lock.try_lock(1.3) is False
+    assert lock.try_lock(1.3) is False, "blocking is what threads do"
     holder.do(lock.unlock)
     assert warnings_of(caplog) == []
 

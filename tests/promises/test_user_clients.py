@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from pyredisson import LockLostError
 from tests.servers import HOST
+from tests.worlds.base import Actor
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import in_real_time, sync_and_async
 from tests.worlds.store import CHANNEL
@@ -114,11 +115,10 @@ def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld) -> None:
+def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld, alice: Actor, bob: Actor) -> None:
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
     client = world.client(redis=users, lock_watchdog_timeout=LONG)
-    alice, bob = world.actors(2)
     mine = alice.lock(client)
     assert not mine.is_locked()
     mine.lock()
@@ -131,21 +131,9 @@ def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld)
 
 
 @sync_and_async
-def test_the_database_is_the_users(world: ClockWorld) -> None:
-    mine = world.actor().lock(world.client(redis=world.redis_client(db=5)))
-    mine.lock()
-    assert world.redis.everything() == {}
-    assert mine.real._client.url == f"redis://{HOST}:{world.port}/5"
-    world.redis.command("SELECT", 5)
-    assert list(world.redis.everything()) == ["orders"]
-    world.redis.command("SELECT", 0)
-
-
-@sync_and_async
-def test_the_users_own_commands_are_not_disturbed(world: ClockWorld) -> None:
+def test_the_users_own_commands_are_not_disturbed(world: ClockWorld, alice: Actor, bob: Actor) -> None:
     users = tunnelled(world, decode_responses=True)
     client = world.client(redis=users)
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock()
     waiting = bob.start(theirs.lock)

@@ -1,15 +1,211 @@
-"""Whoever waits gets the lock in time, is told instead of asking, and leaves nothing behind when it goes away."""
+"""Waiters acquire in time, are notified instead of asking, and leave nothing behind, whatever they wait for."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
 import pytest
 
-from pyredisson import LockLostError
-from tests.promises.kinds import handle
+from pyredisson import ClientClosedError, LockLostError
+from pyredisson.core.driver import run
+from tests.promises.kinds import ended, handle, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
+
+LATCH = "count_down_latch"
+SEMAPHORES = ["semaphore", "permit_expirable_semaphore"]
+KINDS = ["lock", "fair_lock", "read_lock", "write_lock", *SEMAPHORES, LATCH, "event"]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+#: Where waiters listen.
+CHANNELS = {
+    "lock": CHANNEL,
+    **dict.fromkeys(["read_lock", "write_lock"], "redisson_rwlock:{orders}"),
+    **dict.fromkeys(SEMAPHORES, "redisson_sc:{orders}"),
+    LATCH: "redisson_countdownlatch__channel__{orders}",
+    "event": "pyredisson_event:{orders}",
+}
+#: How one waiter is let in.
+FREE: dict[str, Callable[[Remote], object]] = {
+    **dict.fromkeys(SEMAPHORES, lambda held: held.add_permits(1)),
+    LATCH: lambda held: held.count_down(),
+    "event": lambda held: held.set(),
+}
+
+
+def occupied(actor: Actor, client: Remote, kind: str) -> Remote:
+    """What the others have to wait for."""
+    held = rival(actor, client, kind)
+    if "lock" in kind:
+        held.lock(60)
+    elif kind == LATCH:
+        held.try_set_count(1)
+    elif kind in SEMAPHORES:
+        held.try_set_permits(0)
+    return held
+
+
+def free(held: Remote, kind: str) -> None:
+    """Let one waiter in."""
+    FREE.get(kind, lambda held: held.unlock())(held)
+
+
+def free_silently(world: World, kind: str, permits: int) -> None:
+    """Free it without a message."""
+    if kind in SEMAPHORES:
+        world.redis.command("SET", "orders", permits)
+    elif kind == "event":
+        world.redis.command("SET", "orders", 7)
+    else:
+        world.redis.delete("orders")
+
+
+def contents(world: World) -> dict[str, Any]:
+    """What is in the database, but for records that stand for a minute: late copies of requests are told by them."""
+    records = ("pyredisson_done:", "pyredisson_epoch:")
+    return {key: value for key, value in world.redis.everything().items() if not key.startswith(records)}
+
+
+class Waiter:
+    """An actor that waits, and where it listens."""
+
+    def __init__(self, world: World, kind: str, actor: Actor | None = None, **config: Any) -> None:
+        self.world = world
+        self.actor = actor or world.actor()
+        self.client = world.client(**config)
+        self.handle = handle(self.actor, self.client, kind)
+        self.channel = CHANNELS.get(kind) or f"{CHANNEL}:{self.client.id}:{self.actor.number}"
+
+    def start(self, seconds: float | None = None) -> Any:
+        """Begin to wait, and listen."""
+        pending = self.actor.start(wait(self.handle, seconds))
+        self.world.until(self.listens, what="it listens")
+        return pending
+
+    def listens(self) -> bool:
+        return self.world.redis.subscribers(self.channel) == 1
+
+
+# ---- one waiter ------------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_waiter_goes_on_when_it_is_notified_and_listens_no_longer(world: World, kind: str) -> None:
+    held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind, max_wait_without_check=60)
+    waiting = waiter.start()
+    assert "1 waiting here" in repr(waiter.handle)
+    assert not waiting.done()
+    free(held, kind)
+    assert waiting.result(within=5)
+    assert world.waiting(waiter.handle) == 0
+    world.until(lambda: not waiter.listens())
+
+
+@each_kind
+def test_a_wait_ends_in_time_and_leaves_nothing(world: World, kind: str) -> None:
+    held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
+    before = contents(world)
+    for seconds in (0, 0.3):
+        for time in (seconds, timedelta(seconds=seconds)):
+            began = world.now()
+            assert not waiter.actor.do(wait(waiter.handle, time))
+            assert seconds - 0.01 < world.now() - began < 2
+            assert seconds or not waiter.listens(), "a single attempt neither waits nor listens"
+    assert world.waiting(waiter.handle) == 0
+    world.until(lambda: not waiter.listens())
+    assert contents(world) == before
+    free(held, kind)
+
+
+@each_kind
+def test_a_message_is_no_promise(world: World, kind: str) -> None:
+    held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
+    waiting = waiter.start()
+    for payload in ("0", "1", "-7", "hello", "", "99999999999999999999"):
+        assert world.redis.publish(waiter.channel, payload) == 1
+        world.pass_time(0.1)
+        assert not waiting.done(), payload
+    free(held, kind)
+    assert waiting.result(within=5)
+
+
+@pytest.mark.unheard
+@each_kind
+def test_waiters_go_on_without_a_message(world: World, kind: str) -> None:
+    """A message may be lost. The first to check lets the others of its client know, where it leaves something."""
+    occupied(world.actor(), world.client(), kind)
+    client = world.client(max_wait_without_check=0.5)
+    handles = [(actor, handle(actor, client, kind)) for actor in world.actors(1 if "lock" in kind else 12)]
+    waiting = [actor.start(wait(each)) for actor, each in handles]
+    world.until(lambda: world.waiting(handles[0][1]) == len(handles))
+    world.pass_time(0.2)  # for the attempt that follows the subscription
+    assert not any(pending.done() for pending in waiting)
+    free_silently(world, kind, len(handles))
+    began = world.now()
+    assert all(pending.result(within=5) for pending in waiting)
+    assert world.now() - began < 4  # One after the other would take six.
+
+
+@each_server
+@each_kind
+def test_a_waiter_survives_the_loss_of_its_subscription(world: World, kind: str) -> None:
+    """What was published while no client listened is made up for by looking again after each reconnect."""
+    occupied(world.actor(), world.client(), kind)
+    waiter = Waiter(world, kind, max_wait_without_check=60)
+    waiting = waiter.start()
+    world.pass_time(0.2)  # for the attempt that follows the subscription
+    free_silently(world, kind, 1)
+    world.redis.command("CLIENT", "KILL", "TYPE", "pubsub")
+    assert waiting.result(within=5)
+
+
+CALLS: dict[str, Callable[[Remote], Callable[[], object]]] = {
+    "lock": lambda lock: lock.lock,
+    "acquire": lambda lock: partial(lock.acquire.method, timeout=9),
+    "block": lambda lock: lock.enter,
+    "hold": lambda lock: lock.hold().enter,
+    "wait": wait,
+}
+
+
+@interruptible
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        *((kind, call) for kind in ("lock", "fair_lock") for call in CALLS),
+        *((kind, call) for kind in ("semaphore", "permit_expirable_semaphore") for call in ("wait", "hold")),
+        (LATCH, "wait"),
+        ("event", "wait"),
+    ],
+)
+def test_an_interrupted_waiter_leaves_nothing_behind(world: World, kind: str, call: str) -> None:
+    held, me = occupied(world.actor(), world.client(), kind), Waiter(world, kind, world.interruptible())
+    before = contents(world)
+    error = me.actor.interrupted(CALLS[call](me.handle), once=me.listens)
+    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
+    assert world.waiting(me.handle) == 0
+    world.until(lambda: not me.listens())
+    assert contents(world) == before
+    free(held, kind)
+    assert me.actor.do(wait(me.handle, 5))
+
+
+@each_kind
+def test_a_waiter_of_a_client_that_is_closed_is_woken(world: World, kind: str) -> None:
+    occupied(world.actor(), world.client(), kind)
+    waiter = Waiter(world, kind)
+    waiting = waiter.start()
+    waiter.client.close()
+    assert isinstance(waiting.error(), ClientClosedError)
+
+
+# ---- several waiters -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock"])
@@ -43,15 +239,11 @@ def test_waiting_asks_nothing(world: ClockWorld, client: Remote, kind: str) -> N
     assert not any(pending.done() for pending in pendings)
 
 
-# ---- foreign messages on the channel -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ttl", [30, None], ids=["lease", "no-ttl"])
-def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None) -> None:
+def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None, bob: Actor) -> None:
     world.redis.command("HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:7", "1")
     if ttl is not None:
         world.redis.expire("orders", ttl)
-    bob = world.actor()
     theirs = bob.lock(world.client())
     assert not theirs.try_lock()
     waiting = bob.start(theirs.lock)
@@ -60,9 +252,6 @@ def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None) -> Non
     world.redis.publish(CHANNEL, "0")
     waiting.result(within=5)
     assert theirs.get_hold_count() == 1
-
-
-# ---- ended waits leave nothing in Redis --------------------------------------------------------------------------
 
 
 @interruptible
@@ -91,10 +280,9 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
 
 
 @each_runtime
-def test_a_wait_can_begin_again_at_once(world: World) -> None:
+def test_a_wait_can_begin_again_at_once(world: World, alice: Actor, bob: Actor) -> None:
     """Where a subscription is being given up, the next waiter must not be forgotten."""
     client = world.client(max_wait_without_check=60)
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(world.client()), bob.lock(client)
     for pause in (0.0, 0.09, 0.1, 0.11):
         mine.lock(60)
@@ -105,3 +293,54 @@ def test_a_wait_can_begin_again_at_once(world: World) -> None:
         mine.unlock()
         waiting.result(within=5)
         theirs.unlock()
+
+
+@each_server
+@pytest.mark.parametrize(("kind", "crowd"), [(LATCH, 1000), ("event", 50)])
+def test_one_request_serves_all_waiters(world: ClockWorld, kind: str, crowd: int) -> None:
+    held = occupied(world.actor(), world.client(), kind)
+    client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
+    theirs = handle(world.actor(), client, kind)
+    actors = world.actors(min(crowd, 200) if world.runtime == "threads" else crowd)
+    pendings = [actor.start(theirs.real.wait) for actor in actors]
+    world.until(lambda: world.waiting(theirs) == len(actors), within=30)
+    world.until(lambda: world.redis.subscribers(CHANNELS[kind]) == 1)
+    world.pass_time(0.3)
+    before = world.redis.calls("get")
+    free(held, kind)
+    assert all(pending.result(within=60) for pending in pendings)
+    assert world.redis.calls("get") - before <= 10  # The script's own are among them.
+
+
+@each_server
+def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
+    """A thousand tasks, or two hundred threads, on one permit: an attempt each, then one for each hand-over."""
+    crowd = 200 if world.runtime == "threads" else 1000
+    client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
+    handle = client.real.get_semaphore("orders")
+    boss = world.actor()
+    semaphore = Remote(handle, boss)
+    semaphore.try_set_permits(0)
+    actors = world.actors(crowd)
+    served: list[int] = []
+
+    async def use(number: int) -> None:
+        assert await ended(handle.acquire())
+        served.append(number)
+        await ended(handle.release())
+
+    def using(number: int) -> Callable[[], Any]:
+        return partial(use, number) if world.runtime == "asyncio" else lambda: run(use(number))
+
+    pendings = [actor.start(using(number)) for number, actor in enumerate(actors)]
+    world.until(lambda: world.waiting(semaphore) == crowd, within=30)
+    world.until(lambda: world.redis.subscribers(CHANNELS["semaphore"]) == 1)
+    world.pass_time(0.3)
+    before = world.redis.calls("evalsha", "eval")
+    semaphore.release()
+    for pending in pendings:
+        pending.result(within=60)
+    assert sorted(served) == list(range(crowd))
+    assert semaphore.available_permits() == 1
+    # An acquire and a release each, and now and then a look by somebody who was told of a permit that was gone.
+    assert world.redis.calls("evalsha", "eval") - before <= 3 * crowd

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
 import redis.exceptions
@@ -13,7 +12,6 @@ from pyredisson import LockError, events
 from tests.promises.kinds import handle, wait
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime
 from tests.worlds.simulated import SimulatedWorld
 
@@ -23,61 +21,35 @@ pytestmark = each_runtime
 AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, ConnectionError, TimeoutError)
 
 
-class Outage(ABC):
-    """A server that is away, and a client that has not been there yet."""
+@dataclass
+class Outage:
+    """A server that is away, and the clients that have not been there yet. A silent one takes requests."""
 
-    @abstractmethod
-    def client(self, **config: Any) -> Remote: ...
-
-    @abstractmethod
-    def end(self) -> None: ...
-
-
-class CutOff(Outage):
-    def __init__(self, world: ClockWorld, proxy: Proxy, *, silent: bool) -> None:
-        self._world = world
-        self._proxy = proxy
-        if silent:
-            proxy.blackhole()
-        else:
-            proxy.cut()
-
-    def client(self, **config: Any) -> Remote:
-        return self._world.client(self._world.redis_client(port=self._proxy.port), **config)
-
-    def end(self) -> None:
-        self._proxy.heal()
-
-
-class Crashed(Outage):
-    def __init__(self, world: SimulatedWorld, *, silent: bool) -> None:
-        self._world = world
-        self._silent = silent
-        if silent:
-            world.simulation.node.pause()
-        else:
-            world.simulation.node.crash()
-
-    def client(self, **config: Any) -> Remote:
-        return self._world.client(**config)
-
-    def end(self) -> None:
-        if self._silent:
-            self._world.simulation.node.resume()
-        else:
-            self._world.simulation.node.restart()
+    client: Callable[..., Remote]
+    end: Callable[[], None]
 
 
 @pytest.fixture
 def outage(world: World) -> Iterator[Callable[..., Outage]]:
-    """Begins one, once what is to be in the database is there. A silent server takes requests, and answers none."""
+    """Begins one, once what is to be in the database is there."""
     if isinstance(world, SimulatedWorld):
-        yield lambda silent=False: Crashed(world, silent=silent)
+        node = world.simulation.node
+
+        def crash(silent: bool = False) -> Outage:
+            begin, end = (node.pause, node.resume) if silent else (node.crash, node.restart)
+            begin()
+            return Outage(world.client, end)
+
+        yield crash
         return
-    assert isinstance(world, ClockWorld)
-    assert world.port is not None
     with Proxy(world.port) as proxy:
-        yield lambda silent=False: CutOff(world, proxy, silent=silent)
+
+        def cut_off(silent: bool = False) -> Outage:
+            begin = proxy.blackhole if silent else proxy.cut
+            begin()
+            return Outage(lambda **config: world.client(world.redis_client(port=proxy.port), **config), proxy.heal)
+
+        yield cut_off
 
 
 def acquire(actor: Actor, client: Remote, kind: str, seconds: float) -> Pending:
@@ -85,19 +57,8 @@ def acquire(actor: Actor, client: Remote, kind: str, seconds: float) -> Pending:
     return actor.start(wait(handle(actor, client, kind), seconds))
 
 
-KINDS = [
-    "lock",
-    "fair_lock",
-    "fenced_lock",
-    "spin_lock",
-    "token_lock",
-    "read_lock",
-    "write_lock",
-    "multi_lock",
-    "semaphore",
-    "permit_expirable_semaphore",
-    "count_down_latch",
-]
+KINDS = ["lock", "fair_lock", "fenced_lock", "spin_lock", "token_lock", "read_lock", "write_lock", "multi_lock"]
+KINDS += ["semaphore", "permit_expirable_semaphore", "count_down_latch"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,23 +103,17 @@ def test_listeners_hear_why_an_acquire_failed(world: World, outage: Callable[...
     assert failed.waited > 0
 
 
+@pytest.mark.parametrize(
+    ("silent", "timeout", "wait_time"), [(True, 0.6, 0.2), (False, 20.0, 0)], ids=["late answer", "one attempt"]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_when_the_first_request_fails_only_after_the_wait_time_its_error_is_raised(
-    world: World, outage: Callable[..., Outage], kind: str
+def test_one_request_that_fails_raises_when_the_wait_is_over(
+    world: World, outage: Callable[..., Outage], kind: str, silent: bool, timeout: float, wait_time: float
 ) -> None:
-    away = outage(silent=True)
-    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=0.6)
+    away = outage(silent=silent)
+    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=timeout)
     with pytest.raises((*AWAY, LockError)):
-        acquire(actor, client, kind, 0.2).result(20)
-    away.end()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_attempt_raises_at_once(world: World, outage: Callable[..., Outage], kind: str) -> None:
-    away = outage()
-    actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=20.0)
-    with pytest.raises((*AWAY, LockError)):
-        acquire(actor, client, kind, 0).result(9)
+        acquire(actor, client, kind, wait_time).result(9)
     away.end()
 
 

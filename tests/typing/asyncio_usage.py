@@ -9,14 +9,11 @@ import redis.asyncio
 from typing_extensions import assert_type
 
 import pyredisson.asyncio as pyredisson
-from pyredisson.asyncio import Config, Hold, Lease, Lock, Redisson
+from pyredisson.asyncio import Hold, Lease, Lock, Redisson
 
 
 async def clients() -> None:
-    assert_type(Redisson(), Redisson)
     assert_type(Redisson(redis.asyncio.Redis(decode_responses=True)), Redisson)
-    assert_type(Redisson.from_url("redis://h", socket_keepalive=True), Redisson)
-    assert_type(Redisson.embedded(config=Config()), Redisson)
     async with Redisson() as client:
         assert_type(client, Redisson)
         assert_type(client.get_lock("orders"), Lock)
@@ -28,16 +25,11 @@ async def holds(lock: Lock) -> None:
     async with lock as entered:
         assert_type(entered, bool)
     assert_type(await lock.is_held_by_current_task(), bool)
+    assert_type(await lock.extend(60), bool)
     async with lock.hold(wait_time=5, lease_time=60, cancel_on_loss=True) as lease:
         assert_type(lease, Lease[None])
     async with lock.hold(skip=True) as skipped:
         assert_type(skipped, "Lease[None] | None")
-
-
-async def tokens(client: Redisson) -> None:
-    async with client.get_fenced_lock("orders").hold(wait_time=5) as lease:
-        assert_type(lease, Lease[int])
-        assert_type(lease.token, int)
 
 
 async def after_a_block_code_goes_on(lock: Lock) -> int:
@@ -51,14 +43,6 @@ async def after_a_hold_code_goes_on(lock: Lock) -> int:
         return 1
 
 
-async def permits(client: Redisson) -> None:
-    seats = client.get_permit_expirable_semaphore("seats")
-    assert_type(await seats.acquire(lease_time=60), str)
-    assert_type(await seats.try_acquire(1, 60), "str | None")
-    assert_type(await seats.acquire(60, permits=1), list[str])
-    assert_type(await seats.try_acquire(1, 60, permits=2), "list[str] | None")
-
-
 async def synchronized_functions_keep_their_types(client: Redisson) -> None:
     @client.synchronized("orders:{order_id}", wait_time=5)
     async def ship(order_id: int, note: str = "") -> str:
@@ -66,16 +50,6 @@ async def synchronized_functions_keep_their_types(client: Redisson) -> None:
 
     assert_type(await ship(7), str)
     assert_type(await ship(order_id=7, note="now"), str)
-
-
-async def tries_and_back_offs(client: Redisson, lock: Lock) -> None:
-    token = client.get_token_lock("orders", pyredisson.ConstantBackoff(0.2, jitter=0.1), tries=10)
-    assert_type(token, pyredisson.TokenLock)
-    assert_type(token.token, "str | None")
-    assert_type(client.get_spin_lock("orders", tries=3), pyredisson.SpinLock)
-    assert_type(await lock.extend(60), bool)
-    async with lock.hold() as lease:
-        assert_type(await lease.extend(60), bool)
 
 
 async def jobs_that_run_once(client: Redisson) -> None:
@@ -97,26 +71,10 @@ async def leaders(client: Redisson) -> None:
     async def lead(term: pyredisson.Term) -> None:
         assert_type(term.token, int)
 
-    campaign = election.run(lead)
-    assert_type(campaign, pyredisson.Campaign)
-    assert_type(await campaign.stop(timeout=5), bool)
-    assert_type(await election.leader(), "pyredisson.Holder | None")
+    assert_type(await election.run(lead).stop(timeout=5), bool)
 
 
-async def signals(client: Redisson, lock: Lock) -> None:
-    event = client.get_event("ready")
-    assert_type(await event.is_set(), bool)
-    assert_type(await event.wait(1), bool)
-    condition = client.get_condition(lock)
-    async with condition as entered:
-        assert_type(entered, bool)
-        assert_type(await condition.wait(), bool)
-        assert_type(await condition.wait_for(lambda: "ready"), str)
-        assert_type(await condition.notify_all(), None)
+async def properties_that_are_awaited(client: Redisson) -> None:
     barrier = client.get_barrier("start", 3)
     assert_type(await barrier.wait() + barrier.parties + await barrier.n_waiting, int)
     assert_type(await barrier.broken, bool)
-    bounded = client.get_bounded_semaphore("printers", value=2)
-    assert_type(await bounded.acquire(timeout=1), bool)
-    async with bounded as entered:
-        assert_type(entered, bool)

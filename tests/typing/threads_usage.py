@@ -9,7 +9,7 @@ import redis
 from typing_extensions import assert_type
 
 import pyredisson
-from pyredisson import Config, FencedLock, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson, events
+from pyredisson import Config, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson, events
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
 
 
@@ -66,8 +66,11 @@ def tokens(client: Redisson) -> None:
     with client.get_fenced_lock("orders").hold(wait_time=5) as lease:
         assert_type(lease, Lease[int])
         assert_type(lease.token, int)
-        with_token(lease.token)
         under(lease)
+    with client.get_fenced_lock("orders").hold(1, skip=True) as skipped:
+        assert_type(skipped, Lease[int] | None)
+    with client.get_lock("orders").hold(skip=True) as plain:
+        assert_type(plain, Lease[None] | None)
     in_any(client.get_lock("orders").hold())
 
 
@@ -76,25 +79,22 @@ def in_any(hold: Hold) -> None:
         assert_type(lease, Lease)
 
 
-def with_token(token: int) -> None: ...
-
-
-def blocks_of_permits(client: Redisson, skip: bool) -> None:
+def permits(client: Redisson, skip: bool) -> None:
     semaphore = client.get_semaphore("seats", permits=3)
     with semaphore as entered:
         assert_type(entered, bool)
     with semaphore.hold(2, wait_time=5) as lease:
         assert_type(lease, Lease[None])
-    with semaphore.hold(wait_time=0, skip=True) as skipped:
-        assert_type(skipped, "Lease[None] | None")
     seats = client.get_permit_expirable_semaphore("seats", 3)
     assert_type(seats.hold(), PermitHold[Lease[None]])
-    with seats.hold(wait_time=5, lease_time=timedelta(minutes=1)) as lease:
-        assert_type(lease.token, None)
     with seats.hold(skip=skip) as skipped:
         assert_type(skipped, "Lease[None] | None")
     any_hold: PermitHold = seats.hold()
     print(any_hold)
+    assert_type(seats.acquire(lease_time=60), str)
+    assert_type(seats.try_acquire(1, 60), "str | None")
+    assert_type(seats.acquire(60, permits=1), list[str])
+    assert_type(seats.try_acquire(1, 60, permits=2), "list[str] | None")
 
 
 def after_a_block_code_goes_on(lock: Lock) -> int:
@@ -142,14 +142,6 @@ def errors(lock: Lock, work: Callable[[], None]) -> None:
         print(as_timeout)
 
 
-def permits(client: Redisson) -> None:
-    seats = client.get_permit_expirable_semaphore("seats")
-    assert_type(seats.acquire(lease_time=60), str)
-    assert_type(seats.try_acquire(1, 60), "str | None")
-    assert_type(seats.acquire(60, permits=1), list[str])
-    assert_type(seats.try_acquire(1, 60, permits=2), "list[str] | None")
-
-
 def synchronized_functions_keep_their_types(client: Redisson) -> None:
     @client.synchronized("orders:{order_id}", wait_time=5, lease_time=timedelta(seconds=3))
     def ship(order_id: int, note: str = "") -> str:
@@ -157,15 +149,6 @@ def synchronized_functions_keep_their_types(client: Redisson) -> None:
 
     assert_type(ship(7), str)
     assert_type(ship(order_id=7, note="now"), str)
-
-
-def skips(lock: Lock, fenced: FencedLock) -> None:
-    with lock.hold(skip=True) as lease:
-        assert_type(lease, Lease[None] | None)
-    with fenced.hold(1, skip=True) as token_lease:
-        assert_type(token_lease, Lease[int] | None)
-    with fenced.hold(1) as certain:
-        assert_type(certain.token, int)
 
 
 def tries_and_back_offs(client: Redisson, lock: Lock) -> None:
@@ -204,7 +187,6 @@ def leaders(client: Redisson) -> None:
     assert_type(election, pyredisson.LeaderElection)
     with election.term(wait_time=5) as lease:
         assert_type(lease, Lease[int])
-        with_token(lease.token)
 
     def lead(term: pyredisson.Term) -> None:
         assert_type(term.token, int)

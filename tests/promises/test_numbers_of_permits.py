@@ -1,16 +1,15 @@
-"""A semaphore that is made with its permits gets them once; a waiter on one without any is warned of."""
+"""A semaphore has the permits that it is made with, set once, and as many as the last resize says."""
 
 from __future__ import annotations
 
 import logging
-import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from pyredisson import events
+from pyredisson import LockError, events
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -18,7 +17,7 @@ CHANNEL = "redisson_sc:{seats}"
 
 
 @each_kind
-@pytest.mark.parametrize("first", ["acquire", "try_acquire", "available_permits", "hold"])
+@pytest.mark.parametrize("first", ["acquire", "try_acquire", "available_permits", "hold", "expire"])
 def test_permits_are_there_at_the_first_use(world: World, kind: str, first: str) -> None:
     mine = world.actor().get(world.client(), kind, "seats", permits=3)
     assert world.redis.everything() == {}  # Making a handle sends nothing.
@@ -27,6 +26,9 @@ def test_permits_are_there_at_the_first_use(world: World, kind: str, first: str)
             assert mine.available_permits() == 2
     elif first == "available_permits":
         assert mine.available_permits() == 3
+    elif first == "expire":
+        assert mine.expire(60) is True
+        assert 50 < world.redis.ttl("seats") <= 60
     else:
         assert getattr(mine, first)()
         assert mine.available_permits() == 2
@@ -41,30 +43,23 @@ def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world: 
 
 
 @each_kind
-def test_permits_that_are_all_acquired_are_not_set_again(world: World, alice: Actor, bob: Actor, kind: str) -> None:
-    mine = alice.get(world.client(), kind, "seats", permits=1)
+def test_permits_are_set_by_the_first_use_of_the_first_handle_alone(
+    world: World, alice: Actor, bob: Actor, kind: str
+) -> None:
+    mine, theirs = (actor.get(world.client(), kind, "seats", permits=1) for actor in (alice, bob))
     assert mine.acquire()
-    theirs = bob.get(world.client(), kind, "seats", permits=5)
     assert not theirs.try_acquire()
     assert theirs.available_permits() == 0
+    world.redis.delete("seats")
+    assert not mine.try_acquire()
+    assert world.redis.everything().get("seats") is None
 
 
 @each_kind
-def test_permits_that_are_set_for_a_time(world: World, alice: Actor, kind: str) -> None:
-    mine = alice.get(world.client(), kind, "seats")
-    assert mine.try_set_permits(2, ttl=60) is True
-    assert 50 < world.redis.ttl("seats") <= 60
-    assert mine.try_set_permits(3, 600) is False
-    assert mine.acquire()
-    assert 50 < world.redis.ttl("seats") <= 60
-    mine.add_permits(1)
-    assert world.redis.ttl("seats") == math.inf
-
-
-@each_kind
-def test_a_semaphore_ends_after_its_time(world: World, alice: Actor, kind: str) -> None:
+def test_a_semaphore_may_end_after_a_time(world: World, alice: Actor, kind: str) -> None:
     mine = alice.get(world.client(), kind, "seats")
     assert mine.try_set_permits(2, ttl=timedelta(seconds=0.2)) is True
+    assert mine.try_set_permits(3, 600) is False
     assert mine.try_acquire()
     world.until(lambda: mine.available_permits() == 0)
     assert not mine.try_acquire()
@@ -73,45 +68,9 @@ def test_a_semaphore_ends_after_its_time(world: World, alice: Actor, kind: str) 
     assert mine.try_set_permits(1) is True
 
 
-@each_kind
-def test_a_time_for_permits_is_checked(world: World, alice: Actor, kind: str) -> None:
-    mine = alice.get(world.client(), kind, "seats")
-    for ttl in (0, -1, math.nan, math.inf, 90_000):
-        with pytest.raises(ValueError, match="ttl"):
-            mine.try_set_permits(2, ttl)
-    with pytest.raises(TypeError, match="ttl"):
-        mine.try_set_permits(2, "60")
-    assert world.redis.everything() == {}
-
-
-@each_kind
-def test_permits_are_set_at_the_first_use_alone(world: World, kind: str) -> None:
-    mine = world.actor().get(world.client(), kind, "seats", permits=1)
-    assert mine.try_acquire()
-    world.redis.delete("seats")
-    assert not mine.try_acquire()
-    assert world.redis.everything().get("seats") is None
-
-
-@each_runtime
-@each_kind
-def test_wrong_numbers_of_permits_are_refused_at_once(world: World, client: Remote, kind: str) -> None:
-    with pytest.raises(ValueError, match="permits"):
-        world.actor().get(client, kind, "seats", permits=-1)
-    with pytest.raises(TypeError, match="permits"):
-        world.actor().get(client, kind, "seats", permits="3")
-
-
 @pytest.mark.parametrize(
     ("kind", "there", "wanted", "told"),
-    [
-        ("permit_expirable_semaphore", 2, 5, 2),
-        ("permit_expirable_semaphore", 5, 2, 5),
-        ("permit_expirable_semaphore", 3, 3, None),
-        ("semaphore", 5, 2, 5),
-        ("semaphore", 2, 5, 2),
-        ("semaphore", 3, 3, None),
-    ],
+    [(kind, *numbers) for kind in KINDS for numbers in ((2, 5, 2), (5, 2, 5), (3, 3, None))],
 )
 def test_another_number_of_permits_is_logged_once_where_it_is_known(
     world: World, kind: str, there: int, wanted: int, told: int | None, caplog: pytest.LogCaptureFixture
@@ -128,14 +87,12 @@ def test_another_number_of_permits_is_logged_once_where_it_is_known(
             with mine.hold():
                 pass
     differ = [event for event in happened if isinstance(event, events.PermitsDiffer)]
-    assert [(event.name, event.wanted, event.permits) for event in differ] == [("seats", wanted, told)][
-        : told is not None
-    ]
-    texts = [record.getMessage() for record in caplog.records]
-    assert [f"permits={wanted}, but it has {told}" in text for text in texts] == [True] * len(differ)
-    assert [f"resize=True as well, or run: pyredisson permits seats --set {wanted}" in text for text in texts] == [
-        True
-    ] * len(differ)
+    assert len(differ) == len(caplog.records) == (told is not None)
+    if told is not None:
+        assert (differ[0].name, differ[0].wanted, differ[0].permits) == ("seats", wanted, told)
+        text = caplog.records[0].getMessage()
+        assert f"permits={wanted}, but it has {told}" in text
+        assert f"resize=True as well, or run: pyredisson permits seats --set {wanted}" in text
 
 
 @pytest.mark.parametrize(("there", "wanted", "told"), [(5, 2, 4), (5, 4, None), (2, 5, None)])
@@ -163,6 +120,8 @@ def test_a_waiter_for_permits_that_were_never_set_is_logged_once(
         return [event for event in happened if isinstance(event, events.PermitsNeverSet)]
 
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
+        with alice.get(client, kind, "all acquired", permits=1).hold(), pytest.raises(TimeoutError):
+            bob.get(client, kind, "all acquired").hold(wait_time=0.1).enter()
         assert not mine.try_acquire()
         assert told() == []  # Nobody waits.
         waiting = [alice.start(mine.acquire), bob.start(theirs.acquire)]
@@ -177,18 +136,66 @@ def test_a_waiter_for_permits_that_were_never_set_is_logged_once(
         assert pending.result(within=10)
 
 
+# ---- resize ----------------------------------------------------------------------------------------------------------
+
+
+def release(mine: Remote, permit: Any) -> None:
+    """Release a permit of either kind."""
+    mine.release(*([] if permit is True else [permit]))
+
+
 @each_kind
-def test_a_waiter_for_permits_that_are_all_acquired_is_not_logged(
-    world: World, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    alice, bob = world.actors(2)
-    mine = alice.get(world.client(), kind, "seats", permits=1)
-    theirs = bob.get(world.client(), kind, "seats")
-    with (
-        caplog.at_level(logging.WARNING, logger="pyredisson.lock"),
-        mine.hold(),
-        pytest.raises(TimeoutError),
-        theirs.hold(wait_time=0.1),
-    ):
-        pytest.fail("the block was run")
+def test_the_total_is_set_whatever_is_acquired(world: World, kind: str) -> None:
+    mine = world.actor().get(world.client(), kind, "seats", permits=3)
+    acquired = [mine.acquire(), mine.acquire()]
+    mine.resize(5)
+    assert mine.available_permits() == 3
+    mine.resize(1)
+    assert mine.available_permits() == -1
+    release(mine, acquired.pop())
+    assert mine.available_permits() == 0
+    assert not mine.try_acquire()
+    release(mine, acquired.pop())
+    assert mine.available_permits() == 1
+    mine.resize(0)
+    assert mine.available_permits() == 0
+
+
+@each_kind
+def test_a_handle_resizes_at_its_first_use(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    client, alice = world.client(), world.actor()
+    before = alice.get(client, kind, "seats", permits=3)
+    assert before.acquire()
+    with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
+        mine = alice.get(client, kind, "seats", permits=5, resize=True)
+        assert before.available_permits() == 2
+        assert mine.available_permits() == 4
     assert caplog.records == []
+    before.resize(3)
+    assert mine.available_permits() == 2  # Once.
+
+
+def test_a_number_that_is_not_recorded_is_not_guessed(world: World) -> None:
+    client, alice = world.client(), world.actor()
+    world.redis.command("SET", "seats", 1)  # Redisson has set three, and two are acquired.
+    for mine in (
+        alice.get(client, "semaphore", "seats"),
+        alice.get(client, "semaphore", "seats", permits=5, resize=True),
+    ):
+        with pytest.raises(
+            LockError, match=r"not recorded.*get_semaphore\('seats', permits=n\)\.resize\(5\)"
+        ) as refusal:
+            mine.resize(5)
+        assert refusal.value.name == "seats"
+    assert world.redis.command("GET", "seats") in (b"1", "1")
+    alice.get(client, "semaphore", "seats", permits=3).resize(5)
+    assert mine.available_permits() == 3
+
+
+def test_a_bounded_semaphore_is_compared_with_its_value(world: World) -> None:
+    happened: list[events.Event] = []
+    client, alice = world.client(listeners=(happened.append,)), world.actor()
+    assert alice.get(client, "bounded_semaphore", "seats", value=3).acquire()
+    assert alice.get(client, "bounded_semaphore", "seats", value=2).acquire()
+    (differ,) = (each for each in happened if isinstance(each, events.PermitsDiffer))
+    assert (differ.wanted, differ.permits) == (2, 3)

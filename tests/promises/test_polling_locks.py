@@ -1,15 +1,17 @@
-"""A spin lock is a lock that says nothing: whoever waits asks again, as often as its back-off says."""
+"""Spin locks and token locks are asked for again: after the pauses of a back-off, for a number of tries."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff
+from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockTimeoutError
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
@@ -22,9 +24,9 @@ def kind() -> str:
 
 @dataclass
 class Noted:
-    """A back-off that counts how often it was asked."""
+    """A back-off that counts the pauses."""
 
-    pauses: list[float] = field(default_factory=lambda: [0.001])
+    pauses: Iterable[float] = itertools.repeat(0.001)
     given: int = 0
 
     def delays(self) -> Iterator[float]:
@@ -104,10 +106,78 @@ def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, ba
     assert isinstance(waiting.error(within=5), ClientClosedError)
 
 
-@pytest.mark.parametrize("backoff", ["fast", 0.1, object()])
-def test_an_invalid_back_off_is_refused(world: World, backoff: Any) -> None:
-    with pytest.raises(TypeError, match=r"delays\(\)"):
-        world.client().real.get_spin_lock("orders", backoff)
+def test_each_hold_of_a_token_lock_has_a_token_of_its_own(world: World, client: Remote, alice: Actor) -> None:
+    mine = alice.get(client, "token_lock")
+    seen = set()
+    for _ in range(20):
+        with mine:
+            seen.add(world.redis.command("GET", "orders"))
+    assert len(seen) == 20
+
+
+def test_a_foreign_empty_token_is_a_lock_too(world: World, client: Remote, alice: Actor) -> None:
+    world.redis.command("SET", "orders", "")
+    assert not alice.get(client, "token_lock").try_lock()
+
+
+# ---- tries -----------------------------------------------------------------------------------------------------------
+
+PATIENCE = 60
+
+each_kind = pytest.mark.parametrize("kind", ["spin_lock", "token_lock"])
+
+
+@each_kind
+def test_all_tries_used_up_are_as_a_time_that_has_passed(client: Remote, alice: Actor, bob: Actor, kind: str) -> None:
+    mine, backoff = alice.get(client, kind), Noted()
+    theirs = bob.get(client, kind, "orders", backoff, tries=3)
+    with mine:
+        assert theirs.try_lock(PATIENCE) is False
+        assert backoff.given == 2, "of three attempts"
+        assert theirs.acquire(timeout=PATIENCE) is False
+        assert theirs.try_lock(0) is False
+        with theirs.hold(skip=True) as lease:
+            assert lease is None
+        with pytest.raises(
+            LockTimeoutError, match=r"^timed out after 60(\.0)? s or 3 attempts waiting for lock 'orders'"
+        ):
+            theirs.hold(PATIENCE).enter()
+    assert theirs.try_lock(PATIENCE) is True
+    theirs.unlock()
+
+
+@each_kind
+@pytest.mark.parametrize(("tries", "attempts"), [(1, "1 attempt"), (3, "3 attempts")])
+def test_a_call_without_a_time_limit_raises(
+    client: Remote, alice: Actor, bob: Actor, kind: str, tries: int, attempts: str
+) -> None:
+    backoff = Noted()
+    theirs = bob.get(client, kind, "orders", backoff, tries=tries)
+    with alice.get(client, kind):
+        for number, call in enumerate((theirs.lock, theirs.acquire, theirs.enter, theirs.hold().enter), 1):
+            with pytest.raises(LockTimeoutError, match=f"^timed out after {attempts} waiting for lock") as raised:
+                call()
+            assert backoff.given == number * (tries - 1)
+            assert raised.value.name == "orders"
+            assert raised.value.holder.thread_id == alice.number
+
+
+@each_kind
+def test_in_a_multi_lock_only_the_time_counts(
+    world: World, client: Remote, bob: Actor, kind: str, mine: Remote
+) -> None:
+    get, backoff = getattr(client.real, f"get_{kind}"), Noted()
+    members = [get("orders", backoff, tries=1), get("stock", tries=1)]
+    both = Remote(client.real.get_multi_lock(*members), bob)
+    mine.lock()
+    waiting = bob.start(both.lock)
+    world.until(lambda: backoff.given > 3)
+    mine.unlock()
+    waiting.result()
+    both.unlock()
+
+
+# ---- back-offs -------------------------------------------------------------------------------------------------------
 
 
 def test_back_offs_check_themselves() -> None:
@@ -115,6 +185,7 @@ def test_back_offs_check_themselves() -> None:
         (lambda: ConstantBackoff(0), ValueError),
         (lambda: ConstantBackoff(float("inf")), ValueError),
         (lambda: ConstantBackoff("1"), TypeError),  # type: ignore[arg-type]
+        *((partial(ConstantBackoff, 0.2, jitter=jitter), ValueError) for jitter in (-0.1, 0.3, math.nan)),
         (lambda: ExponentialBackoff(initial=-1), ValueError),
         (lambda: ExponentialBackoff(maximum=0), ValueError),
         (lambda: ExponentialBackoff(multiplier=0.5), ValueError),
@@ -125,10 +196,12 @@ def test_back_offs_check_themselves() -> None:
             make()
 
 
-def test_an_exponential_back_off_grows_to_its_maximum() -> None:
+def test_the_pauses_of_back_offs() -> None:
     delays = ExponentialBackoff().delays()
     given = [next(delays) for _ in range(20)]
     assert given[0] == 0.001
     assert all(2 * before <= after or after == 0.128 for before, after in itertools.pairwise(given))
     assert given[-1] == 0.128
     assert list(zip(ConstantBackoff(0.5).delays(), range(3), strict=False)) == [(0.5, 0), (0.5, 1), (0.5, 2)]
+    jittered = [pause for pause, _ in zip(ConstantBackoff(0.2, jitter=0.1).delays(), range(100), strict=False)]
+    assert 0.1 <= min(jittered) < max(jittered) <= 0.3
