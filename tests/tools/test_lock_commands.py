@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from pyredisson import Config, Redisson, current_thread_id
 from pyredisson.inspection import Inspector
 from pyredisson.tools.cli import cli
-from tests.command_line import PYREDISSON, Program, Programs, programs
+from tests.command_line import Program, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -283,25 +283,6 @@ def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callabl
 
         assert ask_to_unlock("y", before=hand_over, shows="nothing was changed").exit_code() == 4
         assert direct.hexists("x", f"{HOLDER}:1")
-
-
-@pytest.mark.parametrize("columns", [40, 80])
-def test_no_line_is_longer_than_the_terminal_is_wide(
-    holder: Redisson, own: Server, started: Programs, columns: int
-) -> None:
-    holder.get_lock("a name of some length, longer than a narrow terminal is wide").lock()
-    with own.client() as direct:
-        direct.hset("nightly", f"{HOLDER}:7", 1)
-    environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "PYREDISSON_URL": own.url}
-    for command in ("ls", "show nightly", "leaks"):
-        with terminal() as screen:
-            program = started.start(*PYREDISSON, *command.split(), environment=environment, terminal=screen.theirs)
-            program.exit_code()
-        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", screen.text), "there are no colours"
-        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.text)
-        assert "nightly" in text
-        too_long = [line for line in text.splitlines() if len(line) > columns and " " in line.strip()]
-        assert not too_long, command
 
 
 def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
