@@ -162,13 +162,6 @@ def test_the_badges_of_the_readme_say_what_the_package_says() -> None:
 
 # ---- the reference ---------------------------------------------------------------------------------------------------
 
-#: Settings that only these kinds read, and their columns.
-READ_BY = {
-    "fair": ("fair_lock_wait_timeout", "kinds/fair_lock.py"),
-    "fenced": ("fence_from_clock", "kinds/fenced_lock.py"),
-    "quorum": ("quorum_", "quorum/"),
-}
-
 
 def settings_table() -> list[dict[str, str]]:
     """The table of settings, a row each, by column."""
@@ -180,32 +173,6 @@ def settings_table() -> list[dict[str, str]]:
 
 def test_the_table_of_settings_has_each_in_its_order() -> None:
     assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
-
-
-def test_each_setting_applies_to_something_and_each_kind_has_one() -> None:
-    table = settings_table()
-    for row in table:
-        assert set(list(row.values())[1:]) <= {"●", ""}
-        assert "●" in row.values(), row["setting"]
-    for column in list(table[0])[1:]:
-        assert any(row[column] for row in table), column
-
-
-@pytest.mark.parametrize("column", READ_BY)
-def test_a_setting_of_one_kind_is_read_by_that_kind_alone(column: str) -> None:
-    prefix, files = READ_BY[column]
-    package = ROOT / "pyredisson"
-    for row in settings_table():
-        name = row["setting"].strip("`")
-        if name.startswith(prefix):
-            users = [
-                str(path.relative_to(package))
-                for path in package.rglob("*.py")
-                if re.search(rf"config\.{name}\b", path.read_text(encoding="utf-8"))
-            ]
-            assert users
-            assert all(user.startswith(files) for user in users), users
-            assert [each for each in list(row)[1:] if row[each]] == [column]
 
 
 def reference() -> str:
