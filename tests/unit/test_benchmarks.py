@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import charts, plots
+from benchmarks import charts, plots, profile_hot_path
 from benchmarks.cross_hand_over import WAITED_NS, HandOvers, Pass, hand_overs
 from benchmarks.report import Claim, Figure, read, write
 from benchmarks.rounds import CALM_CORES, FOREIGN
@@ -126,6 +126,11 @@ def test_what_the_readme_says_of_better_peers_was_measured() -> None:
     assert median("redlock", "redlock-ng", "bytes/pair") < median("redlock", "pyredisson", "bytes/pair")
     longest = "longest ms"
     assert median("java_hand_over", "Redisson 4.7.0, 8", longest) < median("java_hand_over", "pyredisson, 8", longest)
+
+
+def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert profile_hot_path.main(["--rounds", "1", "--pairs", "20"]) == 0
+    assert "core: ownerships, deadlines, watchdog, events" in capsys.readouterr().out
 
 
 def test_the_page_includes_what_is_written() -> None:
