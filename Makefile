@@ -22,9 +22,9 @@ ifneq (,$(filter test-python,$(MAKECMDGOALS)))
 OTHER_VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2] + getattr(sys, "abiflags", ""))')
 endif
 OTHER_NEEDS := 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'lupa>=2.2'
-OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py connecting.py deadline.py errors.py events.py \
+OTHER_TESTS := tests/test_parity.py $(addprefix tests/unit/test_,config.py connecting.py deadline.py errors.py \
 	fair_group.py names.py numbered.py owners.py process.py subscriptions.py \
-	wait_groups.py wait_loop.py wait_queue.py wire.py) \
+	wait_loop.py wait_queue.py wire.py) \
 	$(addprefix tests/promises/test_,blocks_across_threads.py closed_generators.py election.py exactly_once.py hold.py \
 	leases.py owners.py reentrancy.py run_once.py synchronized.py waiting.py wire.py)
 

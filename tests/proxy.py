@@ -288,13 +288,11 @@ class Connection:
 
     Attributes:
         requests: How many requests the client sent.
-        replies: How many of them it was given the reply to.
     """
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy = proxy
         self.requests = 0
-        self.replies = 0
         self.reset = False
         self.up = _Stream(self, "up", server)
         self.down = _Stream(self, "down", client)
@@ -427,8 +425,6 @@ class Connection:
             self.down.muted = True
             awaited.dropped.took_effect(awaited.args)
             return
-        if not self.down.muted and not awaited.confirmations:
-            self.replies += 1
         self.down.send(raw)
 
     def close(self) -> None:
@@ -462,7 +458,6 @@ class Proxy:
         self.connections: list[Connection] = []
         self.port = 0
         self._requests_before = 0
-        self._replies_before = 0
         self._errors: list[Exception] = []
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -484,16 +479,6 @@ class Proxy:
     def requests(self) -> int:
         """How many requests clients sent, over all connections that ever were."""
         return self._requests_before + sum(connection.requests for connection in self.connections)
-
-    @property
-    def replies(self) -> int:
-        """How many requests were answered, over all connections that ever were."""
-        return self._replies_before + sum(connection.replies for connection in self.connections)
-
-    @property
-    def under_way(self) -> int:
-        """How many requests the server has yet to answer, on all connections that are open."""
-        return sum(len(connection._awaited) for connection in list(self.connections))
 
     # --- toxics ---
 
@@ -658,7 +643,6 @@ class Proxy:
         finally:
             self.connections.remove(connection)
             self._requests_before += connection.requests
-            self._replies_before += connection.replies
             connection.close()
 
     async def _cut(self) -> None:

@@ -8,13 +8,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
-from unittest.mock import Mock, patch
 
 import pytest
 import redis.exceptions as rx
 
 from pyredisson import Config, LockLostError, Redisson
-from pyredisson.core.names import ReadWriteNames
 from pyredisson.inspection import Inspector, LockView
 from tests.clusters import RunningCluster
 from tests.sentinels import SentinelSet
@@ -196,33 +194,6 @@ def test_an_unlock_wakes_the_waiters(own: Server, stage: Stage, kind: str) -> No
         get(one, kind).unlock()
 
 
-@pytest.mark.parametrize(("side", "message"), [("read", b"0"), ("write", b"1")])
-def test_an_unlock_of_one_side_sends_its_message(
-    own: Server, open_stage: Callable[[str], Stage], side: str, message: bytes
-) -> None:
-    stage = open_stage(own.url)
-    getattr(stage.client().get_read_write_lock("x"), f"{side}_lock")().lock()
-    with own.client() as direct, direct.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(ReadWriteNames("x").channel)
-        assert stage.inspector().unlock("x").freed
-        assert until(heard.get_message)["data"] == message
-
-
-def test_an_unlock_on_a_cluster_wakes_the_waiter(
-    cluster: RunningCluster, open_stage: Callable[[str], Stage], unique_name: str
-) -> None:
-    stage = open_stage(cluster.url)
-    calm = Config(lock_watchdog_timeout=60, max_wait_without_check=60)  # No waiter asks again by itself in time.
-    held, wanted = (stage.client(calm).get_lock(unique_name) for _ in range(2))
-    held.lock()
-    acquired = threading.Event()
-    stage.wait_for(lambda: (wanted.lock(), acquired.set(), wanted.unlock()))
-    inspector = stage.inspector()
-    until(lambda: (inspector.lock(unique_name) or LockView("", "", "")).waiting_clients == 1)
-    assert inspector.unlock(unique_name).notified == 1
-    assert acquired.wait(10)
-
-
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
 def test_all_clients_on_the_list_are_counted(own: Server, stage: Stage, kind: str) -> None:
     getattr(stage.client(), f"get_{kind}")("x", **({} if kind == "lock" else {"permits": 1})).hold().__enter__()
@@ -358,7 +329,7 @@ def test_hostile_data(own: Server, stage: Stage) -> None:
 
 def test_a_scan_of_huge_names_asks_for_fewer_at_a_time(own: Server, stage: Stage) -> None:
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
-        for number in range(40):
+        for number in range(10):
             pipeline.hset(f"{number}".ljust(4_000_000, "x"), f"{HOLDER}:1", 1)
         pipeline.hset("short", f"{HOLDER}:1", 1)
         pipeline.execute()
@@ -441,7 +412,7 @@ def test_a_cluster(any_cluster: RunningCluster, open_stage: Callable[[str], Stag
     assert all(view.holders[0].connected for view in snapshot.locks)
     waited = next(view for view in snapshot.locks if view.name == names[0])
     assert (waited.waiting_clients, len(waited.waiters)) == (1, 1)
-    assert inspector.unlock(names[0]).freed
+    assert inspector.unlock(names[0]).notified == 1
     assert acquired.wait(10)
     stage.inspector().announce(f"{unique_name}:announced", b"{}", 1000)
     assert {one.id, other.id} <= {each.client_id for each in inspector.clients()}
@@ -454,10 +425,6 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         stage.client().get_lock("x").lock()
         inspector = stage.inspector()
         assert inspector.snapshot().locks[0].name == "x"
-        asked = Mock(wraps=inspector.servers._by_sentinels)
-        with patch.object(inspector.servers, "_by_sentinels", asked):
-            inspector.snapshot()
-        assert asked.call_count == 1
         view = inspector.lock("x")
         assert view is not None
         assert view.node == f"{HOST}:{watched.master().port}"
@@ -467,12 +434,6 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         until(lambda: (inspector.lock("x") or LockView("", "", "")).node == f"{HOST}:{new.port}", within=20)
     finally:
         watched.stop()
-
-
-@pytest.mark.parametrize("url", ["nonsense", "http://x", "embedded://", "redis+sentinel://x:1", "redis+cluster://x/9"])
-def test_a_url_that_is_none(url: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        Inspector(url)
 
 
 @pytest.mark.parametrize("prefix", ["app:", "odd[*]:", "{app}"])

@@ -16,9 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyredisson import Config, Redisson, current_thread_id
+from pyredisson.core.names import LockNames
 from pyredisson.inspection import Inspector
 from pyredisson.tools.cli import cli
-from tests.command_line import PYREDISSON, Program, Programs, programs
+from tests.command_line import Program, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -285,25 +286,6 @@ def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callabl
         assert direct.hexists("x", f"{HOLDER}:1")
 
 
-@pytest.mark.parametrize("columns", [40, 80])
-def test_no_line_is_longer_than_the_terminal_is_wide(
-    holder: Redisson, own: Server, started: Programs, columns: int
-) -> None:
-    holder.get_lock("a name of some length, longer than a narrow terminal is wide").lock()
-    with own.client() as direct:
-        direct.hset("nightly", f"{HOLDER}:7", 1)
-    environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "PYREDISSON_URL": own.url}
-    for command in ("ls", "show nightly", "leaks"):
-        with terminal() as screen:
-            program = started.start(*PYREDISSON, *command.split(), environment=environment, terminal=screen.theirs)
-            program.exit_code()
-        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", screen.text), "there are no colours"
-        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.text)
-        assert "nightly" in text
-        too_long = [line for line in text.splitlines() if len(line) > columns and " " in line.strip()]
-        assert not too_long, command
-
-
 def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
     with own.client() as direct:
         direct.hset("\x1b[2J\x07evil [red]\n", f"{HOLDER}:1", 1)
@@ -322,47 +304,23 @@ def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Resul
 # ---- why and leaks ---------------------------------------------------------------------------------------------------
 
 
-def test_a_deadlock(own: Server, run: Callable[..., Result]) -> None:
-    with Redisson.from_url(own.url, config=SOON) as one, Redisson.from_url(own.url, config=SOON) as other:
-        both = threading.Barrier(2)
-
-        def hold(client: Redisson, first: str, second: str) -> None:
-            client.get_lock(first).lock()
-            both.wait()
-            try:
-                client.get_lock(second).try_lock(60)
-            except Exception:  # The client is closed in the end.
-                pass
-
-        threads = [
-            threading.Thread(target=hold, args=(one, "a", "b"), daemon=True),
-            threading.Thread(target=hold, args=(other, "b", "a"), daemon=True),
-        ]
-        for thread in threads:
-            thread.start()
-        result = until(lambda: found if (found := run("why")).exit_code else None, within=20)
-        assert result.exit_code == 1
-        assert "DEADLOCK" in result.stdout
-        assert "look again" not in result.stdout
-        assert "pyredisson unlock" in result.stdout
-        about_one = run("why", "a")
-        assert "waits for b" in about_one.stdout
-        assert len(report(run("why", "a", "--json"))["cycles"]) == 1
-        assert run("unlock", "a", "--yes").exit_code == 0
-    for thread in threads:
-        thread.join(10)
-
-
-def test_a_wait_that_was_reported_and_may_have_ended(own: Server, run: Callable[..., Result]) -> None:
+def test_a_deadlock_and_waits_that_may_have_ended(own: Server, run: Callable[..., Result]) -> None:
+    """That it is found among real clients: ``tests/real_servers/test_inspecting_clients.py``."""
     other = HOLDER.replace("8", "9")
-    with own.client() as direct:
+    with own.client() as direct, direct.pubsub() as waiters:
         for client_id, held, wanted in ((HOLDER, "a", "b"), (other, "b", "a")):
             direct.hset(held, f"{client_id}:1", 1)
             wait = {"kind": "lock", "name": wanted, "id": 1, "thread": "T", "ms": 1}
             direct.set(f"pyredisson_client:{client_id}", json.dumps({"ttl_ms": 60_000, "waits": [wait]}), px=60_000)
-    result = run("why")
-    assert result.exit_code == 1
-    assert "look again" in result.stdout
+        result = run("why")
+        assert result.exit_code == 1
+        assert "DEADLOCK" in result.stdout
+        assert "pyredisson unlock" in result.stdout
+        assert "waits for b" in run("why", "a").stdout
+        assert len(report(run("why", "a", "--json"))["cycles"]) == 1
+        assert result.stdout.count("look again") == 2
+        waiters.subscribe(*(LockNames(name).channel for name in "ab"))
+        until(lambda: "look again" not in run("why").stdout)
 
 
 def test_leaks(own: Server, run: Callable[..., Result]) -> None:

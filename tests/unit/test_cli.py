@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from pyredisson.tools.child import find_program
 from pyredisson.tools.cli import COMMANDS
-from pyredisson.tools.common import ExitCode
+from pyredisson.tools.common import plain
 from pyredisson.tools.demo import SaleResult, show_results
 from tests.command_line import Programs
-from tests.servers import HOST, free_port
-
-PASSWORD = "s3cret"
-
-
-@pytest.fixture
-def nobody() -> str:
-    """A URL where nobody listens."""
-    return f"redis://:{PASSWORD}@{HOST}:{free_port()}"
 
 
 def test_the_help_groups_the_commands(command_line: Programs) -> None:
@@ -42,50 +30,6 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     assert 'pip install "pyredisson[cli]"' in done.stderr
     assert missing in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["name"],
-        ["name", "--"],
-        ["", "--", "true"],
-        ["x" * 65_537, "--", "true"],
-        ["name", "--wait", "-1", "--", "true"],
-        ["name", "--wait", "nan", "--", "true"],
-        ["name", "--wait", "soon", "--", "true"],
-        ["name", "--lease", "0", "--", "true"],
-        ["name", "--lease", "-1", "--", "true"],
-        ["name", "--lease", "inf", "--", "true"],
-        ["name", "--grace", "-1", "--", "true"],
-        ["name", "--grace", "nan", "--", "true"],
-        ["name", "--watchdog", "0", "--", "true"],
-        ["name", "--nonsense", "--", "true"],
-    ],
-)
-def test_wrong_usage(command_line: Programs, nobody: str, arguments: list[str]) -> None:
-    # Nobody listens there: whatever is wrong must be noticed before anything is sent.
-    program = command_line.pyredisson("run", *arguments, url=nobody)
-    assert program.exit_code() == 2
-    assert "Usage:" in program.stderr
-    assert "Traceback" not in program.stderr
-
-
-def test_find_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    program = tmp_path / "program"
-    program.write_text("")
-    (tmp_path / "folder").mkdir()
-    assert find_program("program") is ExitCode.NOT_EXECUTABLE
-    assert find_program("./program") is ExitCode.NOT_EXECUTABLE
-    program.chmod(0o755)
-    assert find_program("program") == str(program)
-    assert find_program("./program") == os.path.join(".", "program")
-    assert find_program("folder") is ExitCode.NOT_FOUND
-    assert find_program("./folder") is ExitCode.NOT_EXECUTABLE
-    assert find_program("") is ExitCode.NOT_FOUND
 
 
 EXACT = SaleResult("with lock", seats=5, sold=5, duplicates=0, left=0, seconds=1.0)
@@ -113,3 +57,18 @@ def test_what_the_demo_makes_of_its_results(
     text = console.export_text()
     assert said in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("as it is: ×2, 'äöü' …", "as it is: ×2, 'äöü' …"),
+        ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
+        ("two\r\nlines\t", "two\\r\\nlines\\t"),
+        ("\x9b31m", "\\x9b31m"),
+        ("from right \u202e to left", "from right \\u202e to left"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
+    assert plain(text) == shown

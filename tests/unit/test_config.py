@@ -97,75 +97,54 @@ def test_a_plain_number_beyond_a_day_is_asked_about(name: str) -> None:
         assert repr(getattr(kept, name)) == "172800.0"
 
 
-@pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize("value", [0, -1, -0.0, math.nan, math.inf, -math.inf, timedelta(0), 1e13, 10**400], ids=repr)
-def test_times_are_positive_and_finite(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=name):
-        Config(**{name: value})
+#: What is refused, by setting: the error, and the values.
+NO_TIME = [
+    (ValueError, (0, -1, -0.0, math.nan, math.inf, -math.inf, timedelta(0), 1e13, 10**400)),
+    (TypeError, ("1", True, False, Decimal(1), b"1", [], ...)),
+]
+NO_FLAG = [(TypeError, (0, 1, "yes", None, "", []))]
+REFUSED: dict[str, list[tuple[type[Exception], tuple[Any, ...]]]] = {
+    **dict.fromkeys(TIMES, NO_TIME),
+    **dict.fromkeys(FLAGS, NO_FLAG),
+    "lock_watchdog_batch_size": [(ValueError, (0,)), (TypeError, (1.0, "1", True, None))],
+    "min_replicas": [(ValueError, (-1,)), (TypeError, (1.0, "1", True, None))],
+    "quorum_max_extensions": [(ValueError, (-1,)), (TypeError, (1.0, "1", True))],
+    "restart_guard": [(ValueError, (-1, math.nan, math.inf)), (TypeError, ("60", None))],
+    "sharded_subscription_mode": [(ValueError, ("auto", "", None, 1, "YES", True))],
+    "prefix": [(ValueError, ("\ud800",)), (TypeError, (None, b"app:", 1))],
+    "client_name": [(ValueError, ("", "\ud800")), (TypeError, (b"web", 5))],
+}
+
+#: What is kept as it is, by setting.
+KEPT: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(OPTIONAL_TIMES, (None,)),
+    "lock_watchdog_batch_size": (1, 2, 10**6),
+    "min_replicas": (0, 1, 10**6),
+    "quorum_max_extensions": (0, 1, 10**6, None),
+    "restart_guard": (True, False, 0, 60, 0.5, timedelta(minutes=1)),
+    "sharded_subscription_mode": ("AUTO", "ON", "OFF"),
+    "prefix": ("", "app:", "{app}:", "größe", " ", "\x00"),
+}
 
 
-@pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize("value", ["1", True, False, Decimal(1), b"1", [], ...], ids=repr)
-def test_times_are_numbers(name: str, value: Any) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name: str) -> None:
+    for error, values in REFUSED[name]:
+        for value in values:
+            with pytest.raises(error, match=name):
+                Config(**{name: value})
+
+
+@pytest.mark.parametrize("name", [name for name in TIMES if name not in OPTIONAL_TIMES])
+def test_a_time_that_is_always_needed_cannot_be_left_out(name: str) -> None:
     with pytest.raises(TypeError, match=name):
-        Config(**{name: value})
+        Config(**{name: None})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", TIMES)
-def test_some_times_may_be_left_out(name: str) -> None:
-    if name in OPTIONAL_TIMES:
-        assert getattr(Config(**{name: None}), name) is None  # type: ignore[arg-type]
-    else:
-        with pytest.raises(TypeError, match=name):
-            Config(**{name: None})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "least", "odd"),
-    [
-        ("lock_watchdog_batch_size", 1, (1.0, "1", True, None)),
-        ("min_replicas", 0, (1.0, "1", True, None)),
-        ("quorum_max_extensions", 0, (1.0, "1", True)),  # None: without a bound.
-    ],
-)
-def test_counts(name: str, least: int, odd: tuple[Any, ...]) -> None:
-    for value in (least, least + 1, 10**6):
+@pytest.mark.parametrize("name", KEPT)
+def test_a_right_value_is_kept(name: str) -> None:
+    for value in KEPT[name]:
         assert getattr(Config(**{name: value}), name) == value
-    with pytest.raises(ValueError, match=name):
-        Config(**{name: least - 1})
-    for wrong in odd:
-        with pytest.raises(TypeError, match=name):
-            Config(**{name: wrong})
-
-
-def test_extensions_may_be_without_a_bound() -> None:
-    assert Config(quorum_max_extensions=None).quorum_max_extensions is None
-
-
-@pytest.mark.parametrize("name", FLAGS)
-@pytest.mark.parametrize("value", [0, 1, "yes", None, "", []], ids=repr)
-def test_flags_are_true_or_false(name: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=name):
-        Config(**{name: value})
-
-
-@pytest.mark.parametrize("value", [True, False, 0, 60, 0.5, timedelta(minutes=1)], ids=repr)
-def test_the_restart_guard_is_a_flag_or_a_time(value: Any) -> None:
-    assert Config(restart_guard=value).restart_guard == value or isinstance(value, timedelta)
-
-
-@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "60", None], ids=repr)
-def test_the_restart_guard_is_nothing_else(value: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="restart_guard"):
-        Config(restart_guard=value)
-
-
-@pytest.mark.parametrize("value", ["auto", "", None, 1, "YES", True], ids=repr)
-def test_the_mode_of_subscriptions(value: Any) -> None:
-    for mode in ("AUTO", "ON", "OFF"):
-        Config(sharded_subscription_mode=mode)
-    with pytest.raises(ValueError, match="sharded_subscription_mode"):
-        Config(sharded_subscription_mode=value)
 
 
 def test_callbacks_are_callable() -> None:
@@ -207,22 +186,3 @@ def test_a_config_is_a_value() -> None:
         config.timeout = 2.0  # type: ignore[misc]
     with pytest.raises(ValueError, match="timeout"):
         dataclasses.replace(config, timeout=0)
-
-
-@pytest.mark.parametrize("value", ["", "app:", "{app}:", "größe", " ", "\x00"])
-def test_a_prefix_is_any_text(value: str) -> None:
-    assert Config(prefix=value).prefix == value
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error"),
-    [
-        *(("prefix", value, TypeError) for value in (None, b"app:", 1)),
-        *(("client_name", value, TypeError) for value in (b"web", 5)),
-        *((name, "\ud800", ValueError) for name in ("prefix", "client_name")),
-        ("client_name", "", ValueError),
-    ],
-)
-def test_a_text_is_one_that_can_be_sent(name: str, value: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=rf"{name} must (be a str|not be empty)|UTF-8"):
-        Config(**{name: value})

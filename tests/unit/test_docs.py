@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import code
 import dataclasses
 import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 from types import ModuleType
 
@@ -16,12 +18,13 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from tests.examples import ROOT, blocks_of, examples_of, matches, pages, tabs_of
+from pyredisson.tools.commands.demo import demo
+from tests.examples import ROOT, blocks_of, examples_of, matches, pages, seen_in, tabs_of
 
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
 
-WITHIN = 60.0  # seconds for one page; the slowest takes about two
+WITHIN = 60.0  # seconds for one page; the tutorial waits for the end of a lease
 
 
 def run_in(directory: Path, page: Path, tab: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -37,12 +40,12 @@ def run_in(directory: Path, page: Path, tab: str | None = None) -> subprocess.Co
     )
 
 
-#: Run by tests/unit/test_tutorial.py, in an interpreter.
+README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
 def pages_by_tab() -> list[tuple[Path, str | None]]:
-    return [(page, tab) for page in pages() if page != TUTORIAL for tab in tabs_of(page) if examples_of(page, tab)]
+    return [(page, tab) for page in pages() for tab in tabs_of(page) if examples_of(page, tab)]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +65,8 @@ def test_no_block_escapes_by_an_unknown_kind(page: Path) -> None:
 
 
 def test_the_examples_that_must_not_go_missing_are_found() -> None:
-    assert len(examples_of(ROOT / "README.md")) >= 2
-    assert len(examples_of(ROOT / "docs" / "tutorial.md")) >= 5
+    assert len(examples_of(README)) >= 2
+    assert len(examples_of(TUTORIAL)) >= 5
     assert sum(len(examples_of(page)) for page in pages()) >= 30
 
 
@@ -94,14 +97,70 @@ def test_an_ellipsis_stands_for_any_part_of_one_line() -> None:
     assert not matches("a.c", "abc")
 
 
-# ---- the reference ---------------------------------------------------------------------------------------------------
+# ---- the tutorial and the README -------------------------------------------------------------------------------------
 
-#: Settings that only these kinds read, and their columns.
-READ_BY = {
-    "fair": ("fair_lock_wait_timeout", "kinds/fair_lock.py"),
-    "fenced": ("fence_from_clock", "kinds/fenced_lock.py"),
-    "quorum": ("quorum_", "quorum/"),
-}
+TABS = [tab for tab in tabs_of(TUTORIAL) if tab is not None]
+MINUTES = 10.0
+WORDS_PER_MINUTE = 200.0
+CODE_LINES_PER_MINUTE = 20.0  # to read and paste
+WAITED = 0.5  # minutes: pip install, the sellers, the end of the lease
+
+
+class Console(code.InteractiveConsole):
+    """An interactive interpreter that compiles what is pasted, and runs nothing."""
+
+    def runcode(self, code: types.CodeType) -> None: ...
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_the_tutorial_can_be_pasted_into_an_interpreter(tab: str, capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    console.compile.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    for block, _ in examples_of(TUTORIAL, tab):
+        if block.info == "python" and not block.saved_as:
+            for line in [*block.text.splitlines(), ""]:
+                more = console.push(line)
+            assert not more, block.text
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_the_tutorial_takes_at_most_ten_minutes(tab: str) -> None:
+    text = TUTORIAL.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)  # Both tabs: a little too many.
+    words = len(re.findall(r"\w[\w'`()._-]*", prose))
+    lines = sum(len(block.text.splitlines()) for block in seen_in(tab, TUTORIAL) if block.info in ("python", "console"))
+    minutes = words / WORDS_PER_MINUTE + lines / CODE_LINES_PER_MINUTE + WAITED
+    assert minutes <= MINUTES, f"{words} words, {lines} lines of code: {minutes:.1f} minutes"
+
+
+def test_the_tutorial_has_both_forms_and_uses_hold_first() -> None:
+    assert TABS == ["Threads", "asyncio"]
+    for tab in TABS:
+        examples = [block for block, _ in examples_of(TUTORIAL, tab)]
+        used = [re.search(r"\.(hold|lock|try_lock|acquire)\(", block.text) for block in examples]
+        assert next(found[1] for found in used if found) == "hold"
+
+
+def test_the_demo_of_the_readme_is_the_one_that_is_drawn() -> None:
+    """It is run by ``tests/real_servers/test_demo.py``; here its defaults and the picture of its output."""
+    defaults = {each.name: each.default for each in demo.params}
+    picture = (ROOT / "docs" / "_static" / "demo.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    workers, seats = map(int, re.findall(r"(\d+) processes sell (\d+) seats", picture)[0])
+    assert (workers, seats) == (defaults["workers"], defaults["seats"])
+    assert f"{ {4: 'Four'}[workers] } processes sell {seats} seats" in README.read_text(encoding="utf-8")
+    assert "taken over" in picture
+    assert "…" not in picture, "its table was cut"
+
+
+def test_the_badges_of_the_readme_say_what_the_package_says() -> None:
+    text, project = (README.read_text(encoding="utf-8"), (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"![version {pyredisson.__version__}](https://img.shields.io/badge/version-{pyredisson.__version__}-" in text
+    [oldest] = re.findall(r'^requires-python = ">=([\d.]+)"', project, re.MULTILINE)
+    assert f"![Python {oldest} or newer](https://img.shields.io/badge/python-{oldest}%2B-" in text
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------------
 
 
 def settings_table() -> list[dict[str, str]]:
@@ -114,32 +173,6 @@ def settings_table() -> list[dict[str, str]]:
 
 def test_the_table_of_settings_has_each_in_its_order() -> None:
     assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
-
-
-def test_each_setting_applies_to_something_and_each_kind_has_one() -> None:
-    table = settings_table()
-    for row in table:
-        assert set(list(row.values())[1:]) <= {"●", ""}
-        assert "●" in row.values(), row["setting"]
-    for column in list(table[0])[1:]:
-        assert any(row[column] for row in table), column
-
-
-@pytest.mark.parametrize("column", READ_BY)
-def test_a_setting_of_one_kind_is_read_by_that_kind_alone(column: str) -> None:
-    prefix, files = READ_BY[column]
-    package = ROOT / "pyredisson"
-    for row in settings_table():
-        name = row["setting"].strip("`")
-        if name.startswith(prefix):
-            users = [
-                str(path.relative_to(package))
-                for path in package.rglob("*.py")
-                if re.search(rf"config\.{name}\b", path.read_text(encoding="utf-8"))
-            ]
-            assert users
-            assert all(user.startswith(files) for user in users), users
-            assert [each for each in list(row)[1:] if row[each]] == [column]
 
 
 def reference() -> str:

@@ -1,4 +1,4 @@
-"""The error tree: who is whose, what is carried, and that it survives a process pool."""
+"""The error tree: its bases, what an error carries, also to another process, and the reason that listeners receive."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+import redis.exceptions as rx
 
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import errors
+from pyredisson.core.failures import REASONS, reason_of
 from pyredisson.errors import (
     ClientClosedError,
     LockError,
@@ -89,3 +91,25 @@ def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page() -> None:
         pass
     message = re.sub(r"'\w+' object", "'…' object", f"{raised.typename}: {raised.value}")
     assert any(message.startswith(each) for each in re.findall(r"`((?:Attribute|Type)Error: [^`]+)`", page))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (rx.ConnectionError(), "connection"),
+        (rx.TimeoutError(), "connection"),
+        (rx.BusyLoadingError(), "connection"),
+        (ConnectionRefusedError(), "connection"),
+        (rx.NoPermissionError(), "refused"),
+        (rx.ReadOnlyError(), "refused"),
+        (pyredisson.QuorumUnreachableError(), "quorum"),
+        (pyredisson.OutcomeUnknownError(), "unknown"),
+        (pyredisson.NoSyncedSlavesError(), "replicas"),
+        (pyredisson.LockError(), "error"),
+        (pyredisson.ClientClosedError(), "error"),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, Exception) else each,
+)
+def test_why_an_acquire_failed(error: Exception, reason: str) -> None:
+    assert reason_of(error) == reason
+    assert reason in REASONS

@@ -32,19 +32,6 @@ def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
-def test_no_request_brings_the_deadline_forward_unless_nothing_is_held(ownership: Ownership) -> None:
-    take(ownership, PLAIN)
-    deadline = ownership.deadline
-    take(ownership, BLOCK)
-    assert ownership.deadline == deadline
-    ownership.released(ownership.begin_release().request_id, 1000.5)
-    assert ownership.deadline == deadline
-    ownership.released(ownership.begin_release().request_id, 0.0)
-    assert ownership.idle()
-    take(ownership, BLOCK)
-    assert ownership.deadline == 1000 + certain_for(5_000)
-
-
 def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
     request_id = ownership.begin_acquire(PLAIN).request_id
     assert ownership.epoch_of(request_id) == 0
@@ -63,16 +50,6 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
 
 
 # ---- releasing -------------------------------------------------------------------------------------------------------
-
-
-def test_releasing_one_of_several_leaves_the_longest_lease(ownership: Ownership) -> None:
-    take(ownership, FIXED, PLAIN, BLOCK)
-    request_id, _, holds, lease, todo = ownership.begin_release()
-    assert (holds, lease, todo) == (3, 30_000, Unlock.RELEASE)
-    assert ownership.released(request_id, 1234567.0)
-    assert ownership.holds == [FIXED, PLAIN]
-    assert ownership.deadline == 1234567.0
-    assert ownership.renewable()
 
 
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:

@@ -65,11 +65,6 @@ def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
         _ = module.Unknown  # type: ignore[attr-defined]
 
 
-def test_each_kind_can_be_loaded() -> None:
-    for name in vars(kinds)["MODULES"]:
-        assert callable(getattr(kinds, name))
-
-
 def test_the_base_of_events_belongs_to_the_public_module() -> None:
     assert pyredisson.events.Event.__module__ == "pyredisson.events"
     assert pickle.loads(pickle.dumps(pyredisson.events.GivenBack("orders", "x:1"))).name == "orders"

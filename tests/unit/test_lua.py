@@ -143,20 +143,6 @@ def test_a_script_takes_its_arguments_in_the_common_order(name: str) -> None:
         assert re.match(r"1 number of (the|this) request(  |$)", argv)
 
 
-@pytest.mark.parametrize("name", script_names())
-def test_a_script_defines_what_its_blocks_expect(name: str) -> None:
-    text = script_text(name)
-    lines = file_text(name).splitlines(keepends=True)
-    for at, line in enumerate(lines):
-        for block in included(line):
-            before = re.sub("-- attempt: ", "local function attempt() -- ", "".join(lines[:at]))
-            for each in included(before):
-                before += file_text(f"shared/{each}")
-            for expected in names_in(header_part(file_text(f"shared/{block}"), "Expects")):
-                assert re.search(rf"\blocal (function )?[\w, ]*\b{expected}\b", before), (block, expected)
-    assert included(text) == []
-
-
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_shared_block_says_what_it_expects_and_defines(name: str) -> None:
     text = file_text(f"shared/{name}")
@@ -174,10 +160,3 @@ def test_each_shared_block_is_shared() -> None:
     users = Counter(block for name in script_names() for block in set(included(file_text(name))))
     assert set(users) == set(BLOCKS)
     assert min(users.values()) > 1
-
-
-def test_a_block_is_spliced_in_at_the_depth_of_its_line() -> None:
-    assert "\n-- include: " in file_text("fair_release")
-    assert "\n    -- include: release_one\n" in file_text("fair_release")
-    assert "\n    reply = 0\nend\n" in script_text("fair_release")
-    assert "-- Expects" not in script_text("fair_release")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-import redis.exceptions as rx
 
 from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
@@ -110,17 +109,3 @@ def test_each_complaint_comes_once_a_client() -> None:
     assert heard.server.facts is None
     heard.server.inspect(bad)
     assert len(heard.complaints) == 3, "the child of a fork is another client"
-
-
-REFUSAL = rx.NoPermissionError("NOPERM this user has no permissions to run the 'info' command")
-
-
-@pytest.mark.parametrize("reply", [REFUSAL, None, 1], ids=repr)
-def test_a_server_that_does_not_tell_is_served_all_the_same(reply: object) -> None:
-    heard = Heard()
-    heard.server.inspect(reply)
-    assert heard.server.refusal is not None
-    assert not heard.learned
-    assert not heard.complaints
-    heard.server.inspect(REDIS)
-    assert heard.server.refusal is None

@@ -545,7 +545,7 @@ def test_kinds_override_no_private_methods() -> None:
 
 # ---- private parts of others -----------------------------------------------------------------------------------------
 
-TAKEN_OVER = "redis-py opens the connection, and has no public name for its socket or streams: see test_redis_py.py"
+TAKEN_OVER = "redis-py opens the connection, and has no public name for its socket or streams"
 LET_GO = "asyncio cannot close a transport without its event loop, which is closed, or the parent's of a fork"
 EXPORTED = "not private: it is in asyncio.__all__, or documented"
 

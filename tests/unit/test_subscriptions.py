@@ -1,4 +1,4 @@
-"""Which channels a client subscribes to, for how long, and on which connection."""
+"""Which channels a client subscribes to, for how long, and on which connection; and whom a change wakes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyredisson.core.waiting.subscriptions import (
 )
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
-from tests.unit.waiters import CHANNEL, has_to_attempt, idle_and_confirmed, join, leave, settle
+from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, idle_and_confirmed, join, leave, settle, woken
 
 # ---- idle channels ---------------------------------------------------------------------------------------------------
 
@@ -49,16 +49,6 @@ def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leave
     assert subscriptions.idle_due() == math.inf
 
 
-def test_a_waiter_that_returns_in_time_saves_a_round_trip(subscriptions: Subscriptions, world: FakeRuntime) -> None:
-    idle_and_confirmed(subscriptions)
-    waiter = join(subscriptions)
-    assert world.subscriptions == [CHANNEL]
-    assert subscriptions.take_idle(2000.0) == []
-    assert subscriptions.waiting(CHANNEL) == 1
-    leave(waiter)
-    assert subscriptions.take_idle(world.now() + 1) == [CHANNEL]
-
-
 def test_an_unconfirmed_channel_stays(subscriptions: Subscriptions) -> None:
     """Its confirmation could be taken for that of a later subscription."""
     leave(join(subscriptions))
@@ -66,19 +56,6 @@ def test_an_unconfirmed_channel_stays(subscriptions: Subscriptions) -> None:
     assert subscriptions.take_idle(2000.0) == []
     subscriptions.confirmed(CHANNEL)
     assert subscriptions.take_idle(2000.0) == [CHANNEL]
-
-
-def test_a_channel_lingers_for_those_who_count_listeners(subscriptions: Subscriptions) -> None:
-    assert not subscriptions.lingers(CHANNEL, "lock")
-    waiter = join(subscriptions)
-    assert not subscriptions.lingers(CHANNEL, "lock")
-    subscriptions.confirmed(CHANNEL)
-    assert not subscriptions.lingers(CHANNEL, "lock")
-    assert subscriptions.lingers(CHANNEL, "another label")
-    leave(waiter)
-    assert subscriptions.lingers(CHANNEL, "lock")
-    subscriptions.take_idle(2000.0)
-    assert not subscriptions.lingers(CHANNEL, "lock")
 
 
 def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
@@ -161,3 +138,42 @@ def test_a_channel_that_the_server_dropped(subscriptions: Subscriptions) -> None
     assert not subscriptions.dropped(CHANNEL, connection)
     assert subscriptions.unconfirmed(connection) == [CHANNEL]
     assert not subscriptions.dropped("another channel", connection)
+
+
+# ---- waiters ---------------------------------------------------------------------------------------------------------
+
+
+def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:
+    first, second = join(subscriptions, retry_in=2.0), join(subscriptions, retry_in=2.0)
+    settle(subscriptions, first, second)
+    assert second.sleeps_until == pytest.approx(1000 + MAX_WAIT)
+    leave(first)
+    assert woken(second) == 1, "its alarm was set for later than the check that is its own now"
+    assert second.group.sleep_until(second, math.inf, 1000.0) == 1002.0
+
+
+def test_a_confirmation_notifies_the_first_of_each_group(subscriptions: Subscriptions) -> None:
+    writers = [join(subscriptions, "write") for _ in range(2)]
+    readers = [join(subscriptions, "read") for _ in range(2)]
+    subscriptions.confirmed(CHANNEL)
+    assert [woken(waiter) for waiter in writers + readers] == [1, 0, 1, 0]
+
+
+def test_a_refused_subscription_wakes_all_and_the_next_one_may_try_again(
+    subscriptions: Subscriptions, world: FakeRuntime
+) -> None:
+    waiters = [join(subscriptions) for _ in range(3)]
+    error = PermissionError("NOPERM")
+    subscriptions.refuse(error)
+    assert [woken(waiter) for waiter in waiters] == [1, 1, 1]
+    assert all(waiter.group.error is error for waiter in waiters)
+    assert subscriptions.wanted() == []
+    newcomer = join(subscriptions)
+    assert newcomer.group.error is None
+    assert world.subscriptions == [CHANNEL, CHANNEL]
+    for waiter in waiters:
+        leave(waiter, pass_on=True)
+    assert subscriptions.waiting(CHANNEL) == 1
+    assert subscriptions.wanted() == [CHANNEL]
+    assert subscriptions.idle_due() == math.inf
+    assert woken(newcomer) == 0

@@ -77,40 +77,6 @@ def test_the_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
     run_here(pytester).assert_outcomes(passed=sum(text.count("def test_") for text in files.values()))
 
 
-def test_it_has_to_be_asked_for(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(redisson): pass")
-    result = run_here(pytester)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines("*fixture 'redisson' not found*")
-
-
-def test_every_fixture_says_what_it_is(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST)
-    result = run_here(pytester, "--fixtures")
-    for name in ("redisson", "async_redisson", "redisson_url", "redisson_server", "lock_name", "redisson_config"):
-        result.stdout.re_match_lines(rf"{name}\b.* -- ")
-    assert "no docstring available" not in result.stdout.str().partition("pyredisson.testing.plugin")[2]
-
-
-def test_each_worker_of_xdist_has_its_own_server(pytester: pytest.Pytester) -> None:
-    pytest.importorskip("xdist")
-    pytester.makeconftest(CONFTEST)
-    pytester.makepyfile(
-        """
-        import pathlib, pytest
-
-        @pytest.mark.parametrize("number", range(8))
-        def test_it(redisson, redisson_server, number, worker_id):
-            pathlib.Path(f"{worker_id}.url").write_text(redisson_server.url)
-            with redisson.get_lock("the same name in each worker"):
-                pass
-        """
-    )
-    run(pytester, "-n", "2", "-p", "no:asyncio").assert_outcomes(passed=8)
-    urls = [path.read_text() for path in pytester.path.glob("*.url")]
-    assert len(set(urls)) == len(urls) == 2
-
-
 def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
@@ -141,25 +107,6 @@ def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytest
         """
     )
     run_here(pytester).assert_outcomes(passed=2)
-
-
-def test_settings_are_changed_by_overriding_a_fixture(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST)
-    pytester.makepyfile(
-        """
-        import pytest
-        from pyredisson import Config
-
-        @pytest.fixture
-        def redisson_config():
-            return Config(lock_watchdog_timeout=7)
-
-        def test_it(redisson, async_redisson, redisson_factory):
-            assert redisson.config.lock_watchdog_timeout == async_redisson.config.lock_watchdog_timeout == 7
-            assert redisson_factory(Config()).config == Config()
-        """
-    )
-    run_here(pytester).assert_outcomes(passed=1)
 
 
 def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester: pytest.Pytester) -> None:
@@ -207,31 +154,26 @@ def in_loop(test):
     run(pytester, "-p", "no:asyncio", "-p", "no:anyio").assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize("scope", ["function", "session"])
-def test_asyncio_with_pytest_asyncio(pytester: pytest.Pytester, scope: str) -> None:
+def test_asyncio_with_pytest_asyncio(pytester: pytest.Pytester) -> None:
     pytest.importorskip("pytest_asyncio")
     pytester.makeconftest(CONFTEST)
-    pytester.makeini(
-        f"[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = {scope}\n"
-        f"asyncio_default_test_loop_scope = {scope}\n"
-    )
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     pytester.makepyfile(ASYNC_TEST.format(before="", mark="", more=""))
     run(pytester, "-p", "no:anyio").assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize("scope", ["function", "session"])
-def test_asyncio_with_anyio(pytester: pytest.Pytester, scope: str) -> None:
+def test_asyncio_with_anyio_whose_loop_serves_all_tests(pytester: pytest.Pytester) -> None:
     pytest.importorskip("anyio")
     pytester.makeconftest(
         f"""
 {CONFTEST}
 import pytest
 
-@pytest.fixture(scope={scope!r})
+@pytest.fixture(scope="session")
 def anyio_backend():
     return "asyncio"
 
-@pytest.fixture(scope={scope!r})
+@pytest.fixture(scope="session")
 async def keeps_the_loop(anyio_backend):
     yield
 """

@@ -104,13 +104,6 @@ def test_the_screen_says_what_is_estimated_and_how_old_it_is() -> None:
     assert "? releases/s" in " ".join(drawn(seen(view("a")), 200))
 
 
-def test_names_do_not_move_the_terminal_and_are_no_markup() -> None:
-    found = seen(view("\x1b]0;x\x07[red]name[/red]"))
-    for text in ("\n".join(drawn(found, 132)), "\n".join(text_of(found))):
-        assert "\x1b" not in text
-        assert "[red]name[/red]" in text
-
-
 def test_a_round_as_text_has_a_line_a_lock() -> None:
     lines = list(text_of(seen(view("order:17", clients=2), rates={"order:17": 3.25})))
     assert lines[0].startswith("1 held")

@@ -39,10 +39,6 @@ def led(sentinels: list[SentinelAnswer], replicas: list[Replica]) -> Node:
 SOUND = Replica("r:1", "online", 0, 0)
 
 
-def test_what_is_sound() -> None:
-    assert not judge([led([SentinelAnswer("s:1", master="m:1")], [SOUND])]).findings
-
-
 def test_a_clock_that_is_right_has_no_sign_of_being_slow(capsys: pytest.CaptureFixture[str]) -> None:
     show(judge([Node("redis://s", facts=read_info(INFO, 0.0), clock=-0.0001, replicas=[SOUND])]))
     shown = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Which node of a cluster a request is brought to, and what becomes of it when that one does not take it."""
+"""Which server a request goes to, on a cluster and behind sentinels, and what happens if that does not take it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import redis.exceptions as rx
 
 from pyredisson.core.driver import run
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
+from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.resp import Packed, failure_of, pack, reply_error
-from pyredisson.net.slots import Cluster, SlotCall, slot_of
+from pyredisson.net.resp import Packed, failure_of, pack, prepare, reply_error
+from pyredisson.net.sentinel import Sentinels, read_master
+from pyredisson.net.slots import AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
 from pyredisson.net.wire import Address
 from pyredisson.threads.transport import ThreadMutex
 
@@ -54,7 +56,8 @@ class Node:
             self.world.log.append((self.address[0], "map"))
             if self.address in self.world.dead:
                 raise NotSent(rx.ConnectionError("refused"))
-            return [[0, 16383, [self.world.owner[0].encode(), self.world.owner[1], b"id"]]]
+            owner = [self.world.owner[0].encode(), self.world.owner[1], b"id"]
+            return self.world.slots.get(self.address, [[0, 16383, owner]])
         if command[0] == "PUBSUB":
             return [b"0", 0]
         return self._answer("ask", timeout)
@@ -85,6 +88,7 @@ class World:
     def __init__(self) -> None:
         self.owner = A
         self.dead: set[Address] = set()
+        self.slots: dict[Address, Any] = {}  # What nodes say that do not know the owner.
         self.answers: list[Any] = []
         self.log: list[tuple[str, str]] = []
         self.nodes: dict[Address, Node] = {}
@@ -241,3 +245,141 @@ def test_the_client_learns_that_a_node_refused_a_wait_queue(world: World) -> Non
     world.link.on_queue_refused = lambda: refused.append("queue")
     world.nodes[A].on_queue_refused()
     assert refused == ["queue"]
+
+
+# ---- slots, and what nodes say of them -------------------------------------------------------------------------------
+
+ASKED = ("10.0.0.1", 7000)
+
+
+def test_slots_are_those_of_the_cluster_specification() -> None:
+    assert slot_of("123456789") == 0x31C3
+    assert slot_of("{user1000}.following") == slot_of("{user1000}.followers") == slot_of("user1000")
+    assert slot_of("foo{}{bar}") == slot_of("foo{}{bar}x"[:-1])
+    assert slot_of("foo{{bar}}zap") == slot_of("{bar")
+    assert slot_of("größe") == slot_of("{größe}:1")
+
+
+def test_a_call_goes_to_the_slot_of_its_first_key_and_is_packed_when_the_word_is_known() -> None:
+    call = SlotCall("lock_release", ("{a}x", "channel:{a}x"), ("0", 5, PUBLISH))
+    assert call.slot == slot_of("a")
+    assert call.packed is None
+    packed = call.pack("SPUBLISH")
+    assert packed.data == prepare("lock_release", ("{a}x", "channel:{a}x"), ("0", 5, "SPUBLISH")).data
+    assert call.packed is packed
+    assert call.pack("SPUBLISH") is packed
+    looks_alike = SlotCall("token_acquire", ("a",), (5, "PUBLISH"))
+    assert b"SPUBLISH" not in looks_alike.pack("SPUBLISH").data
+
+
+def test_the_reply_of_cluster_slots() -> None:
+    reply = [
+        [0, 5460, [b"10.0.0.2", 7001, b"id", []], [b"10.0.0.3", 7002, b"id", []]],
+        [5461, 16383, [None, 7000, b"id"]],
+    ]
+    assert read_slots(reply, ASKED, None) == [(0, 5460, ("10.0.0.2", 7001)), (5461, 16383, ("10.0.0.1", 7000))]
+    assert read_slots([], ASKED, None) == []
+    for host in (b"", b"?", None):  # A node that does not know its address means the one by which it was asked.
+        assert read_slots([[0, 1, [host, 7005, b"id"]]], ASKED, None) == [(0, 1, ("10.0.0.1", 7005))]
+
+
+def test_addresses_are_made_reachable() -> None:
+    def remap(address: tuple[str, int]) -> tuple[str, int]:
+        return "gate", address[1] + 1000
+
+    assert read_slots([[0, 1, [b"10.0.0.9", 7005, b"id"]]], ASKED, remap) == [(0, 1, ("gate", 8005))]
+    moved = read_redirection(rx.ResponseError("MOVED 7 10.0.0.9:7005"), ASKED, remap)
+    assert moved == Moved(7, ("gate", 8005))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("MOVED 3999 127.0.0.1:6381", Moved(3999, ("127.0.0.1", 6381))),
+        ("ASK 3999 127.0.0.1:6381", AskRedirect(3999, ("127.0.0.1", 6381))),
+        ("MOVED 1 ::1:6381", Moved(1, ("::1", 6381))),
+        ("MOVED 1 :6381", Moved(1, ("10.0.0.1", 6381))),
+        ("ASK 1 node-3.example.com:6381", AskRedirect(1, ("node-3.example.com", 6381))),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", None),
+        ("CLUSTERDOWN Hash slot not served", None),
+        ("ERR MOVED is no command", None),
+    ],
+)
+def test_redirections(text: str, expected: object) -> None:
+    found = read_redirection(rx.ResponseError(text), ASKED, None)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+# ---- replies of another type -----------------------------------------------------------------------------------------
+
+NO_MASTER: dict[str, Any] = {
+    "one element": [b"a"],
+    "three elements": [b"a", b"6379", b"x"],
+    "no host": [None, b"6379"],
+    "a number": 1,
+    "zero": 0,
+    "a word": b"OK",
+    "a long word": b"x" * 1000,
+    "a map": {b"a": b"6379"},
+    "a truth": False,
+}
+
+NODE = [b"10.0.0.2", 7001, b"id"]
+NO_SLOTS: dict[str, Any] = {
+    "nothing": None,
+    "a number": 1,
+    "a word": b"OK",
+    "a map": {0: 1},
+    "ranges that are numbers": [0, 1],
+    "ranges that are words": [b"abc"],
+    "ranges without a master": [[0, 1]],
+    "a master that is a word": [[0, 1, b"ab"]],
+    "a master of one element": [[0, 1, [b"a"]]],
+    "slots that are words": [[b"a", b"b", NODE]],
+    "a port that is a word": [[0, 1, [b"a", b"7000", b"id"]]],
+}
+
+
+@pytest.mark.parametrize("what", NO_SLOTS)
+def test_another_node_is_asked_for_the_slots_until_none_is_left(world: World, what: str) -> None:
+    world.slots = {A: NO_SLOTS[what]}
+    run(world.link.map.learn(1.0))
+    assert not world.link.map.stale
+    assert all(owner is not None for owner in world.link.map.owners)
+    world.slots = dict.fromkeys((A, B), NO_SLOTS[what])
+    world.link.map.suspect(world.nodes[B])  # type: ignore[arg-type]
+    with pytest.raises(NotSent) as error:
+        run(world.link.map.learn(1.0))
+    assert type(error.value.cause) is rx.ConnectionError
+    assert str(error.value.cause).startswith("Protocol error: unexpected reply to CLUSTER SLOTS from ")
+    assert world.link.map.stale
+
+
+@pytest.mark.parametrize("what", NO_MASTER)
+def test_another_sentinel_is_asked_and_then_first_until_none_is_left(what: str) -> None:
+    first, second = ("10.0.0.1", 26379), ("10.0.0.2", 26379)
+    asked: list[Address] = []
+    silent = {first}
+
+    async def ask(settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        asked.append((settings["host"], settings["port"]))
+        return NO_MASTER[what] if asked[-1] in silent else [b"10.0.0.9", b"6379"]
+
+    sentinels = Sentinels([first, second], "service")
+    assert run(sentinels.locate(ask, 1.0)) == ("10.0.0.9", 6379)
+    assert run(sentinels.locate(ask, 1.0)) == ("10.0.0.9", 6379)
+    assert asked == [first, second, second]
+    silent.add(second)
+    with pytest.raises(NotSent) as error:
+        run(sentinels.locate(ask, 1.0))
+    cause = error.value.cause
+    assert type(cause) is rx.ConnectionError
+    assert str(cause).startswith("no sentinel knows the master of 'service' (10.0.0.")
+    assert str(cause).count(":26379: Protocol error: unexpected reply") == 2
+    assert len(str(cause)) < 500
+
+
+def test_a_sentinel_that_does_not_know_the_service() -> None:
+    assert read_master(None) is None
+    assert read_master([]) is None
