@@ -186,6 +186,23 @@ def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(wo
     asyncio.run(main())
 
 
+@asyncio_only
+@kinds
+def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world: ClockWorld, kind: str) -> None:
+    anyio = pytest.importorskip("anyio")
+
+    async def main() -> None:
+        async with Redisson.from_url(f"redis://127.0.0.1:{world.port}") as client:
+            lock = getattr(client, f"get_{kind}")("orders")
+            async with lock, lock:
+                with anyio.move_on_after(0.05) as scope:
+                    await client.get_condition(lock).wait()
+                assert scope.cancelled_caught
+                assert await lock.get_hold_count() == 2
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
 @sync_and_async
 @kinds
 @pytest.mark.parametrize("then", ["hang", "reset"])
