@@ -150,6 +150,19 @@ def _start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     return task
 
 
+async def _until_returned(term: Term, work: asyncio.Future[object]) -> None:
+    """Ask the callback to return, and wait until it has, however often its campaign is cancelled meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        term._end()
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
 @final
 class Campaign:
     """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
@@ -230,9 +243,7 @@ class Campaign:
                     while not work.done() and (left := term.remaining()) > 0.0:
                         await asyncio.wait([work], timeout=left)
                 finally:
-                    while not work.done():
-                        term._end()
-                        await asyncio.wait([work])
+                    await _until_returned(term, work)
             finally:
                 self._term = None
             try:

@@ -173,11 +173,19 @@ class AsyncioRuntime(BaseRuntime):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    def shield(self) -> AbstractContextManager[object]:
+        """Keep a cancelled scope of anyio from cancelling the running task: it does so again at each turn of the loop.
+
+        That it was cancelled is not forgotten: anyio says so again at the next await after this.
+        """
+        anyio = sys.modules.get("anyio")
+        return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
     async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         task = self.run_concurrently(work, "pyredisson-cleanup")
         over = self.now() + budget
         cancelled: asyncio.CancelledError | None = None
-        with _shielded_from_anyio():
+        with self.shield():
             while not task.done() and (left := over - self.now()) > 0:
                 try:
                     await asyncio.wait({task}, timeout=left)
@@ -246,15 +254,6 @@ class AsyncioRuntime(BaseRuntime):
         self._loop = None
         if link is not None:
             link.abandon()
-
-
-def _shielded_from_anyio() -> AbstractContextManager[object]:
-    """Keep a cancelled scope of anyio from cancelling the running task: it does so again at each turn of the loop.
-
-    That it was cancelled is not forgotten: anyio says so again at the next await after this.
-    """
-    anyio = sys.modules.get("anyio")
-    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
 async def _call_and_await(callback: Callable[..., Any], args: tuple[object, ...]) -> None:

@@ -252,6 +252,10 @@ class Runtime(Protocol):
         """Let that much time pass."""
         ...
 
+    def shield(self) -> AbstractContextManager[object]:
+        """Keep out a cancellation that would come again at each ``await`` of a block, as those of anyio's scopes do."""
+        ...
+
     async def guard(self, work: Coroutine[Any, Any, T], budget: float, *, leaving: bool = True) -> T | None:
         """Finish ``work`` although the caller is being cancelled or interrupted, within ``budget`` seconds.
 

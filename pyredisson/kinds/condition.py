@@ -154,14 +154,15 @@ class ConditionCore(NumberedCore):
         """
         cancelled: BaseException | None = None
         holds = [] if own.holds else holds[:]
-        while holds:
-            try:
-                await self.lock.acquire_hold(None, holds[0], own)
-                holds.pop(0)
-            except BaseException as error:
-                if not self.client.runtime.suspends or not is_cancellation(error):
-                    raise
-                cancelled = error
+        with self.client.runtime.shield():
+            while holds:
+                try:
+                    await self.lock.acquire_hold(None, holds[0], own)
+                    holds.pop(0)
+                except BaseException as error:
+                    if not self.client.runtime.suspends or not is_cancellation(error):
+                        raise
+                    cancelled = error
         if cancelled is not None:
             raise cancelled
 

@@ -11,7 +11,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,9 @@ class BaseRuntime(ABC):
     random_bytes: staticmethod[[int], bytes] = staticmethod(os.urandom)
     unix_time: staticmethod[[], float] = staticmethod(time.time)
     clients: staticmethod[[], list[ClientCore]] = staticmethod(living.clients)
+
+    def shield(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def identity(self) -> Identity:
         return Identity(self._config.client_name or self._app, socket.gethostname(), os.getpid(), VERSION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -207,3 +208,29 @@ def test_who_leads_is_not_known_without_a_server(world: World, client: Remote) -
     for call in (mine.leader, lambda: client.real.get_leader_election("orders")):
         with pytest.raises(ClientClosedError):
             call()
+
+
+@sync_and_async
+def test_a_campaign_leads_until_its_callback_returns_however_often_it_is_stopped(world: World) -> None:
+    began, may_end, actor, other = threading.Event(), threading.Event(), world.actor(), world.actor()
+
+    def lead(term: Any) -> None:
+        began.set()
+        may_end.wait()
+
+    async def lead_as_task(term: Any) -> None:
+        began.set()
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    client = world.client().real
+    campaign = actor.do(
+        client.get_leader_election("orders").run, lead if isinstance(client, pyredisson.Redisson) else lead_as_task
+    )
+    world.until(began.is_set)
+    assert [actor.do(campaign.stop, 0.1) for _ in range(2)] == [False, False]
+    with pytest.raises(LockTimeoutError):
+        other.get(world.client(), "leader_election").term(wait_time=0).enter()
+    may_end.set()
+    assert actor.do(campaign.stop) is True

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -208,6 +209,9 @@ class FakeRuntime:
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self.eval(command, timeout)
+
+    def shield(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     async def sleep(self, seconds: float) -> None:
         self.pass_time(seconds)

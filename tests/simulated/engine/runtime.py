@@ -222,6 +222,9 @@ class Seam:
             ask.answer = answer
         return made
 
+    def shield(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
     async def sleep(self, seconds: float) -> None:
         self.interruptible()
         await self.world.pause_of(self.process, seconds)
