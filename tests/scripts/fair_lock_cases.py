@@ -12,14 +12,17 @@ from tests.scripts.harness import (
     EPOCH,
     FREE,
     LOCK,
+    LOST,
     ME,
     OTHER,
+    WRONGTYPE,
     Around,
     Call,
     Case,
     In,
     State,
     lock,
+    text,
 )
 from tests.simulated.engine.redis import Entry
 
@@ -100,6 +103,13 @@ def fair_look(*living: tuple[bytes, int], least: int = 300_000, lives: int = 100
 
 CASES: Final = [
     # Taking.
+    Case(
+        "scores without an entry in the queue are deleted",
+        {TIMEOUTS: Entry("zset", {DEAD: In(70_000)}, None)},
+        fair_acquire(),
+        None,
+        lock(me=1),
+    ),
     # Queueing up.
     Case(
         "-1 if the lock has no TTL, and the score is the wait alone",
@@ -114,6 +124,12 @@ CASES: Final = [
         fair_acquire(),
         Around(30_000),
         lock(other=1) | waiters(me=330_000, dead=90_000) | mine(330_000),
+    ),
+    Case(
+        "the head's score is not lowered when it asks again",
+        lock(other=1) | waiters(me=900_000) | alive(me=800_000),
+        fair_acquire(),
+        Around(30_000),
     ),
     # Who can be alive.
     Case(
@@ -154,6 +170,7 @@ CASES: Final = [
         None,
         lock(me=2),
     ),
+    Case("LOST if the client counts a hold and the lock is free", FREE, fair_acquire(counts=1), LOST),
     # Releasing, and leaving the queue.
     Case(
         "a waiter of Redisson is notified until its score is over",
@@ -189,6 +206,15 @@ CASES: Final = [
         waiters(other=350_000),
         sends(OTHER),
     ),
+    Case("releasing the last hold frees the lock", lock(me=1), fair_release(), 1, FREE),
+    Case(
+        "an error if the heartbeats are a string and others wait",
+        lock(me=2) | waiters(other=70_000) | text(ALIVE),
+        fair_release(counts=2),
+        WRONGTYPE,
+    ),
+    Case("an error if the queue is a string", lock(me=2) | text(QUEUE), fair_release(counts=2), WRONGTYPE),
+    Case("nil if the lock is free", waiters(other=70_000), fair_force_unlock(), None),
     # Looking after waiters.
     Case(
         "a score is raised by one wait for each place in the queue",

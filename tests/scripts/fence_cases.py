@@ -55,4 +55,12 @@ CASES: Final = [
     ),
     Case("a greater token replaces the stored one", fence(7), fence_advance(10), None, fence(10)),
     Case("a token of one digit less is refused", stock(b"old") | fence(10), fence_set(9), b"10"),
+    Case("a smaller token is refused with the stored one", fence(10), fence_advance(9), b"10"),
+    Case("the same token is accepted again", fence(7), fence_advance(7), None),
+    Case(
+        "an earlier holder's write is refused with the greatest token",
+        goods(fence=b"10", a=b"1"),
+        fence_hset(9, b"a", b"2"),
+        b"10",
+    ),
 ]

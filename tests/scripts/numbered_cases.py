@@ -21,7 +21,7 @@ from tests.scripts.harness import (
     In,
     State,
 )
-from tests.simulated.engine.redis import Entry
+from tests.simulated.engine.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME
 TAKEN: Final = b"{orders}:timeout"
@@ -32,6 +32,7 @@ PERMIT_2: Final = b"\xff" * 16
 NEVER_MS: Final = 922337203685477
 EXPIRED: Final = (PERMIT, 1000.0)
 ENDLESS: Final = (PERMIT, float(NEVER_MS))
+NOT_AN_INTEGER: Final = ServerError("ERR", "value is not an integer or out of range")
 
 
 def permits(count: int | str, ttl_ms: int | None = None) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.harness import (
+    FREE,
     Case,
     In,
 )
@@ -15,6 +16,7 @@ from tests.scripts.numbered_cases import (
     PERMIT,
     PERMIT_2,
     TAKEN,
+    add_expirable,
     count_permits,
     done,
     give_all,
@@ -121,4 +123,20 @@ CASES: Final = [
         1,
         permits(1) | taken(ENDLESS) | done(5, 1),
     ),
+    Case("adding zero permits publishes nothing", FREE, add_expirable(0), 1, permits(0) | done(5, 1)),
+    Case(
+        "no message if an expired permit only pays a debt",
+        permits(-1) | taken(EXPIRED),
+        count_permits(),
+        [b"0", 0, None],
+        permits(0),
+    ),
+    Case(
+        "an expired permit pays a debt and is not taken",
+        permits(-1) | taken(EXPIRED, (PERMIT_2, 2000.0)),
+        take_permit(THIRDS[0]),
+        [0, 0, 0],
+        permits(0) | taken((PERMIT_2, 2000.0)) | done(5, 0),
+    ),
+    Case("an unknown permit is not renewed", permits(2) | taken(ENDLESS), renew_permits((TAKEN, PERMIT_2)), [0]),
 ]

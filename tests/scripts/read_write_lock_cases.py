@@ -127,6 +127,7 @@ CASES: Final = [
         rw("read", me=1) | mine(30_000),
         out_of_memory=True,
     ),
+    Case("LOST if the client counts a hold and the lock is free", FREE, read(counts=1), LOST),
     # Reading no longer.
     Case(
         "the TTL becomes that of the longest hold that remains",
@@ -230,4 +231,5 @@ CASES: Final = [
         None,
         rw("write", 90_000, writer=3),
     ),
+    Case("LOST if the client counts a hold and the lock is free", FREE, write(counts=1), LOST),
 ]

@@ -35,4 +35,5 @@ CASES: Final = [
     Case("a new leader is announced", FREE, elect(), taken(1), lock(me=1) | token(1), NEW_LEADER),
     Case("so is one that waited", FREE, elect_waiting(), taken(1), lock(me=1) | token(1), NEW_LEADER),
     Case("one who is refused is not announced", lock(other=1), elect(), Around(30_000)),
+    Case("nil if the run has expired", FREE, end_run(40_000), None),
 ]

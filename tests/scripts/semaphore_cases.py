@@ -7,6 +7,7 @@ from typing import Final
 from tests.scripts.harness import FREE, WRONGTYPE, Case, lock
 from tests.scripts.numbered_cases import (
     GATE,
+    NOT_AN_INTEGER,
     TOTAL,
     add_permits,
     count_down,
@@ -53,8 +54,9 @@ CASES: Final = [
         permits(0) | total(5) | done(5, 3),
     ),
     Case("0 if there is no semaphore", FREE, drain(), 0, done(5, 0)),
-    Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
     # The total.
+    Case("the same total changes nothing", permits(1) | total(3), resize(3), 1, permits(1) | total(3) | done(5, 1)),
+    Case("an error if the semaphore is no number", permits("x") | total(1), resize(3), NOT_AN_INTEGER),
     Case(
         "the total is recorded with the first permits",
         total(7),

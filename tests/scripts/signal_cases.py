@@ -131,4 +131,7 @@ CASES: Final = [
         broken(4) | done(5, -1),
         [Message(BARRIER, b"break 4", sharded=False)],
     ),
+    Case("an event is cleared", permits(1), change(0), 1, permits(2, HOUR_MS) | done(5, 1)),
+    Case("an event that is set stays so", permits(1), change(1), 0, permits(1) | done(5, 0)),
+    Case("one that was notified says so", waiting("b:1"), leave("a:1", 0), 0, waiting("b:1") | done(5, 0)),
 ]

@@ -9,16 +9,23 @@ from typing import Final
 
 from tests.scripts.compared_servers import Message
 from tests.scripts.fenced_cases import fenced, token
-from tests.scripts.harness import FREED, LOCK, RELEASED, WAIT_QUEUE, Around, Call, Case, In, State, lock
+from tests.scripts.harness import FREE, FREED, LOCK, RELEASED, WAIT_QUEUE, Around, Call, Case, In, State, lock
 from tests.scripts.lock_cases import acquire, release
 from tests.scripts.numbered_cases import (
     ENDLESS,
     EXPIRED,
+    PERMIT,
     PERMIT_2,
+    add_expirable,
+    add_permits,
     done,
+    give_all,
+    give_permit,
     give_permits,
     permits,
     sends,
+    set_counter,
+    set_permits,
     stop_waiting,
     taken,
     undo,
@@ -112,6 +119,14 @@ LOCKS: Final = [
         Around(30_000),
         lock(other=1) | queued({b"me:1": In(-5000)}, SECOND, THIRD, OBSERVERS),
     ),
+    Case(
+        "one that is served is in the queue no more, and no observer",
+        queued({b"me:1": In(-5000), b"observer:me": In(1e15)}, FIRST, {b"observer:a": In(1e15)}, SECOND),
+        waiting(acquire(), "me:1"),
+        None,
+        lock(me=1) | queued(FIRST, SECOND, {b"observer:a": In(1e15), b"observer:b": In(1e15)}),
+        [to("b", "observe")],
+    ),
 ]
 
 #: They have waited for 4, 3, 2 and 1 seconds.
@@ -162,6 +177,24 @@ SIDES: Final = [
 ]
 
 PERMITS: Final = [
+    *(
+        Case(
+            "a client is notified of a permit",
+            before | waits("a:1:1", observers="bc"),
+            call,
+            1,
+            permits(1) | done(5, 1) | waits(observers="bc", notified=["a:1:1"]),
+            [to("a", "go"), to_observers("2"), *sends(1)],
+        )
+        for before, call in (
+            (FREE, set_counter(1)),
+            (FREE, set_permits(1)),
+            (permits(0), add_permits(1)),
+            (permits(0), add_expirable(1)),
+            (permits(0) | taken(ENDLESS), give_permit()),
+            (permits(0) | taken(ENDLESS), give_all(PERMIT)),
+        )
+    ),
     Case(
         "an observer that is notified is replaced by the newest client",
         permits(0) | waits("a:1:1", "b:1:1", "c:1:1", observers="ae"),

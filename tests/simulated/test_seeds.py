@@ -8,12 +8,11 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.simulated.cluster_history import ClusterHistory
 from tests.simulated.lock_history import LockHistory, LockPlan, TokenHistory
 from tests.simulated.permit_history import PermitHistory
 from tests.simulated.quorum_history import QuorumHistory
-from tests.simulated.sentinel_history import SentinelHistory
 from tests.simulated.test_topology_histories import FAILING, SENTINELS_CHECKED
+from tests.simulated.topology_history import ClusterHistory, SentinelHistory
 
 #: The histories, and their plans; waiters of a spin lock and of a fair one draw their pauses in ways of their own.
 HISTORIES: dict[str, tuple[Any, ...]] = {

@@ -20,7 +20,6 @@ from pyredisson.net.conversation import Conversation
 from pyredisson.net.node_subscribers import NodeSubscribers
 from pyredisson.net.sentinel import Whereabouts
 from pyredisson.net.slots import AskRedirect, Moved, read_redirection, slot_of
-from tests.simulated.cluster_history import ClusterHistory
 from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.network import Network
@@ -32,8 +31,16 @@ from tests.simulated.engine.world import Task, World
 from tests.simulated.history import quiet
 from tests.simulated.planted import Bug, all_of, check_found, in_code, in_script
 from tests.simulated.seeds import first_of
-from tests.simulated.sentinel_history import PLAN, SentinelHistory
-from tests.simulated.topology_history import CONFIG, TopologyHistory, TopologyPlan, counted, overlaps_of
+from tests.simulated.topology_history import (
+    CONFIG,
+    PLAN,
+    ClusterHistory,
+    SentinelHistory,
+    TopologyHistory,
+    TopologyPlan,
+    counted,
+    overlaps_of,
+)
 from tests.volumes import Volume
 
 #: Slots move and replicas take over, without anything going wrong.

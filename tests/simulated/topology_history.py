@@ -1,4 +1,8 @@
-"""Random histories of locks whose master is not always the same: users, faults and rules that all such sets share."""
+"""Random histories of locks whose master is not always the same: on a cluster, and behind sentinels.
+
+On a cluster slots move, masters fail, and some clients do not reach some nodes. Behind sentinels the master crashes, is
+cut off, or is replaced by hand.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyredisson.config import Config
-from tests.simulated.engine.event_rules import Violation
+from pyredisson.net.slots import slot_of
+from tests.simulated.engine.checkers import Violation
+from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.failover_rules import FailoverRules
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.network import Network
 from tests.simulated.engine.replication import Lag
-from tests.simulated.engine.routed import RoutedClient
+from tests.simulated.engine.routed import RoutedClient, cluster_client, sentinel_client
+from tests.simulated.engine.sentinel import SimulatedSentinels
 from tests.simulated.engine.world import Process
 from tests.simulated.history import HandleHistory, Plan
 from tests.simulated.seeds import runs
@@ -185,6 +192,130 @@ class TopologyHistory(HandleHistory):
         await self.work(process)
         await lock.unlock()
         await lock.unlock()
+
+
+# ---- on a cluster ----------------------------------------------------------------------------------------------------
+
+#: A failover that began is over so soon, and what was replaced is back: within the time of trouble.
+CLUSTER_FAILOVER = 4.0
+
+
+class ClusterHistory(TopologyHistory):
+    """One history on a cluster of three masters with a replica each."""
+
+    def __init__(self, seed: int, plan: TopologyPlan | None = None) -> None:
+        super().__init__(seed, plan or TopologyPlan())
+        sharded = self.plan.config.sharded_subscription_mode != "OFF" and self.world.rng.random() < 0.8
+        self.cluster = SimulatedCluster(self.world, self.network, lag=self.plan.lag, shards_for_messages=sharded)
+        rate = self.rate()
+        for node in self.cluster.nodes:
+            node.rate = rate
+
+    def client(self, process: Process) -> RoutedClient:
+        return cluster_client(process, self.cluster, config=self.plan.config)
+
+    def watch(self) -> FailoverRules:
+        rules = FailoverRules(
+            self.world, self.clients, self.cluster.trusted, always_growing=self.plan.config.fence_from_clock
+        )
+        self.cluster.on_loss.append(rules.failed_over)
+        return rules
+
+    def names(self) -> list[str]:
+        """The names of the locks."""
+        kinds = self.plan.kinds
+        return [f"{kinds[number % len(kinds)]}{number}" for number in range(self.plan.locks)]
+
+    def disturb_servers(self) -> None:
+        rng, cluster = self.world.rng, self.cluster
+        for _ in range(rng.randint(0, self.plan.migrations)):
+            slot = slot_of(rng.choice(self.names()))
+            to = rng.randrange(len(cluster.shards))
+            self.sometime(lambda slot=slot, to=to: cluster.migrate(slot, to), before=TROUBLE - 2.0)  # type: ignore[misc]
+        hows = ("fail_over",) if self.plan.calm else ("crash", "crash", "isolate", "fail_over")
+        for _ in range(rng.randint(0, self.plan.failovers)):
+            name, how = rng.choice(self.names()), rng.choice(hows)
+            back, data = rng.uniform(0.2, 3.0), rng.random() < 0.5
+            if how == "crash":
+                self.sometime(
+                    lambda name=name, back=back, data=data: cluster.crash(  # type: ignore[misc]
+                        cluster.shard_of(name), back_after=back, data=data
+                    ),
+                    before=TROUBLE - CLUSTER_FAILOVER,
+                )
+            elif how == "fail_over":
+                self.sometime(lambda name=name: cluster.fail_over(cluster.shard_of(name)))  # type: ignore[misc]
+            elif self.plan.isolate:
+                self.sometime(
+                    lambda name=name, back=back: cluster.isolate(cluster.shard_of(name), back),  # type: ignore[misc]
+                    before=TROUBLE - CLUSTER_FAILOVER,
+                )
+        if self.plan.calm:
+            return
+        for node in cluster.nodes:
+            if rng.random() < 0.1:
+                at = self.sometime(lambda node=node: None if node.redis.paused else node.pause())  # type: ignore[misc]
+                self.world.at(at + rng.uniform(0.05, 0.4), node.resume)  # type: ignore[misc]
+
+    def whole(self) -> bool:
+        return self.cluster.whole()
+
+
+# ---- behind sentinels ------------------------------------------------------------------------------------------------
+
+#: A failover that began is over so soon, and what was replaced is told so: within the time of trouble.
+SENTINEL_FAILOVER = 5.0
+
+PLAN = TopologyPlan(failovers=2, migrations=0)
+
+
+class SentinelHistory(TopologyHistory):
+    """One history on a master with two replicas and three sentinels."""
+
+    def __init__(self, seed: int, plan: TopologyPlan | None = None) -> None:
+        super().__init__(seed, plan or PLAN)
+        self.sentinels = SimulatedSentinels(self.world, self.network, lag=self.plan.lag)
+        rate = self.rate()
+        for node in (*self.sentinels.servers, *self.sentinels.sentinels):
+            node.rate = rate
+
+    def client(self, process: Process) -> RoutedClient:
+        return sentinel_client(process, self.network, self.sentinels.url, config=self.plan.config)
+
+    def watch(self) -> FailoverRules:
+        rules = FailoverRules(
+            self.world, self.clients, self.sentinels.trusted, always_growing=self.plan.config.fence_from_clock
+        )
+        self.sentinels.on_loss.append(rules.failed_over)
+        return rules
+
+    def disturb_servers(self) -> None:
+        rng, sentinels = self.world.rng, self.sentinels
+        hows = ("crash", "crash", "isolate", "fail_over") if self.plan.isolate else ("crash",)
+        for _ in range(rng.randint(0, self.plan.failovers)):
+            how, away, data, best = rng.choice(hows), rng.uniform(0.2, 3.0), rng.random() < 0.5, rng.random() < 0.7
+            calls = {
+                "crash": lambda away=away, data=data, best=best: sentinels.crash(  # type: ignore[misc]
+                    back_after=away, data=data, best=best
+                ),
+                "isolate": lambda away=away, best=best: sentinels.isolate(away, best=best),  # type: ignore[misc]
+                "fail_over": lambda best=best: sentinels.fail_over(best=best),  # type: ignore[misc]
+            }
+            self.sometime(calls[how], before=TROUBLE - SENTINEL_FAILOVER)
+        for node in sentinels.sentinels:
+            if rng.random() < 0.2:
+                self.world.at(rng.uniform(0.0, TROUBLE - 2.0), node.crash)
+                self.world.at(TROUBLE - 1.0, lambda node=node: node.restart())  # type: ignore[misc]
+        for server in sentinels.servers:
+            if rng.random() < 0.1:
+                at = self.sometime(lambda server=server: None if server.redis.paused else server.pause())  # type: ignore[misc]
+                self.world.at(at + rng.uniform(0.05, 0.3), server.resume)
+
+    def whole(self) -> bool:
+        return self.sentinels.whole()
+
+
+# ---- what happened in them ------------------------------------------------------------------------------------------
 
 
 def counted(history: Callable[[int], TopologyHistory], seeds: Iterable[int]) -> Counter[str]:

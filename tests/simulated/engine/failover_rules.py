@@ -9,8 +9,7 @@ from typing import Any
 from pyredisson.core.names import LockNames
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending
-from tests.simulated.engine.checkers import LockRules
-from tests.simulated.engine.event_rules import Violation
+from tests.simulated.engine.checkers import LockRules, Violation
 from tests.simulated.engine.replication import Loss
 from tests.simulated.engine.runtime import AnyClient
 from tests.simulated.engine.world import Node, World

@@ -40,17 +40,13 @@ from tests.simulated.engine.keyspace import (
 )
 from tests.simulated.engine.scripting import Interpreter, Script, sha1_of
 
-__all__ = ["Entry", "OnMessage", "Reply", "ServerError", "ServerUnreachableError", "SimulatedRedis", "Snapshot"]
+__all__ = ["Entry", "OnMessage", "Reply", "ServerError", "SimulatedRedis", "Snapshot"]
 
 OnMessage: TypeAlias = Callable[[bytes, bytes, bool], int]
 """``on_message(channel, payload, sharded)``: takes a published message and says how many subscribers got it.
 
 It is called in the middle of a command or script, so it must not call the server; ``sharded`` tells ``SPUBLISH``.
 """
-
-
-class ServerUnreachableError(ConnectionError):
-    """A command was given to a server that is crashed or paused. It did not run."""
 
 
 class Entry(NamedTuple):
@@ -133,7 +129,7 @@ class SimulatedRedis(Keyspace):
 
         Raises:
             ServerError: The server replied with an error.
-            ServerUnreachableError: It is crashed or paused; nothing ran.
+            AssertionError: It is crashed or paused; nothing ran.
         """
         self._begin()
         name, *rest = [_encoded(arg) for arg in args]
@@ -168,7 +164,7 @@ class SimulatedRedis(Keyspace):
     # -- What happens to a server
 
     def crash(self) -> None:
-        """End at once. Until :meth:`restart`, commands raise :class:`ServerUnreachableError`."""
+        """End at once. Until :meth:`restart`, it takes no commands."""
         self.up = False
 
     def restart(self, *, data: bool = True) -> None:
@@ -223,8 +219,7 @@ class SimulatedRedis(Keyspace):
     # -- Running scripts
 
     def _begin(self) -> None:
-        if not self.up or self.paused:
-            raise ServerUnreachableError(f"server {self.name!r} is {'paused' if self.up else 'crashed'}")
+        assert (self.up, self.paused) == (True, False), f"{self!r} takes no commands"
         self.now_us = self._clock()
 
     def _run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
