@@ -436,6 +436,12 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
         watched.stop()
 
 
+@pytest.mark.parametrize("url", ["nonsense", "http://x", "embedded://", "redis+sentinel://x:1", "redis+cluster://x/9"])
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Inspector(url)
+
+
 @pytest.mark.parametrize("prefix", ["app:", "odd[*]:", "{app}"])
 def test_a_prefix(own: Server, stage: Stage, prefix: str) -> None:
     client = stage.client(Config(prefix=prefix, presence_after=0.05, lock_watchdog_timeout=3.0))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from pyredisson.tools.child import find_program
 from pyredisson.tools.cli import COMMANDS
-from pyredisson.tools.common import plain
+from pyredisson.tools.common import ExitCode, plain
 from pyredisson.tools.demo import SaleResult, show_results
 from tests.command_line import Programs
 
@@ -30,6 +33,22 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     assert 'pip install "pyredisson[cli]"' in done.stderr
     assert missing in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_find_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "program"
+    program.write_text("")
+    (tmp_path / "folder").mkdir()
+    assert find_program("program") is ExitCode.NOT_EXECUTABLE
+    assert find_program("./program") is ExitCode.NOT_EXECUTABLE
+    program.chmod(0o755)
+    assert find_program("program") == str(program)
+    assert find_program("./program") == os.path.join(".", "program")
+    assert find_program("folder") is ExitCode.NOT_FOUND
+    assert find_program("./folder") is ExitCode.NOT_EXECUTABLE
+    assert find_program("") is ExitCode.NOT_FOUND
 
 
 EXACT = SaleResult("with lock", seats=5, sold=5, duplicates=0, left=0, seconds=1.0)

@@ -6,12 +6,14 @@ import math
 
 import pytest
 
+from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.subscriptions import (
     CHECK_AFTER_MESSAGE,
     LINGER,
     SubscriberConnection,
     Subscriptions,
 )
+from pyredisson.core.waiting.wait_groups import ALL
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, idle_and_confirmed, join, leave, settle, woken
@@ -141,6 +143,14 @@ def test_a_channel_that_the_server_dropped(subscriptions: Subscriptions) -> None
 
 
 # ---- waiters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "how_many"),
+    [(b"0", 1), (b"1", ALL), (b"", 0), (b"2", 0), (b"00", 0), (b"-1", 0), (b"\xff", 0), (b" 0", 0)],
+)
+def test_how_many_waiters_a_message_of_a_lock_notifies(payload: bytes, how_many: int) -> None:
+    assert lock_message(payload) == how_many
 
 
 def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:

@@ -109,6 +109,25 @@ def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytest
     run_here(pytester).assert_outcomes(passed=2)
 
 
+def test_settings_are_changed_by_overriding_a_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(
+        """
+        import pytest
+        from pyredisson import Config
+
+        @pytest.fixture
+        def redisson_config():
+            return Config(lock_watchdog_timeout=7)
+
+        def test_it(redisson, async_redisson, redisson_factory):
+            assert redisson.config.lock_watchdog_timeout == async_redisson.config.lock_watchdog_timeout == 7
+            assert redisson_factory(Config()).config == Config()
+        """
+    )
+    run_here(pytester).assert_outcomes(passed=1)
+
+
 def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
