@@ -136,6 +136,34 @@ def test_while_the_place_in_a_queue_is_given_up(valkey: Server, proxy: Proxy, un
     asyncio.run(use())
 
 
+@pytest.mark.parametrize("leaving", [True, False])
+def test_while_work_is_guarded(valkey: Server, leaving: bool) -> None:
+    """The work is finished; and the cancellation is raised, unless its caller raises one anyway."""
+
+    async def use() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(valkey.url)
+        runtime = client._core.runtime
+        go_on = asyncio.Event()
+
+        async def work() -> str:
+            await go_on.wait()
+            return "finished"
+
+        task = asyncio.ensure_future(runtime.guard(work(), 20.0, leaving=leaving))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            assert task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled() is not leaving
+        assert not leaving or task.result() == "finished"
+        await client.close()
+
+    asyncio.run(use())
+
+
 @pytest.mark.parametrize("step", ["acquire", "release"])
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
 def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str, kind: str, step: str) -> None:

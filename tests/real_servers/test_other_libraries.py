@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import LockNotOwnedError
+from redis.exceptions import LockNotOwnedError, RedisError
+from redis.lock import Lock as RedisPyLock
 
 from pyredisson import Redisson
+from pyredisson.compat.redis_py import Lock as DropIn
 from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import until
@@ -150,3 +152,45 @@ def test_a_lost_reply_leaves_a_lock_of_redis_py_held_and_refused(
     assert not acquired
     assert direct.exists(unique_name)
     direct.delete(unique_name)
+
+
+# ---- the drop-in for redis-py's lock ---------------------------------------------------------------------------------
+
+#: What is called, and of how much time (in seconds) the lease is before.
+DROP_IN_CALLS: dict[str, Callable[[Any], object]] = {
+    "acquire again": lambda lock: lock.acquire(blocking=False),
+    "acquire again, waiting": lambda lock: lock.acquire(blocking_timeout=0.1),
+    "extend": lambda lock: lock.extend(10),
+    "extend by a fraction": lambda lock: lock.extend(10.4),
+    "extend, replacing": lambda lock: lock.extend(15, replace_ttl=True),
+    "locked": lambda lock: lock.locked(),
+    "owned": lambda lock: lock.owned(),
+    "reacquire": lambda lock: lock.reacquire(),
+    "release": lambda lock: lock.release(),
+}
+
+
+@pytest.mark.parametrize("state", ["held", "taken away", "never acquired", "without a timeout"])
+@pytest.mark.parametrize("call", DROP_IN_CALLS)
+def test_the_drop_in_does_what_the_lock_of_redis_py_does(
+    direct: redis.Redis, unique_name: str, state: str, call: str
+) -> None:
+    """The same results, errors and leases, but for those that the documentation names."""
+
+    def outcome(kind: Any) -> tuple[object, int, bool]:
+        lock = kind(direct, unique_name, timeout=None if state == "without a timeout" else 20, sleep=0.01)
+        if state != "never acquired":
+            assert lock.acquire(token="a token")
+            direct.pexpire(unique_name, 5_000)
+        if state == "taken away":
+            direct.set(unique_name, "another", px=5_000)
+        try:
+            result: object = DROP_IN_CALLS[call](lock)
+        except RedisError as error:
+            result = type(error)
+        left = direct.pttl(unique_name)
+        mine = direct.get(unique_name) == "a token"
+        direct.delete(unique_name)
+        return result, round(left / 1000), mine
+
+    assert outcome(DropIn) == outcome(RedisPyLock)

@@ -17,6 +17,8 @@ import pyredisson.asyncio
 from pyredisson.core.names import LockNames
 from pyredisson.errors import NoSyncedSlavesError
 from pyredisson.events import Renewed
+from pyredisson.net.endpoint import masked
+from pyredisson.net.urls import parse_sentinel_url
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import busy, listens
 from tests.sentinels import SERVICE, SentinelSet
@@ -239,3 +241,28 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
     finally:
         for each in (master, *theirs.sentinels):
             world.run(getattr(each, "aclose", each.close))
+
+
+@pytest.mark.parametrize(
+    ("url", "sentinels", "service", "shown"),
+    [
+        ("redis+sentinel://a/locks", [("a", 26379)], "locks", "redis+sentinel://a:26379/locks/0"),
+        (
+            "redis+sentinel://ann:pw@a:1,b:2,[::1]:3/my%20locks/4?protocol=2",
+            [("a", 1), ("b", 2), ("::1", 3)],
+            "my locks",
+            "redis+sentinel://ann:***@a:1,b:2,[::1]:3/my%20locks/4",
+        ),
+    ],
+)
+def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str, shown: str) -> None:
+    found = parse_sentinel_url(url)
+    assert found is not None
+    assert (list(found.sentinels), found.service, masked(found)) == (sentinels, service, shown)
+    assert parse_sentinel_url("redis://a") is None
+
+
+@pytest.mark.parametrize("rest", ["", "a", "a/", "/locks", "a:b/locks", "a:0/locks", "a,/locks", "a/locks/x"])
+def test_a_bad_url_is_an_error(rest: str) -> None:
+    with pytest.raises(ValueError, match=r"redis\+sentinel|database"):
+        pyredisson.Redisson.from_url(f"redis+sentinel://{rest}")

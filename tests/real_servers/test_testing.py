@@ -58,6 +58,20 @@ def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
     asyncio.run(main())
 
 
+def test_a_free_lock_cannot_be_taken_away(
+    redisson: pyredisson.Redisson, async_redisson: pyredisson.asyncio.Redisson, lock_name: str
+) -> None:
+    with pytest.raises(AssertionError, match="is not held"):
+        take_away(redisson.get_lock(lock_name))
+    async_lock = async_redisson.get_lock(lock_name)
+
+    async def main() -> None:
+        with pytest.raises(AssertionError, match="is not held"):
+            await take_away(async_lock)
+
+    asyncio.run(main())
+
+
 def test_what_has_no_owner_cannot_be_taken_away(redisson: pyredisson.Redisson, lock_name: str) -> None:
     with pytest.raises(TypeError, match="not Semaphore"):
         take_away(redisson.get_semaphore(lock_name))  # type: ignore[call-overload]
