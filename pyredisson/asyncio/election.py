@@ -246,14 +246,10 @@ class Campaign:
                     await _until_returned(term, work)
             finally:
                 self._term = None
-            try:
-                work.result()
-            except asyncio.CancelledError:
-                pass  # It was asked to return.
-            except Exception:
-                report_callback(self._election.name)
-                return False
-        return True
+            error = None if work.cancelled() else work.exception()
+            if error is not None:
+                report_callback(self._election.name, error)
+        return error is None
 
 
 @final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 from pyredisson.asyncio.primitives import Lock
@@ -34,10 +33,8 @@ class RunOnce(Base):
         lease: Lease[None] | None = await self._enter_once().__aenter__()
         return lease
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._entered.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._entered.__aexit__(*exc)
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

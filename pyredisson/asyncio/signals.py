@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson.shared.handle import Handle
@@ -222,10 +221,8 @@ class Condition(Handle):
     async def __aenter__(self) -> bool:
         return await self._lock.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._lock.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._lock.__aexit__(*exc)
 
 
 @final
@@ -379,7 +376,5 @@ class BoundedSemaphore(Handle):
     async def __aenter__(self) -> bool:
         return await self._core.take(True, None)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._core.leave(error)
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._core.leave(exc[1])

@@ -75,17 +75,17 @@ def check_callback(callback: object, *, awaited: bool = False) -> None:
         raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
 
 
-def report_callback(name: str) -> None:
-    """Log the error of a callback that is being handled."""
-    _log.exception("pyredisson: the callback of the election %r failed", name)
+def report_callback(name: str, error: BaseException) -> None:
+    """Log the error of a callback."""
+    _log.error("pyredisson: the callback of the election %r failed", name, exc_info=error)
 
 
 def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None:
     """Call the callback of one who observes an election."""
     try:
         callback(leader)
-    except Exception:
-        report_callback(name)
+    except Exception as error:
+        report_callback(name, error)
 
 
 def pause_after(name: str, error: Exception) -> float | None:

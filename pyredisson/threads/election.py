@@ -222,8 +222,8 @@ class Campaign:
                     self._term = term = Term(lease)
                 try:
                     self._callback(term)
-                except Exception:
-                    report_callback(self._election.name)
+                except Exception as error:
+                    report_callback(self._election.name, error)
                     return False
         finally:
             self._term = None  # Not before it has resigned: its client may be closed as soon as it has stopped.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, final
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 from pyredisson.shared.synchronized import RunOnce as Base
 from pyredisson.threads.primitives import Lock
@@ -34,10 +33,8 @@ class RunOnce(Base):
         lease: Lease[None] | None = self._enter_once().__enter__()
         return lease
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._entered.__exit__(kind, error, trace)
+    def __exit__(self, *exc: Any) -> None:
+        self._entered.__exit__(*exc)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, Ran[R] | Skipped]:
         """Decorate a function: each call returns ``Ran(value)`` or ``Skipped(holder)``.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson.core.driver import run, run_to_the_end
@@ -223,10 +222,8 @@ class Condition(Handle):
     def __enter__(self) -> bool:
         return self._lock.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.__exit__(kind, error, trace)
+    def __exit__(self, *exc: Any) -> None:
+        self._lock.__exit__(*exc)
 
 
 @final
@@ -380,7 +377,5 @@ class BoundedSemaphore(Handle):
     def __enter__(self) -> bool:
         return run(self._core.take(True, None))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run_to_the_end(self._core.leave, error)
+    def __exit__(self, *exc: Any) -> None:
+        run_to_the_end(self._core.leave, exc[1])
