@@ -135,7 +135,9 @@ class ConditionCore(NumberedCore):
             kind.member = ""
             if holds and (notified or not ended):
                 await left.leave()
-            if not ended and (released or is_interruption(error)):
+            if own.holds and not released:
+                holds.clear()
+            if (released and not ended) or is_interruption(error):
                 await self._acquire_again(own, holds)
             raise
         return notified
@@ -148,17 +150,15 @@ class ConditionCore(NumberedCore):
         await release(self.client, kind, own)
 
     async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
-        """Acquire the lock as often as its owner has held it, unless it was not even released.
+        """Acquire the lock as often as its owner has held it.
 
         A cancellation that comes meanwhile is raised when that is done, as by ``asyncio.Condition``.
         """
         cancelled: BaseException | None = None
-        holds = [] if own.holds else holds[:]
         with self.client.runtime.shield():
-            while holds:
+            while len(own.holds) < len(holds):
                 try:
-                    await self.lock.acquire_hold(None, holds[0], own)
-                    holds.pop(0)
+                    await self.lock.acquire_hold(None, holds[len(own.holds)], own)
                 except BaseException as error:
                     if not self.client.runtime.suspends or not is_cancellation(error):
                         raise

@@ -154,6 +154,28 @@ def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
     assert world.redis.command("EXISTS", WAITERS) == 0
 
 
+@interruptible
+@kinds
+def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: World, kind: str) -> None:
+    me, bob = world.interruptible(), world.actor()
+    mine, theirs = condition(me, world.client(), kind), bob.get(world.client(), kind)
+    mine.acquire()
+    mine.acquire()
+    pending = bob.start(theirs.lock, 2.0)
+    joined: list[bool] = []
+
+    def has_timed_out() -> bool:
+        waits = bool(world.redis.command("ZCARD", WAITERS))
+        joined.extend([True] * waits)
+        return bool(joined) and not waits
+
+    assert me.interrupted(mine.wait, 0.5, once=has_timed_out) is not None
+    pending.result()
+    mine.release()
+    mine.release()
+    assert mine.locked() is False
+
+
 @asyncio_only
 def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world: ClockWorld) -> None:
     """And its notification goes to the next one."""
