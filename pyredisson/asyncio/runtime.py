@@ -135,7 +135,13 @@ class AsyncioRuntime(BaseRuntime):
         self._subscriber.subscribe(channel)
 
     def _listen(self, subscriber: Subscriber) -> None:
-        _ = self.run_concurrently(subscriber.run(), "pyredisson-subscriber")
+        task = self.run_concurrently(subscriber.run(), "pyredisson-subscriber")
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled() and not self.closed:
+                self._core.subscriptions.check_often()
+
+        task.add_done_callback(ended)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Literal
 
 import pytest
@@ -206,6 +207,27 @@ def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(wo
             assert waiters[1].result() is True
 
     asyncio.run(main())
+
+
+@asyncio_only
+@kinds
+def test_waiters_end_soon_when_their_event_loop_does(world: ClockWorld, kind: str) -> None:
+    """It cancels all tasks, and the one that receives the client's messages with them."""
+
+    async def main() -> None:
+        client = Redisson.from_url(f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60))
+
+        async def wait() -> None:
+            condition = client.get_condition(getattr(client, f"get_{kind}")("orders"))
+            async with condition:
+                await condition.wait()
+
+        waiters = [asyncio.create_task(wait()) for _ in range(3)]
+        await soon(lambda: world.redis.command("ZCARD", WAITERS) == len(waiters))
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 30
 
 
 @asyncio_only

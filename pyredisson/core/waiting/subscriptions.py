@@ -29,6 +29,9 @@ LINGER = 0.1
 #: Seconds after a message until the subscriber checks for such channels: the waiter that it woke has left by then.
 CHECK_AFTER_MESSAGE = 1.5 * LINGER
 
+#: Seconds between the checks of waiters that will receive no more messages.
+WITHOUT_MESSAGES = 0.1
+
 
 class Subscription:
     """One channel.
@@ -312,6 +315,13 @@ class Subscriptions:
                     for group in subscription.groups:
                         group.refused(name, error)
                     self._forget(name, connection)  # The next one who waits tries again.
+
+    def check_often(self) -> None:
+        """Check often from now on: the task that receives the messages was cancelled, as when an event loop ends."""
+        with self.mutex:
+            self.max_wait = min(self.max_wait, WITHOUT_MESSAGES)
+            for group in self.groups.values():
+                group.notify_all()
 
     def close(self, error: Exception) -> None:
         """Wake all waiters with an error, now and forever."""
