@@ -101,7 +101,7 @@ def test_a_campaign_leads_again_and_again_one_at_a_time(world: World, client: Re
         assert each.began == each.ended
     everything = sorted(token for each in candidates for token in each.began)
     assert everything == sorted(set(everything))
-    assert "orders" not in world.redis.everything()
+    world.until(lambda: "orders" not in world.redis.everything())  # One may have been elected as it was stopped.
 
 
 @sync_and_async

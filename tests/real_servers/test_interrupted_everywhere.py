@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
 
-CONFIG = Config(lock_watchdog_timeout=60.0, timeout=20.0)
+CONFIG = Config(lock_watchdog_timeout=60.0, timeout=20.0, restart_guard=False)
 TOTAL = 1_000_000  # permits, or the count of a latch
 
 #: Seconds for which a call waits that times out.
