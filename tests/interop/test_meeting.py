@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from tests.interop.conftest import Sides
 from tests.interop.peer import WITHIN, Jvm
 from tests.interop.supported_kinds import LOCK_CASES, LOCKS, OTHERS
 from tests.interop.waiters import until_it_waits
+from tests.interop.wake_up_checks import SOON
 from tests.real_servers.lock_process import Peer
 from tests.servers import Server
 from tests.waiting import until
@@ -205,6 +207,53 @@ def test_permits_of_the_other(
         theirs.release(long)
     mine.release(permit)
     assert (mine.available_permits(), theirs.available_permits(), theirs.get_permits()) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("version", OTHERS["permit_expirable_semaphore"])
+def test_several_permits_of_the_other(
+    open_sides: Callable[..., Sides], version: str, first: str, unique_name: str, direct: redis.Redis
+) -> None:
+    """One side acquires and releases several at once, and the other releases them, in a list or alone."""
+    one, other = open_sides(version).both(first)
+    mine, theirs = (side.owner().get("permit_expirable_semaphore", unique_name) for side in (one, other))
+    assert mine.try_set_permits(3)
+    permits = mine.acquire(60, permits=2)
+    assert theirs.try_acquire(permits=2) is None
+    assert theirs.get_lease_time(permits[0]) == pytest.approx(60, abs=20)
+    waiting = theirs.start("acquire", permits=3)
+    until_it_waits(direct, theirs)
+    mine.release(permits)  # Its message is 2, though there are 3 permits then.
+    all_of_them = waiting.result(SOON)
+    assert len(all_of_them) == 3
+    assert mine.get_lease_time(all_of_them[0]) == math.inf
+    assert mine.try_release([all_of_them[0], permits[0]]) is False
+    assert mine.acquired_permits() == 3
+    assert theirs.try_release(all_of_them[0]) is True
+    with refused():
+        mine.release(all_of_them)
+    assert mine.try_release(all_of_them[1:]) is True
+    assert (mine.available_permits(), theirs.available_permits(), theirs.get_permits()) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_a_semaphore_that_the_other_lets_expire_or_deletes(
+    sides: Sides, first: str, kind: str, unique_name: str, direct: redis.Redis
+) -> None:
+    """Both mean the same keys, and the permits in all, which only Python knows, go with them."""
+    mine, theirs = (side.owner().get(kind, unique_name) for side in sides.both(first))
+    assert mine.try_set_permits(3)
+    assert mine.try_acquire()
+    for one, other in ((mine, theirs), (theirs, mine)):
+        assert one.expire(60) is True
+        assert 50_000 < direct.pttl(unique_name) <= 60_000
+        assert other.clear_expire() is True
+        assert other.clear_expire() is False
+        assert direct.pttl(unique_name) == -1
+        assert one.exists() is True
+    assert mine.delete() is True
+    assert (mine.delete(), theirs.delete(), theirs.exists(), mine.exists()) == (False, False, False, False)
+    assert theirs.try_set_permits(2)
+    assert mine.available_permits() == 2
 
 
 def test_java_returns_from_a_latch_that_python_deletes(sides: Sides, unique_name: str, direct: redis.Redis) -> None:

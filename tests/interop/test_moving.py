@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 import pytest
 import redis
+from redis.exceptions import NoPermissionError
 
 from tests.interop.building import CURRENT, LAST_3, OLD, VERSIONS
-from tests.interop.clients import Side
+from tests.interop.clients import PythonSide, Side
 from tests.interop.conftest import Sides
 from tests.interop.supported_kinds import LOCKS, OTHERS
 from tests.interop.waiters import until_it_waits
 from tests.interop.wake_up_checks import SOON, Way
+from tests.servers import Server
 from tests.waiting import until
+from tests.worlds.clock import ClockWorld
 
 PREFIX = "prod:"
 
@@ -105,3 +108,44 @@ def test_permits_of_the_oldest_have_other_ids(open_sides: Callable[..., Sides], 
     assert mine.try_release(ours) is True
     assert theirs.try_release(old) is True
     assert mine.available_permits() == 2
+
+
+#: What the scripts and calls of Redisson need, as a user's rules.
+OF_JAVA = [
+    *("decr", "decrby", "del", "exists", "get", "hdel", "hexists", "hget", "hincrby", "hkeys", "hlen", "hset", "incr"),
+    *("incrby", "lindex", "lpop", "lrange", "lrem", "persist", "pexpire", "pexpireat", "pttl", "publish", "rpush"),
+    *("set", "zadd", "zcount", "zincrby", "zrange", "zrangebyscore", "zrem", "zscore", "eval", "evalsha", "info"),
+    *("script|load", "pubsub", "subscribe", "unsubscribe", "wait", "ping"),
+]
+OURS_TOO = ["time", "hmget", "hgetall", "hrandfield"]
+
+
+def allow(direct: redis.Redis, commands: list[str], keys: list[str]) -> None:
+    rules = [*(f"+{each}" for each in commands), *(f"~{each}" for each in keys), "&redisson_*"]
+    direct.execute_command("ACL", "SETUSER", "mover", "reset", "on", ">sesame", *rules)  # type: ignore[no-untyped-call]
+
+
+def test_the_permissions_that_we_need_besides_those_of_java(
+    fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], unique_name: str
+) -> None:
+    server = fresh_server()
+    own = ["pyredisson_epoch:*", "pyredisson_done:*", "pyredisson_permits:*", "pyredisson_lock_alive:*"]
+    keys = [f"{unique_name}*", f"{{{unique_name}*", "redisson_*", *own]
+    with server.client(decode_responses=True) as direct:
+        allow(direct, [*OF_JAVA, *OURS_TOO], keys)
+        url = server.url.replace("redis://", "redis://mover:sesame@")
+        one, other = PythonSide(worlds["threads"], url), PythonSide(worlds["threads"], url)
+        for kind in [each for each in {**LOCKS, **OTHERS} if each not in ("spin_lock", "read_lock")] + ["readers"]:
+            name = f"{unique_name}-{kind}"
+            wake(direct, kind, one, other, name, name)
+        for missing, kind in (("time", "fair_lock"), ("hmget", "write_lock")):
+            allow(direct, [each for each in (*OF_JAVA, *OURS_TOO) if each != missing], keys)
+            with pytest.raises(NoPermissionError):
+                one.owner().get(kind, f"{unique_name}-less").try_lock()
+        lock, semaphore = (one.owner().get(kind, f"{unique_name}-less") for kind in ("lock", "semaphore"))
+        allow(direct, [*OF_JAVA, *OURS_TOO], [each for each in keys if each != "pyredisson_epoch:*"])
+        with pytest.raises(NoPermissionError):
+            lock.try_lock()
+        allow(direct, [*OF_JAVA, *OURS_TOO], [each for each in keys if each != "pyredisson_done:*"])
+        with pytest.raises(NoPermissionError):
+            semaphore.try_set_permits(1)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import Any
 
 import pytest
 import redis
+from click.testing import CliRunner, Result
 
 from pyredisson import LockLostError, LockNotOwnedError
+from pyredisson.compat.redis_py import Lock as DropIn
+from pyredisson.tools.cli import cli
 from tests.interop.clients import PythonSide, Side
 from tests.interop.contention import check_exclusion, counters, let_begin, waits_between
 from tests.interop.peer import WITHIN
@@ -163,3 +168,45 @@ def test_each_keeps_the_other_out_while_it_extends_its_lease(
     assert LEASE / 2 < direct.pttl(unique_name) / 1000 <= LEASE
     assert not mine.try_lock()
     theirs.unlock()
+
+
+def test_a_drop_in_does_not_extend_the_lock_of_the_other(node: Nodes, unique_name: str, direct: redis.Redis) -> None:
+    theirs = node.theirs().owner().get("token_lock", unique_name)
+    with node.live[0].client() as client:
+        lock = DropIn(client, unique_name, timeout=LEASE)
+        assert lock.acquire()
+        direct.delete(unique_name)
+        assert theirs.try_lock(LEASE)
+        for refused in (lambda: lock.extend(10 * LEASE), lock.reacquire, lock.release):
+            with pytest.raises(redis.exceptions.LockError):
+                refused()
+    assert direct.get(unique_name) == theirs.value()
+    assert direct.pttl(unique_name) <= LEASE * 1000
+    assert theirs.unlock()
+
+
+def test_the_commands_list_show_and_free_their_lock(
+    fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], peer: Peer
+) -> None:
+    own = fresh_server()
+    nodes = Nodes([own], worlds, peer)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, list(arguments), env={"PYREDISSON_URL": own.url})
+
+    theirs = nodes.theirs().owner().get("token_lock", "orders")
+    assert theirs.try_lock()
+    holder = hashlib.sha256(theirs.value().encode()).hexdigest()[:8]
+    [listed] = json.loads(run("ls", "--json").stdout)["locks"]
+    assert (listed["name"], listed["kind"]) == ("orders", "token_lock")
+    shown = run("show", "orders")
+    assert shown.stdout.startswith("orders  token lock, held\n")
+    assert holder in shown.stdout
+    assert theirs.value() not in shown.stdout
+    waiting = nodes.python().owner().get("token_lock", "orders").start("lock")
+    assert run("unlock", "orders", "--yes", "--holder", "00000000").exit_code != 0
+    assert not waiting.done()
+    assert run("unlock", "orders", "--yes", "--holder", holder).exit_code == 0
+    waiting.result(WITHIN)
+    assert not theirs.extend()
+    assert not theirs.unlock()

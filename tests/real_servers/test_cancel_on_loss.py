@@ -4,14 +4,14 @@ The task's cancellations are counted as ``asyncio.timeout`` counts them: what th
 what others asked for is theirs.
 """
 
-# How a block ends is what is tested, so the block is inside.
+# ruff: noqa: PT012  # How a block ends is what is tested, so the block is inside.
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -156,6 +156,21 @@ def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Run, 
     played(play)
 
 
+@counts_cancellations
+def test_a_task_group_reports_the_loss(played: Run) -> None:
+    async def play(scene: Scene) -> None:
+        async def work() -> None:
+            async with scene.hold():
+                await _an_inner_block(scene)
+
+        with pytest.raises(BaseException) as raised:
+            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
+                _ = group.create_task(work())
+        assert [type(error) for error in raised.value.exceptions] == [LockLostError]  # type: ignore[attr-defined]
+
+    played(play)
+
+
 # ---- a cancellation requested by the lease is withdrawn --------------------------------------------------------------
 
 
@@ -202,6 +217,41 @@ def test_a_loss_is_a_loss_however_the_body_ends(lost: Run, body: Play, blocks: i
                 for _ in range(blocks):
                     await stack.enter_async_context(scene.hold())
                 await body(scene)
+
+    lost(work)
+
+
+@counts_cancellations
+def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost: Run) -> None:
+    async def work(scene: Scene) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):  # type: ignore[attr-defined]
+                with pytest.raises(ZeroDivisionError):
+                    async with scene.hold():
+                        try:
+                            await scene.sleep()
+                        except asyncio.CancelledError:
+                            raise ZeroDivisionError from None
+                await asyncio.sleep(60)
+
+    lost(work)
+
+
+@counts_cancellations
+def test_a_loss_after_a_task_group_that_failed(lost: Run) -> None:
+    """Before Python 3.13 that leaves the task with a cancellation counted."""
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def work(scene: Scene) -> None:
+        with pytest.raises(BaseException):  # noqa: B017
+            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
+                _ = group.create_task(fail())
+                await asyncio.sleep(60)
+        with pytest.raises(LockLostError):
+            async with scene.hold():
+                await scene.sleep()
 
     lost(work)
 
@@ -254,6 +304,40 @@ def test_a_time_limit_that_is_over_in_the_same_turn(lost: Run, first: str, where
         with ends_with(TimeoutError if where == "around" else LockLostError):
             async with blocks[0], blocks[1]:
                 scene.at_the_loss(limit._on_timeout, first)
+                await scene.sleep()
+
+    lost(work)
+
+
+@asynccontextmanager
+async def limited(scene: Scene, where: str, seconds: float) -> AsyncIterator[None]:
+    """A block of the lock, and a limit of anyio around it or inside it."""
+    if where == "around":
+        with anyio.fail_after(seconds):
+            async with scene.hold():
+                yield
+    else:
+        async with scene.hold():
+            with anyio.fail_after(seconds):
+                yield
+
+
+@pytest.mark.parametrize("where", ["around", "inside"])
+def test_a_limit_of_anyio_stays_what_it_is(played: Run, where: str) -> None:
+    async def play(scene: Scene) -> None:
+        with ends_with(TimeoutError):
+            async with limited(scene, where, 0.05):
+                await anyio.sleep(60)
+        assert not await scene.lock.is_locked()
+
+    played(play)
+
+
+@pytest.mark.parametrize("where", ["around", "inside"])
+def test_a_loss_under_a_limit_of_anyio(lost: Run, where: str) -> None:
+    async def work(scene: Scene) -> None:
+        with ends_with(LockLostError):
+            async with limited(scene, where, 60):
                 await scene.sleep()
 
     lost(work)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,8 +18,10 @@ import redis
 import redis.asyncio
 
 import pyredisson.asyncio
+from pyredisson.asyncio.fan_out import fan_out
 from pyredisson.asyncio.transport import FORM
 from pyredisson.config import Config
+from pyredisson.core.runtime import Ask, Runtime
 from pyredisson.net.connect import target_of
 from tests.proxy import Proxy
 from tests.real_servers.observation import calls
@@ -33,6 +36,10 @@ class Deaf(redis.asyncio.Connection):
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
         await super().connect()  # type: ignore[no-untyped-call]
+
+
+class Special(redis.asyncio.Connection):
+    """One that we cannot make by ourselves: it stays the user's."""
 
 
 def clients_of(direct: redis.Redis) -> int:
@@ -87,6 +94,43 @@ def test_while_a_subscriber_connects(
 
     asyncio.run(use())
     until(lambda: clients_of(direct) == 0, what="nothing is connected")
+
+
+def test_while_a_borrowed_stream_is_read(valkey: Server) -> None:
+    async def use() -> None:
+        link = borrowed(valkey, Special)()
+        stream = await link.stream(5.0)
+        running = 0
+        for turns in range(6):
+
+            async def read(turns: int = turns) -> Any:
+                asyncio.get_running_loop().call_soon(stream.wake)
+                return await stream.read(60)
+
+            running += await cancelled(read(), turns)
+            await cancelled(stream.read(0), 3)
+        assert 2 <= running < 6, "at some of these moments it has just been woken, and at some it is over"
+        stream.close()
+        link.close()
+
+    asyncio.run(use())
+
+
+def test_while_one_of_several_is_waited_for() -> None:
+    async def use() -> None:
+        for turns in range(8):
+
+            async def answer() -> int:
+                with suppress(asyncio.CancelledError):
+                    for _ in range(4):
+                        await asyncio.sleep(0)
+                return 1
+
+            link = SimpleNamespace(eval=lambda *_, answer=answer: answer())
+            ask = Ask(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
+            await cancelled(fan_out([ask]), turns)
+
+    asyncio.run(use())
 
 
 # ---- during a release ---------------------------------------------------------------------------------------------
@@ -160,6 +204,30 @@ def test_while_work_is_guarded(valkey: Server, leaving: bool) -> None:
         assert task.cancelled() is not leaving
         assert not leaving or task.result() == "finished"
         await client.close()
+
+    asyncio.run(use())
+
+
+def test_while_a_client_is_closed(valkey: Server, unique_name: str) -> None:
+    """What it owes the server is done, and its tasks end."""
+
+    async def use() -> None:
+        client = pyredisson.asyncio.Redisson.from_url(valkey.url)
+        done = asyncio.Event()
+
+        async def work() -> None:
+            await asyncio.sleep(0.01)
+            done.set()
+
+        assert not await client.get_lock(unique_name).is_locked()
+        client._core.watchdog.do_later(work, client._core.runtime.now() + 60)
+        task = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        assert task.cancel()
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled()
+        assert done.is_set()
+        await soon(lambda: len(asyncio.all_tasks()) == 1)
 
     asyncio.run(use())
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,10 +18,10 @@ from redis.crc import key_slot
 from pyredisson import events
 from pyredisson.core.names import LockNames
 from tests.clusters import RunningCluster
-from tests.real_servers.contenders import Contenders
 from tests.real_servers.handles import handle
 from tests.real_servers.kind_table import FENCED, KINDS, Kind
 from tests.real_servers.observation import busy, listens, waiting
+from tests.real_servers.test_mutual_exclusion import Contenders
 from tests.servers import HOST, REDIS_6, Server
 from tests.volumes import Volume
 from tests.waiting import until
@@ -72,15 +76,26 @@ def test_a_waiter_acquires_what_is_released(
 def test_messages_go_to_a_shard_where_the_server_has_that(
     world: ClockWorld, any_cluster: RunningCluster, unique_name: str
 ) -> None:
-    cluster, sharded = any_cluster, any_cluster.build is not REDIS_6
-    client = world.from_url(cluster.url, max_wait_without_check=60.0, timeout=6.0)
-    holder, waiter = world.actor(), world.actor()
+    check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
+
+
+@pytest.mark.parametrize("mode", ["ON", "OFF"])
+def test_how_messages_go_can_be_set(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str) -> None:
+    check_messages(world, cluster, unique_name, mode, sharded=mode == "ON")
+
+
+def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str, *, sharded: bool) -> None:
+    client, holder, waiter = (
+        world.from_url(cluster.url, sharded_subscription_mode=mode, max_wait_without_check=60.0, timeout=6.0),
+        world.actor(),
+        world.actor(),
+    )
     channel = LockNames(unique_name).channel
     heard: dict[str, list[bytes]] = {"SUBSCRIBE": [], "SSUBSCRIBE": []}
     with cluster.client(unique_name) as direct, direct.pubsub() as common, direct.pubsub() as shard:
         common.subscribe(channel)
         readers = [("SUBSCRIBE", common)]
-        if sharded:
+        if cluster.build is not REDIS_6:
             shard.ssubscribe(channel)
             readers.append(("SSUBSCRIBE", shard))
         lock = client.get_lock(unique_name)
@@ -107,6 +122,39 @@ def test_messages_go_to_a_shard_where_the_server_has_that(
     nothing_left(cluster, client, unique_name)
 
 
+def test_a_client_that_the_user_made(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+    """Its settings are used, it stays open, and all of it works although it was told of one node only."""
+    port = cluster.masters()[0].port
+    kinds: dict[str, Callable[..., Any]] = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
+    yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
+    try:
+        client = world.close_at_end(world.api.Redisson(yours))
+        assert client.url.startswith(f"redis+cluster://{HOST}:")
+        actor = world.actor()
+        locks = [client.get_lock(f"{unique_name}-{each}") for each in range(12)]
+        for lock in locks:
+            actor.do(lock.lock)
+        named = {
+            each["name"]
+            for node in cluster.masters()
+            for each in node_clients(node)
+            if each["cmd"] in ("evalsha", "wait")
+        }
+        assert "yours" in named
+        for lock in locks:
+            actor.do(lock.unlock)
+        world.run(client.close)
+        assert world.run(yours.set, f"{unique_name}-mine", "1")
+        assert world.run(yours.delete, f"{unique_name}-mine") == 1
+    finally:
+        world.run(yours.aclose if world.runtime == "asyncio" else yours.close)
+
+
+def node_clients(node: Server) -> list[dict[str, str]]:
+    with node.client() as client:
+        return list(client.client_list())
+
+
 @pytest.mark.parametrize("name", ["a}b", "a{b", "{}a", "a{}b"])
 def test_names_whose_keys_would_be_scattered_are_refused(world: ClockWorld, cluster: RunningCluster, name: str) -> None:
     client = world.from_url(cluster.url)
@@ -129,7 +177,94 @@ def test_a_server_that_is_no_cluster(world: ClockWorld, valkey: Server) -> None:
         actor.do(client.get_lock("x").lock)
 
 
+FORKING = """
+import os, sys
+import pyredisson
+
+client = pyredisson.Redisson.from_url(sys.argv[1])
+lock = client.get_lock(sys.argv[2])
+lock.lock()
+parent = client.id
+tried, told = os.pipe()
+child = os.fork()
+if not child:
+    assert client.id != parent
+    assert not lock.is_held_by_current_thread(), "it holds nothing of its parent's"
+    assert not lock.try_lock(), "its parent's lock is another's"
+    os.write(told, b"!")
+    got = lock.try_lock(20)
+    if got:
+        lock.unlock()
+    client.close()
+    os._exit(0 if got else 1)
+os.close(told)
+assert os.read(tried, 1) == b"!", "the child did not come so far"
+lock.unlock()
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+client.close()
+import threading, time
+deadline = time.monotonic() + 10
+while threading.active_count() > 1:
+    assert time.monotonic() < deadline, threading.enumerate()
+    time.sleep(0.01)
+sys.exit(status)
+"""
+
+
+def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
+    """The child is another client, on connections of its own; a client that was closed leaves no thread."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, cluster.url, unique_name], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+    """What it made goes with it: no connection stays at any node."""
+    actor, other = world.actor(), world.actor()
+
+    def connections() -> int:
+        return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
+
+    def use() -> None:
+        client = world.api.Redisson.from_url(cluster.url, client_name=unique_name)
+        lock = client.get_lock(unique_name)
+        actor.do(lock.lock)
+        waiting_for = other.start(lock.lock)
+        until(lambda: listens(client, lock.name), what="it listens")
+        actor.do(lock.unlock)
+        waiting_for.result(20)
+        other.do(lock.unlock)
+        assert connections() >= 2
+
+    use()
+
+    def gone() -> bool:
+        gc.collect()
+        return connections() == 0
+
+    until(gone, 10, what="its connections are closed")
+
+
 # ---- the watchdog ----------------------------------------------------------------------------------------------------
+
+
+def test_many_locks_in_many_slots_are_renewed(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+    client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.6, timeout=6.0), world.actor()
+    # Not numbered: names that are alike but for a few digits share slots more often than chance would have it.
+    names = [f"{unique_name}-{uuid.uuid4().hex}" for _ in range(200)]
+    assert len({slot(name) for name in names}) > 150
+    locks = [client.get_lock(name) for name in names]
+    for lock in locks:
+        actor.do(lock.lock)
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 3.7, within=15, what="a lease has gone by")
+    until(lambda: any(event.locks == 200 for event in world.heard(events.Renewed)), 15, what="all are renewed at once")
+    for lock in locks:
+        assert actor.do(lock.is_held_by_current_thread)
+        actor.do(lock.unlock)
+    assert world.losses == []
+    nothing_left(cluster, client, unique_name)
 
 
 # ---- slots that move -------------------------------------------------------------------------------------------------
@@ -177,6 +312,28 @@ def test_a_hold_is_renewed_while_its_slot_migrates(
     assert world.losses == []
 
 
+def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
+    client, holder, waiter = (
+        world.from_url(any_cluster.url, max_wait_without_check=60.0, timeout=6.0),
+        world.actor(),
+        world.actor(),
+    )
+    lock = client.get_lock(unique_name)
+    home = any_cluster.master_of(unique_name)
+    away = next(each for each in any_cluster.masters() if each is not home)
+    for source, target in ((home, away), (away, home)):
+        holder.do(lock.lock)
+        waiting_for = waiter.start(lock.lock)
+        until(lambda: listens(client, lock.name), what="it listens")
+        any_cluster.move_slot(slot(unique_name), source, target)
+        moved = time.monotonic()
+        holder.do(lock.unlock)
+        waiting_for.result(20)
+        assert time.monotonic() - moved < 15.0, "it waited for the lease to end, not for the message"
+        waiter.do(lock.unlock)
+    nothing_left(any_cluster, client, unique_name)
+
+
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 @pytest.mark.parametrize("what", ["slots move", "masters change"])
@@ -218,6 +375,29 @@ def test_only_one_owner_at_a_time_while(
 
 
 # ---- masters that change ---------------------------------------------------------------------------------------------
+
+
+def test_a_hold_and_a_waiter_outlive_a_change_of_master(
+    world: ClockWorld, cluster: RunningCluster, unique_name: str
+) -> None:
+    client = world.from_url(cluster.url, lock_watchdog_timeout=3.6, max_wait_without_check=60.0, timeout=6.0)
+    holder, waiter = world.actor(), world.actor()
+    lock, renewed_one = client.get_lock(unique_name), client.get_lock(f"{{{unique_name}}}-renewed")
+    holder.do(lock.lock, 60)  # So long a lease that it is not its end that lets the waiter in.
+    holder.do(renewed_one.lock)
+    waiting_for = waiter.start(lock.lock)
+    until(lambda: listens(client, lock.name), what="it listens")
+    cluster.fail_over(cluster.master_of(unique_name))
+    renewed = len(world.heard(events.Renewed))
+    until(lambda: len(world.heard(events.Renewed)) > renewed + 1, 20, what="it is renewed there")
+    for each in (lock, renewed_one):
+        assert holder.do(each.is_held_by_current_thread)
+        holder.do(each.unlock)
+    waiting_for.result(20)
+    waiter.do(lock.unlock)
+    assert world.losses == []
+    nothing_left(cluster, client, unique_name)
+    until(cluster.ready, 20, what="the former master follows")
 
 
 def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, unique_name: str) -> None:

@@ -31,8 +31,8 @@ from pyredisson.kinds.lock import LockCore
 from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
-from tests.real_servers.contenders import Do, at_once, awaited
 from tests.real_servers.observation import load_scripts
+from tests.real_servers.contenders import Do, at_once, awaited
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import soon, until
@@ -381,3 +381,41 @@ def test_a_handle_that_another_thread_uses_meanwhile(
             use()
             assert (len(own.holds), own.pending) == (int(use == lock.lock), None)
             assert (len(others.holds), others.pending, others.call.thread) == (0, None, 0)
+
+
+def test_a_fair_hand_over_takes_three_scripts(
+    valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
+    monkeypatch.setattr("pyredisson.core.waiting.subscriptions.LINGER", 60.0)
+    sent: list[bytes] = []
+    exchange = Connection.exchange
+
+    def noted(self: Connection, data: bytes | None, timeout: float) -> Any:
+        if data is not None and unique_name.encode() in data:
+            sent.append(data)
+        return exchange(self, data, timeout)
+
+    turns, left = 20, [True, True]
+    queue = f"redisson_lock_queue:{{{unique_name}}}"
+
+    def take_turns(lock: Any, other: int) -> None:
+        for _ in range(turns):
+            with lock:
+                until(lambda: direct.llen(queue) == 1 or not left[other], 10.0)
+        left[1 - other] = False
+
+    with (
+        pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as one,
+        pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as another,
+    ):
+        locks = [client.get_fair_lock(unique_name) for client in (one, another)]
+        monkeypatch.setattr(Connection, "exchange", noted)
+        threads = [threading.Thread(target=take_turns, args=(lock, 1 - index)) for index, lock in enumerate(locks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30.0)
+        assert left == [False, False]
+    # Each client attempts once more when its subscription is confirmed, and sends scripts that the server did not know.
+    assert len(sent) < 3.25 * 2 * turns

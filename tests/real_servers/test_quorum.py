@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from pyredisson.core.names import LockNames
 from pyredisson.errors import QuorumUnreachableError
 from pyredisson.quorum.table import multi_locks_of
-from tests.real_servers.fleets import NODES, Fleet, over
+from tests.proxy import Proxy
+from tests.real_servers.fleets import NODES, PATIENT, Fleet, over
+from tests.servers import HOST, NOBODYS_PORT
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -133,6 +135,19 @@ def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_w
 # --- far away ---
 
 
+def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    alice = world.actor()
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(server.port)) for server in fleet.servers]
+        for proxy in proxies:
+            proxy.latency(0.06)
+        lock = over([world.from_url(proxy.url) for proxy in proxies], unique_name)
+        assert alice.do(lock.try_lock, 20)
+        assert alice.do(lock.validity) > 20
+        alice.do(lock.unlock)
+    fleet.free(unique_name)
+
+
 # --- number of requests ---------
 
 
@@ -168,3 +183,14 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
 
 
 # --- the caller leaves ---
+
+
+def test_no_reachable_node_raises_at_once(world: ClockWorld, unique_name: str) -> None:
+    alice = world.actor()
+    clients = [world.from_url(f"redis://:sesame@{HOST}:{NOBODYS_PORT}", **PATIENT) for _ in range(NODES)]
+    lock = over(clients, unique_name)
+    began = time.monotonic()
+    with pytest.raises(QuorumUnreachableError) as caught:
+        alice.do(lock.try_lock)
+    assert time.monotonic() - began < 10.0  # Of the 30 s for which lock() would go on.
+    assert "sesame" not in f"{caught.value} {caught.value.nodes!r} {lock!r}"

@@ -12,7 +12,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.core.driver import run
-from pyredisson.errors import QuorumUnreachableError, RedissonError
+from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
 from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real_servers.fleets import NODES, PATIENT, Fleet, over
 from tests.real_servers.observation import load_scripts
@@ -42,6 +42,26 @@ def reconnected(actor: Actor, lock: Any) -> None:
 
 
 # --- the hole that the guard closes ---
+
+
+def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+    alice, bob = world.actor(), world.actor()
+    mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
+    theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
+    alice.do(mine.lock)
+    assert bob.do(theirs.try_lock) is False
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError, match="no vote") as caught:
+        bob.do(theirs.try_lock, 1)
+    assert "restart_guard" in str(caught.value.nodes[f"node {C + 1} ({fleet.servers[C].url})"])
+    assert alice.do(mine.validity) > 0
+    barred = world.heard(NodeBarred)
+    assert [(event.name, event.node) for event in barred] == [(unique_name, f"node {C + 1} ({fleet.servers[C].url})")]
+    assert 20 < barred[0].seconds <= 30
+    with suppress(LockLostError):  # She had three, and one of them has forgotten her: that is what unlock() may find.
+        alice.do(mine.unlock)
+    fleet.free(unique_name)
 
 
 def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:

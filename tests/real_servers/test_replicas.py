@@ -143,6 +143,19 @@ def test_a_wait_for_replicas_delays_no_other_request(
     assert not world.losses
 
 
+def test_min_replicas_counts_those_that_are_not_there(
+    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
+) -> None:
+    actor = world.actor()
+    one = world.from_url(pair.master.url, min_replicas=1, **PATIENT).get_lock(unique_name)
+    two = world.from_url(pair.master.url, min_replicas=2, slaves_sync_timeout=1.5).get_lock(unique_name)
+    actor.do(one.lock)
+    actor.do(one.unlock)
+    with pytest.raises(NoSyncedSlavesError, match=r"2 replicas.*1 did"):
+        actor.do(two.lock)
+    assert not direct.exists(unique_name)
+
+
 def test_without_the_check_no_replica_is_asked(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -239,6 +252,24 @@ def test_a_user_without_permission_for_WAIT(
     with pytest.raises(NoSyncedSlavesError, match="NOPERM"):
         actor.do(strict.lock)
     assert not direct.exists(unique_name)
+
+
+def test_every_build_knows_how(
+    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    several = Set(fresh_server, build, 2)
+    several.in_step(2)
+    client, actor = world.from_url(several.master.url, min_replicas=2, **PATIENT), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    for replica in several.replicas:
+        with replica.client() as direct:
+            assert direct.exists(unique_name)
+    actor.do(lock.unlock)
+    several.replicas[0].pause()
+    with pytest.raises(NoSyncedSlavesError, match="1 did"), changed(client, slaves_sync_timeout=1.0):
+        actor.do(lock.lock)
+    several.replicas[0].resume()
 
 
 # ---- several locks as one --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,14 +16,14 @@ import redis.sentinel
 import pyredisson
 import pyredisson.asyncio
 from pyredisson.core.names import LockNames
-from pyredisson.errors import NoSyncedSlavesError
+from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.events import Renewed
 from pyredisson.net.endpoint import masked
 from pyredisson.net.urls import parse_sentinel_url
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import busy, listens
 from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, Server
+from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -53,6 +54,16 @@ def test_the_master_is_found_though_a_sentinel_is_dead(
     assert client._core.server.facts.replicas == 2
     assert client.url == f"{watched.url}/0"
     actor.do(lock.unlock)
+
+
+def test_no_sentinel_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+    client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
+    with pytest.raises(rx.ConnectionError, match="does not know 'others'"):
+        actor.do(client.get_lock(unique_name).lock)
+    nobody = world.from_url(f"redis+sentinel://:s3cret@{HOST}:{NOBODYS_PORT}/{SERVICE}")
+    with pytest.raises(rx.ConnectionError, match="no sentinel knows") as caught:
+        actor.do(nobody.get_lock(unique_name).lock)
+    assert "s3cret" not in str(caught.value) + repr(nobody)
 
 
 @pytest.mark.parametrize("how", ["kill", "fail over"])
@@ -92,6 +103,28 @@ def test_a_held_lock_goes_on_and_waiters_get_it(
         except NoSyncedSlavesError:  # The old master may still be on its way to being a replica.
             eventually(lambda: waiter.do(lock.lock))
         waiter.do(lock.unlock)
+
+
+def test_a_master_that_was_replaced_is_left_before_it_knows(
+    world: ClockWorld, watched: SentinelSet, unique_name: str
+) -> None:
+    """The sentinels tell the old one after seconds; until then it would go on locking."""
+    client, actor = world.from_url(watched.url, check_lock_synced_slaves=False), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    _, new = watched.set_aside()
+
+    def taken_on_the_new_one() -> bool:
+        if not eventually(lambda: actor.do(lock.try_lock)):
+            return False
+        with new.client() as direct:
+            there = bool(direct.exists(unique_name))
+        with suppress(LockLostError):  # Taken at the old one, and the new one knows nothing of it.
+            eventually(lambda: actor.do(lock.unlock))
+        return there
+
+    until(taken_on_the_new_one, within=20)
 
 
 # ---- a replaced master whose connections stay open -------------------------------------------------------------------

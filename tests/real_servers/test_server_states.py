@@ -14,14 +14,18 @@ from pyredisson.events import RenewalFailed
 from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import (
+    ACQUIRE,
     ANY_SCRIPT,
     RELEASE,
+    RENEW,
+    await_waiter,
     busy,
     held,
     load_scripts,
     nothing_left,
 )
 from tests.servers import HOST, Build, Server
+from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
 # --- out of memory ---
@@ -133,6 +137,47 @@ def test_a_request_that_the_server_cannot_execute_now(
     nothing_left(direct, client, unique_name)
 
 
+def test_a_renewal_that_the_server_cannot_execute_now(
+    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
+) -> None:
+    client = world.from_url(proxy.url)
+    renewed_every(client, 0.3)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    # Two in a row each time, then one that is taken.
+    refusals = [
+        proxy.refuse_request(RENEW, text, k) for k, (text, _) in zip((1, 2, 4, 5, 7, 8), NOT_NOW.values(), strict=True)
+    ]
+    until(lambda: all(refusal.hits for refusal in refusals), 20, what="each of them once")
+    await_renewals(direct, unique_name)
+    assert held(direct, lock, actor) == 1
+    actor.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_a_waiter_lives_through_a_state_of_the_server(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    theirs = world.from_url(valkey.url).get_lock(unique_name)
+    client = world.from_url(proxy.url, max_wait_without_check=0.3)
+    lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock)
+    waiting = waiter.start(lock.lock)
+    await_waiter(direct, client, unique_name)
+    refusal = proxy.refuse_request(ACQUIRE, NOT_NOW["READONLY"][0])
+    # One look that was on its way already could find the lock free; whoever was refused has no other one under way.
+    until(lambda: refusal.hits >= 1, what="asked and refused")
+    before = refusal.hits
+    holder.do(theirs.unlock)
+    until(lambda: refusal.hits >= before + 2, what="asked and refused twice more")
+    assert not waiting.done()
+    refusal.remove()
+    waiting.result(20)
+    waiter.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
+
+
 # --- keys changed by other programs ---
 
 
@@ -201,6 +246,50 @@ def test_what_is_not_permitted_is_named_and_not_half_done(
         nothing_left(direct, client, unique_name)
 
 
+def test_permissions_revoked_while_waiting(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    with user(server) as url, server.client(decode_responses=True) as direct:
+        client = world.from_url(url, max_wait_without_check=0.5)
+        theirs = world.from_url(server.url).get_lock(unique_name)
+        lock, actor, holder = client.get_lock(unique_name), world.actor(), world.actor()
+        holder.do(theirs.lock)
+        waiting = actor.start(lock.lock)
+        await_waiter(direct, client, unique_name)
+        with user(server, "-subscribe", "-evalsha", "-eval"):
+            direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            with pytest.raises(rx.ResponseError, match=r"(?i)subscribe|evalsha|eval"):
+                waiting.result(20)
+        assert held(direct, theirs, holder) == 1
+        holder.do(theirs.unlock)
+        nothing_left(direct, client, unique_name)
+
+
+@pytest.mark.parametrize("sides", ["readers", "writers"])
+def test_a_user_who_may_remove_nothing_from_the_queue_wakes_the_waiters_all_the_same(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, sides: str
+) -> None:
+    server = fresh_server()
+    with user(server, "-zrem") as url, server.client(decode_responses=True) as direct:
+        lock, actor = world.from_url(url).get_read_write_lock(unique_name).write_lock(), world.actor()
+        actor.do(lock.lock)
+        waiting = []
+        for _ in range(2):
+            client = world.from_url(server.url)
+            theirs = client.get_read_write_lock(unique_name)
+            waiting.append((world.actor(), theirs.read_lock() if sides == "readers" else theirs.write_lock()))
+        calls = [each.start(side.lock) for each, side in waiting]
+        until(lambda: direct.zcard(f"pyredisson_waiting:{{{unique_name}}}") == 4, within=10)  # Both observe.
+        actor.do(lock.unlock)
+        while calls:
+            turn = until(lambda: [at for at, call in enumerate(calls) if call.done()], within=20)[0]
+            calls.pop(turn).result()
+            each, side = waiting.pop(turn)
+            each.do(side.unlock)
+        assert direct.info("commandstats")["cmdstat_publish"]["calls"] < 50, "one waiter was chosen again and again"
+
+
 # --- no connection to be had ---
 
 
@@ -223,4 +312,24 @@ def test_the_server_is_full_of_clients_while_we_hold(
         assert held(direct, lock, actor) == 1
         actor.do(lock.unlock)
         nothing_left(direct, client, unique_name)
+    assert not world.losses
+
+
+def test_a_request_waits_for_a_connection_while_the_server_is_full_of_clients(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client = world.from_url(server.url)
+    locks = [client.get_lock(f"{unique_name}-{number}") for number in range(3)]
+    actors = [world.actor() for _ in locks]
+    for lock, actor in zip(locks, actors, strict=True):
+        actor.do(lock.lock)
+    with server.client(decode_responses=True) as direct:
+        direct.ping()
+        direct.config_set("maxclients", int(direct.info("clients")["connected_clients"]))
+        direct.client_pause(500)  # All three want a connection at once.
+        released = [actor.start(lock.unlock) for lock, actor in zip(locks, actors, strict=True)]
+        for each in released:
+            each.result(20)
+        assert not direct.keys(f"{unique_name}*")
     assert not world.losses

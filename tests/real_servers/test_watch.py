@@ -79,6 +79,21 @@ def test_a_lock_is_acquired_and_released(
     assert locks.pubsub_numsub(channel) == [(channel.encode(), 0)]
 
 
+@pytest.mark.parametrize("kind", ["get_fenced_lock", "get_token_lock", "get_permit_expirable_semaphore"])
+def test_each_kind_of_lock_can_be_watched(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, kind: str
+) -> None:
+    with Redisson.from_url(valkey.url) as client:
+        lock = getattr(client, kind)(unique_name)
+        if kind == "get_permit_expirable_semaphore":
+            lock.try_set_permits(1)
+        watcher = watching(valkey.url, unique_name)
+        watcher.sees("free")
+        with lock.hold():
+            watcher.sees("acquired")
+        watcher.sees("released")
+
+
 @pytest.mark.parametrize("notified", [True, False])
 def test_of_a_hand_over_each_event_is_of_its_own_owner(
     watching: Callable[..., Watcher],
@@ -108,6 +123,40 @@ def test_of_a_hand_over_each_event_is_of_its_own_owner(
     assert watcher.held[5] is None
 
 
+def test_each_holder_is_named_from_the_beginning(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str
+) -> None:
+    names = [f"{unique_name}-{number}" for number in range(4)]
+    with ExitStack() as stack:
+        for name in names:
+            client = stack.enter_context(Redisson.from_url(valkey.url, config=Config(client_name=name[-1])))
+            client.get_lock(name).lock()
+        watcher = watching(valkey.url, *names)
+        watcher.sees(*["held"] * 4)
+        assert [label.split("@")[0] for label in watcher.labels] == ["0", "1", "2", "3"]
+        # And those who appear one after the other.
+        for name in names:
+            client = stack.enter_context(Redisson.from_url(valkey.url, config=Config(client_name="late")))
+            with Inspector(valkey.url) as inspector:
+                inspector.unlock(name)
+            client.get_lock(name).lock()
+            watcher.sees("forced", "acquired")
+            assert watcher.labels[-1].startswith("late@")
+
+
+def test_a_fair_lock_is_known_by_what_its_holder_tells(
+    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
+) -> None:
+    with Redisson.from_url(valkey.url, config=Config(presence_after=0.05)) as client:
+        lock = client.get_fair_lock(unique_name)
+        lock.lock()
+        until(lambda: locks.exists(f"pyredisson_client:{client.id}"), 20, what="its presence is written")
+        watcher = watching(valkey.url, unique_name)
+        watcher.sees("held")
+        lock.unlock()
+        watcher.sees("released")  # Although it sends no message: no one waits for it.
+
+
 def test_a_lock_that_expires_is_seen_when_it_does(
     watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
 ) -> None:
@@ -128,6 +177,27 @@ def test_a_lock_that_is_freed_by_hand_was_not_released(
         watcher.sees("held")
         assert inspector.unlock(unique_name).freed
         watcher.sees("forced")
+
+
+def test_a_prefix_stands_before_the_names(watching: Callable[..., Watcher], valkey: Server, unique_name: str) -> None:
+    watcher = watching(valkey.url, unique_name, prefix="shop:")
+    watcher.sees("free")
+    with Redisson.from_url(valkey.url, config=Config(prefix="shop:")) as client, client.get_lock(unique_name):
+        watcher.sees("acquired")
+    watcher.sees("released")
+
+
+def test_notifications_show_an_acquire_immediately_and_are_left_as_they_are(
+    watching: Callable[..., Watcher], fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(VALKEY, "--notify-keyspace-events", "KA")
+    watcher = watching(server.url, "order")
+    watcher.sees("free")
+    assert "notifications" not in watcher.watch.describe()
+    with Redisson.from_url(server.url) as client, client.get_lock("order"):
+        watcher.sees("acquired", within=2.0)  # The next look is due in five seconds.
+    with server.client() as keys:
+        assert set(keys.config_get("notify-keyspace-events")["notify-keyspace-events"]) == {"A", "K"}
 
 
 def test_a_cluster_is_watched_on_each_of_its_nodes(

@@ -1,0 +1,170 @@
+"""redis-py's own tests of its ``Lock``, as they are published, against the drop-in ``pyredisson.compat.redis_py``.
+
+They come with redis-py's source distribution, and are fetched by ``pip`` once for each run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+import tarfile
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from pyredisson.compat import redis_py
+from pyredisson.compat.redis_py import asyncio as redis_py_asyncio
+from tests.servers import Server
+
+#: That of fetching, mostly: pip makes what it needs for it, which takes a busy machine a while.
+pytestmark = pytest.mark.timeout(400)
+
+#: The last one whose source distribution has the tests.
+RELEASE = "redis==5.2.1"
+
+#: What is otherwise on purpose, and why; the page for those who come from redis-py says the same.
+NO_END = "a lock without a timeout has a TTL here, and is renewed: nobody's crash locks others out for ever"
+DIFFERENT: dict[str, str] = {
+    "test_high_sleep_small_blocking_timeout": "it waits as long as it was told to, however long the pauses are",
+    "test_lock": NO_END,
+    "test_lock_token": NO_END,
+    "test_lock_token_thread_local_false": NO_END,
+}
+
+#: It may, or may not: theirs gives up when the next try would come too late, ours uses all of the time.
+EITHER = {"test_blocking_timeout"}
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with redis-py's tests."""
+    folder = tmp_path_factory.mktemp("redis-py")
+    download = ["pip", "download", "-q", "--no-deps", "--no-binary", ":all:"]
+    fetch = [sys.executable, "-m", *download, "-d", str(folder), RELEASE]
+    try:
+        done = subprocess.run(fetch, capture_output=True, text=True, timeout=300)
+        error = done.stderr if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        error = "it takes too long"
+    if error:
+        reason = f"the tests of {RELEASE} could not be fetched: {error.strip().splitlines()[-1]}"
+        if os.environ.get("PYREDISSON_REQUIRE_ALL") == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    with tarfile.open(next(folder.glob("redis-*.tar.gz"))) as archive:
+        archive.extractall(folder, filter="data") if sys.version_info >= (3, 12) else archive.extractall(folder)
+    return next(folder.glob("redis-*/tests"))
+
+
+@contextmanager
+def standing_in(original: types.ModuleType, ours: type) -> Iterator[None]:
+    """``from redis.lock import Lock`` gets our class."""
+    theirs = original.Lock
+    original.Lock = ours  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        original.Lock = theirs  # type: ignore[attr-defined]
+
+
+class AnyMark:
+    """Their marks say which servers a test is for; ours is one of those."""
+
+    def __getattr__(self, name: str) -> Callable[[Any], Any]:
+        return lambda marked: marked
+
+
+def class_with_tests(path: Path, **modules: Any) -> type:
+    """The class with the tests, made with stand-ins for the modules that they import for their fixtures."""
+    package = types.ModuleType("redis_py_tests")
+    conftest = types.ModuleType("redis_py_tests.conftest")
+    conftest._get_client = None  # type: ignore[attr-defined]
+    stand_ins = {"redis_py_tests": package, "redis_py_tests.conftest": conftest, **modules}
+    before = {name: sys.modules.get(name) for name in stand_ins}
+    sys.modules.update(stand_ins)
+    mark = pytest.mark
+    pytest.mark = AnyMark()  # type: ignore[assignment]
+    try:
+        spec = importlib.util.spec_from_file_location("redis_py_tests.test_lock", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.TestLock  # type: ignore[no-any-return]
+    finally:
+        pytest.mark = mark
+        for name, was in before.items():
+            if was is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = was
+
+
+def outcomes(tests: type, run: Callable[[Any, list[str]], None], flush: Callable[[], object]) -> dict[str, str]:
+    """Run each test; the errors of those that failed."""
+    failed = {}
+    for name, test in inspect.getmembers(tests, inspect.isfunction):
+        if name.startswith("test_"):
+            flush()
+            wanted = [each for each in inspect.signature(test).parameters if each != "self"]
+            try:
+                run(getattr(tests(), name), wanted)
+            except Exception as error:
+                failed[name] = f"{type(error).__name__}: {error}"
+    return failed
+
+
+def check(failed: dict[str, str], run: int) -> None:
+    assert run >= 20, "there are hardly any tests"
+    assert {name: error for name, error in failed.items() if name not in DIFFERENT.keys() | EITHER} == {}
+    assert set(DIFFERENT) <= set(failed), "they are alike by now: say so in the documentation"
+
+
+def count_of(tests: type) -> int:
+    return sum(name.startswith("test_") for name, _ in inspect.getmembers(tests, inspect.isfunction))
+
+
+def test_theirs_for_threads(sources: Path, fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    with redis.Redis.from_url(server.url) as r, redis.Redis.from_url(server.url, decode_responses=True) as decoded:
+        clients = {"r": r, "r_decoded": decoded}
+        with standing_in(sys.modules["redis.lock"], redis_py.Lock):
+            tests = class_with_tests(sources / "test_lock.py")
+        failed = outcomes(tests, lambda test, wanted: test(*(clients[each] for each in wanted)), r.flushall)
+        check(failed, count_of(tests))
+
+
+def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) -> None:
+    server = fresh_server()
+    plain = types.ModuleType("pytest_asyncio")
+    plain.fixture = lambda: lambda function: function  # type: ignore[attr-defined]
+    with standing_in(sys.modules["redis.asyncio.lock"], redis_py_asyncio.Lock):
+        tests = class_with_tests(sources / "test_asyncio" / "test_lock.py", pytest_asyncio=plain)
+
+    def run(test: Any, wanted: list[str]) -> None:
+        async def work() -> None:
+            async with (
+                redis.asyncio.Redis.from_url(server.url) as r,
+                redis.asyncio.Redis.from_url(server.url, decode_responses=True) as decoded,
+            ):
+                clients = {"r": r, "r_decoded": decoded}
+                try:
+                    await test(*(clients[each] for each in wanted))
+                finally:
+                    for each in wanted:  # Theirs has nothing to close; ours goes with its event loop.
+                        await redis_py_asyncio.client_of(clients[each]).close()
+
+        asyncio.run(work())
+
+    with redis.Redis.from_url(server.url) as direct:
+        check(outcomes(tests, run, direct.flushall), count_of(tests))
