@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pyredisson import LockLostError, events
-from tests.worlds.base import Actor, World
+from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -48,6 +48,12 @@ def test_a_loss_is_reported_once_by_a_callback_and_an_event(world: World, kind: 
     assert lost == [("orders", alice.number)]
     [event] = [event for event in happened if isinstance(event, events.Lost)]
     assert (event.name, event.owner) == ("orders", owner)
+    assert is_the_strangers(world)
+
+
+def test_leaving_a_block_says_that_the_lock_was_lost(world: World, mine: Remote) -> None:
+    with pytest.raises(LockLostError), mine:
+        taken_away(world)
     assert is_the_strangers(world)
 
 

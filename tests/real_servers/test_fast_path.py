@@ -31,8 +31,8 @@ from pyredisson.kinds.lock import LockCore
 from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
-from tests.real_servers.observation import load_scripts
 from tests.real_servers.contenders import Do, at_once, awaited
+from tests.real_servers.observation import load_scripts
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import soon, until

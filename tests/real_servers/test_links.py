@@ -92,6 +92,17 @@ def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
     assert time.monotonic() - began < 4.5, "it was not at once: it took a try's time, or all of it"
 
 
+def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
+    with socket.socket() as mute:
+        mute.bind((HOST, 0))
+        mute.listen()
+        client = world.from_url(f"rediss://{HOST}:{mute.getsockname()[1]}", timeout=1.8, connect_timeout=1.8)
+        began = time.monotonic()
+        with pytest.raises((rx.ConnectionError, rx.TimeoutError)):
+            world.actor().do(client.get_lock(unique_name).lock)
+        assert time.monotonic() - began < 2 * 1.8
+
+
 # --- Unix sockets ---
 
 
@@ -182,3 +193,29 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
                 connection.send(b"a")
     for connection, _ in open_ones:
         connection.close()
+
+
+def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
+    """Its end comes together with the answer to the greeting: before anybody has asked anything."""
+    with served_by(_greet_and_leave) as url:
+        lock = world.from_url(url, timeout=1.8).get_lock(unique_name)
+        for ask in (lock.lock, lock.is_locked):
+            call = world.actor().start(ask)
+            with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
+                call.result(10)
+
+
+def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
+    """A server that closes each connection together with the answer to its greeting."""
+    listener.settimeout(0.01)
+    while not over.is_set():
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(1)
+                requests = Cutter(parse_request)
+                greeted = False
+                while not greeted:
+                    for args, _ in requests.feed(connection.recv(10_000)):
+                        greeted = INFO(args)
+                        connection.send(b"-ERR unknown command\r\n" if greeted else b"+OK\r\n")

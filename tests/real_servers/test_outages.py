@@ -97,6 +97,25 @@ def test_the_server_dies_and_comes_back_empty(
 # --- while waiting ---
 
 
+def test_a_place_in_the_queue_is_given_up_after_an_outage(
+    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
+) -> None:
+    theirs, holder = world.from_url(valkey.url).get_fair_lock(unique_name), world.actor()
+    holder.do(theirs.lock)
+    client, actor = world.connected(proxy.url), world.actor()
+    queue = LockNames(unique_name).queue
+    waiting = actor.start(client.get_fair_lock(unique_name).try_lock, 1.5)
+    until(lambda: direct.llen(queue) == 1, what="it queues up")
+    proxy.cut()
+    with pytest.raises(AWAY):
+        waiting.result(10)
+    assert direct.llen(queue) == 1, "the server cannot know"
+    proxy.heal()
+    until(lambda: direct.llen(queue) == 0, what="its place is given up")
+    holder.do(theirs.unlock)
+    nothing_left(direct, client, unique_name)
+
+
 # --- an inner hold that could not be released ---
 
 

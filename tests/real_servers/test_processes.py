@@ -1,0 +1,80 @@
+"""Processes that end while they hold a lock, and event loops that Ctrl-C ends."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from tests.real_servers import programs
+from tests.servers import Server
+from tests.volumes import Volume
+from tests.waiting import until
+from tests.worlds.threads import ThreadsWorld
+
+
+@pytest.mark.parametrize("how", ["sys.exit", "exception", "unlock at exit", "close at exit"])
+def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
+    valkey: Server, direct: redis.Redis, unique_name: str, how: str
+) -> None:
+    process = programs.start("end", valkey.url, unique_name, how)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ending\n"
+    began = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert time.monotonic() - began < 2.0
+    assert process.returncode == (1 if how == "exception" else 0), err
+    assert not out
+    assert not err
+    if how == "unlock at exit":
+        assert not direct.exists(unique_name)
+    until(lambda: not direct.exists(unique_name), what="free")  # Its lease is of 0.8 s.
+    until(lambda: direct.pubsub_numsub(f"redisson_lock__channel:{{{unique_name}}}")[0][1] == 0, what="nobody listens")
+
+
+@contextmanager
+def contention(url: str, name: str) -> Iterator[None]:
+    """Let another client acquire and release the lock all the time."""
+    world = ThreadsWorld()
+    lock = world.from_url(url).get_lock(name)
+    over = threading.Event()
+
+    def take_turns() -> None:
+        while not over.is_set():
+            with lock:
+                over.wait(random.uniform(0, 0.004))
+            over.wait(random.uniform(0, 0.004))
+
+    turns = world.actor().start(take_turns)
+    try:
+        yield
+    finally:
+        over.set()
+        turns.result(10)
+        world.close()
+
+
+def test_interrupted_event_loops(valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
+    with contention(valkey.url, unique_name):
+        process = programs.start("interrupted_asyncio", valkey.url, unique_name, volume(4, full=200))
+        assert process.stdout is not None
+        for line in process.stdout:
+            assert line == "interrupt me\n"
+            time.sleep(random.uniform(0, 0.02))
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert not err
+    until(lambda: not direct.exists(unique_name), what="free")
