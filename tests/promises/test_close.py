@@ -203,3 +203,17 @@ def connections(world: ClockWorld) -> set[str]:
     """The numbers of those that the server has; none is used again."""
     listed = world.redis.command("CLIENT", "LIST").decode()
     return {line.split()[0] for line in listed.splitlines()}
+
+
+def test_waiters_are_woken_with_an_error_each(world: World, client: Remote) -> None:
+    holder = world.actor().lock(world.client())
+    holder.lock()
+    locks = [actor.lock(client) for actor in world.actors(3)]
+    waiting = [lock._actor.start(lock.lock) for lock in locks]
+    world.until(lambda: world.waiting(locks[0]) == 3)
+    client.close()
+    errors = [pending.error(within=5) for pending in waiting]
+    assert all(isinstance(error, ClientClosedError) for error in errors)
+    assert len(set(map(id, errors))) == len(errors), "each waiter adds its traceback to an error of its own"
+    holder.unlock()
+    assert not world.actor().lock(world.client()).is_locked()

@@ -397,3 +397,13 @@ def test_a_made_owner_has_no_stack(world: ClockWorld) -> None:
     world.actor().do(client.get_lock("orders", owner=owner).lock)
     world.until(lambda: world.heard(HeldTooLong))
     assert world.heard(HeldTooLong)[0].stack == ()
+
+
+def test_presence_that_hangs_keeps_no_lock_from_being_renewed(world: ClockWorld, proxy: Proxy) -> None:
+    lock = world.actor().lock(world.through(proxy.port, **SOON))
+    held = proxy.hold_request("SET", k=None)
+    lock.lock()
+    world.until(lambda: held.hits, what="it was written")
+    world.renewed("orders")
+    lock.unlock()
+    held.remove()
