@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from tests.real_servers import programs
+from tests.real_servers import ending_programs
 from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import until
@@ -24,7 +24,7 @@ from tests.worlds.threads import ThreadsWorld
 def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
     valkey: Server, direct: redis.Redis, unique_name: str, how: str
 ) -> None:
-    process = programs.start("end", valkey.url, unique_name, how)
+    process = ending_programs.start("end", valkey.url, unique_name, how)
     assert process.stdout is not None
     assert process.stdout.readline() == "ending\n"
     began = time.monotonic()
@@ -68,7 +68,7 @@ def contention(url: str, name: str) -> Iterator[None]:
 
 def test_interrupted_event_loops(valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
     with contention(valkey.url, unique_name):
-        process = programs.start("interrupted_asyncio", valkey.url, unique_name, volume(4, full=200))
+        process = ending_programs.start("interrupted_asyncio", valkey.url, unique_name, volume(4, full=200))
         assert process.stdout is not None
         for line in process.stdout:
             assert line == "interrupt me\n"
