@@ -65,6 +65,7 @@ class Points:
         except BaseException as error:
             return error
         finally:
+            self._after_call.clear()  # Else the frames live, and what they refer to, for as long as this does.
             if collecting:
                 gc.enable()
         return None
