@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from importlib.util import find_spec
@@ -23,7 +24,13 @@ def main() -> None:
 
     from pyredisson.tools.cli import cli
 
-    cli(prog_name="pyredisson")
+    try:
+        cli(prog_name="pyredisson")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"pyredisson: the output could not be written: {error.strerror}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import signal
@@ -40,8 +41,8 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
         with inspector:
             yield inspector
     except (rx.RedisError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
+        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC):
+            raise  # It is the output that failed, not the server.
         say(unavailable(describe(error), inspector.url))
         raise SystemExit(ExitCode.UNAVAILABLE) from None
 

@@ -118,3 +118,17 @@ def test_a_reader_that_has_enough_gets_no_traceback(server: Server, tmp_path: Pa
         assert lines[-1] in ("code 0", "code 1", "code 141"), command
         errors = (tmp_path / "err").read_text()
         assert not re.search("Traceback|Exception|BrokenPipe", errors), errors
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["ls", "permits seats"])
+def test_a_full_disk_is_not_blamed_on_the_server(server: Server, command: str) -> None:
+    with server.client() as keys:
+        keys.set("seats", 3)
+    environment = {**os.environ, "PYREDISSON_URL": server.url}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PYREDISSON, *command.split()], env=environment, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode() == "pyredisson: the output could not be written: No space left on device\n"
