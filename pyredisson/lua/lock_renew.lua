@@ -3,7 +3,8 @@
 -- ARGV  1 lease, ms  2.. the owner of each
 -- Reply array: 1 for each that its owner still holds, else 0
 -- include: live_for
+-- include: read_typed
 local function renew(i, key)
-    return redis.pcall('hexists', key, ARGV[i + 1]) == 1 and live_for(key, ARGV[1]) or 0
+    return read_typed('hexists', key, ARGV[i + 1]) == 1 and live_for(key, ARGV[1]) or 0
 end
 -- include: renew_all

@@ -3,9 +3,10 @@
 -- ARGV  1 lease from now on, ms  2.. the id of each, sixteen bytes
 -- Reply array: 1 for each that is still taken, else 0
 -- include: now
+-- include: read_typed
 local ends = now + tonumber(ARGV[1])
 local function renew(i, key)
-    local score = redis.pcall('zscore', key, ARGV[i + 1])
+    local score = read_typed('zscore', key, ARGV[i + 1])
     if type(score) ~= 'string' or tonumber(score) <= now then
         return 0
     end

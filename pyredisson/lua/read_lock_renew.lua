@@ -4,11 +4,12 @@
 -- ARGV  1 lease, ms  2.. the owner of each
 -- Reply array: 1 for each that its owner still holds, else 0
 -- include: live_for
+-- include: read_typed
 local kept = {}
 for at = 1, #KEYS, 2 do
     local n = (at + 1) / 2
     local holds = string.sub(KEYS[at + 1], 1, -2)
-    local held = redis.pcall('hget', KEYS[at], ARGV[n + 1])
+    local held = read_typed('hget', KEYS[at], ARGV[n + 1])
     kept[n] = 0
     for i = type(held) == 'string' and tonumber(held) or 0, 1, -1 do
         local left = redis.call('pttl', holds .. i)

@@ -4,7 +4,8 @@
 -- ARGV  1 lease, ms  2.. the token of each
 -- Reply array: 1 for each that still has this token, else 0
 -- include: live_for
+-- include: read_typed
 local function renew(i, key)
-    return redis.pcall('get', key) == ARGV[i + 1] and live_for(key, ARGV[1]) or 0
+    return read_typed('get', key) == ARGV[i + 1] and live_for(key, ARGV[1]) or 0
 end
 -- include: renew_all

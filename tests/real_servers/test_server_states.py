@@ -192,7 +192,7 @@ def user(server: Server, *rules: str) -> Iterator[str]:
     yield f"redis://guest:sesame@{HOST}:{server.port}/0"
 
 
-# The rules, what is named, and what fails: an acquire, an unlock, a wait.
+# The rules, what is named, and what fails: an acquire, an extension, an unlock, a wait.
 PROFILES = {
     "no EVALSHA": (["-evalsha"], "evalsha", "acquire"),
     "no scripts at all": (["-@scripting"], "evalsha", "acquire"),
@@ -201,6 +201,7 @@ PROFILES = {
     "read-only": (["-@write"], "hincrby|user", "acquire"),
     "no HINCRBY": (["-hincrby"], "hincrby|user", "acquire"),
     "no PEXPIRE": (["-pexpire"], "pexpire|user", "acquire"),
+    "no HEXISTS": (["-hexists"], "hexists|user", "extend"),
     "no PUBLISH": (["-publish"], "publish|user", "unlock"),
     "no channels": (["resetchannels"], "channel|user", "unlock"),
     "no SUBSCRIBE": (["-subscribe"], "subscribe", "wait"),
@@ -223,6 +224,15 @@ def test_what_is_not_permitted_is_named_and_not_half_done(
             for call in (lock.lock, lock.try_lock):
                 with pytest.raises(rx.ResponseError, match=f"(?i){named}"):
                     actor.do(call)
+        elif what == "extend":
+            actor.do(lock.lock)
+            for _ in range(2):
+                with pytest.raises(rx.ResponseError, match=f"(?i){named}"):
+                    actor.do(lock.extend, 60)
+            assert not world.losses
+            with user(server):
+                actor.do(lock.extend, 60)
+                actor.do(lock.unlock)
         elif what == "unlock":
             actor.do(lock.lock, 30)
             with pytest.raises(rx.ResponseError, match=f"(?i){named}"):

@@ -166,11 +166,11 @@ BUGS = {
     ),
     "an acquire ignores what is counted": in_script("lock_acquire", ("if ARGV[5] ~= '0' then", "if false then")),
     "a renewal does not look who holds": in_script(
-        "lock_renew", ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
+        "lock_renew", ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
     ),
     "a renewal brings back what is gone": in_script(
         "lock_renew",
-        ("redis.pcall('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
+        ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
     ),
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": all_of(

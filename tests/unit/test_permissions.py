@@ -64,7 +64,7 @@ def allowed(kind: str) -> set[str]:
 
 
 def called(script: str) -> set[str]:
-    return {name.lower() for name in re.findall(r"redis\.p?call\(\s*['\"](\w+)", script_text(script))}
+    return {name.lower() for name in re.findall(r"(?:redis\.p?call|read_typed)\(\s*['\"](\w+)", script_text(script))}
 
 
 def scripts_of(kind: str) -> list[str]:
