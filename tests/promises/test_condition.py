@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pyredisson import Config, LockNotOwnedError
+from pyredisson import ClientClosedError, Config, LockNotOwnedError
 from pyredisson.asyncio import Redisson
 from tests.proxy import Proxy
 from tests.waiting import soon
@@ -288,6 +288,21 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal[
 
 
 @each_runtime
+@kinds
+def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world: World, kind: str) -> None:
+    me, bob = world.actors(2)
+    client = world.client()
+    mine, theirs = condition(me, client, kind), condition(bob, world.client(), kind)
+    pending = waits(world, me, mine)
+    theirs.acquire()
+    theirs.notify()
+    world.pass_time(0.2)
+    assert not pending.done()
+    client.close()
+    assert isinstance(pending.error(within=5), ClientClosedError)
+    theirs.release()
+
+
 def test_other_locks_have_no_condition(world: World) -> None:
     client = world.client().real
     sides = client.get_read_write_lock("orders")

@@ -324,6 +324,16 @@ def test_its_blocks_are_left_in_any_order(world: World, alice: Actor, mine: Remo
     assert left(world, *range(3)) == set()
 
 
+def test_a_block_that_may_be_skipped_runs_without_a_lease_where_the_lock_is_held(mine: Remote, theirs: Remote) -> None:
+    with theirs.hold() as lease:
+        with mine.hold(wait_time=0, skip=True) as none:
+            assert none is None
+        lease.ensure_held()
+        assert not mine.try_lock()
+    with mine.hold(wait_time=0, skip=True) as lease:
+        lease.ensure_held()
+
+
 def test_force_unlock_frees_every_node(world: World, mine: Remote, theirs: Remote) -> None:
     assert not theirs.force_unlock()
     mine.lock()

@@ -158,6 +158,21 @@ def test_a_party_that_has_died_is_no_longer_counted(world: World, alice: Actor, 
     assert sorted([pending.result(), other.result()]) == [0, 1]
 
 
+@in_virtual_time
+def test_one_too_many_waits_for_the_next_generation(world: World, alice: Actor, bob: Actor) -> None:
+    mine, theirs = (actor.get(world.client(), "barrier", "start", 2) for actor in (alice, bob))
+    # All are there, and the action of the last one is not over.
+    ends_ms = 1000 * (int(world.redis.command("TIME")[0]) + 3600)
+    for number in range(2):
+        world.redis.command("HSET", "pyredisson_barrier:{start}", number, f"{ends_ms} party-{number}")
+    pending = alice.start(mine.wait, 60)
+    world.pass_time(20)
+    assert not pending.done()
+    theirs.reset()
+    world.until(lambda: value_of(bob, theirs, "n_waiting") == 1)
+    assert (theirs.wait(), pending.result()) == (1, 0)
+
+
 @interruptible
 def test_an_interrupted_party_leaves(world: World) -> None:
     me, bob = world.interruptible(), world.actor()
