@@ -29,7 +29,8 @@ def main() -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        print(f"pyredisson: the output could not be written: {error.strerror}", file=sys.stderr)
+        what = error.filename or "the output"  # It may be the folder of an embedded server.
+        print(f"pyredisson: {what} could not be written: {error.strerror}", file=sys.stderr)
         raise SystemExit(1) from None
 
 
