@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import pytest
+
+import pyredisson
+import pyredisson.asyncio
 from tests.worlds.base import Actor, Remote, World
 
 
@@ -24,6 +29,12 @@ def make(client: Remote, kind: str, name: str = "orders", **arguments: Any) -> A
 def handle(actor: Actor, client: Remote, kind: str, name: str = "orders", **arguments: Any) -> Remote:
     """Return the same, for an actor."""
     return Remote(make(client, kind, name, **arguments), actor)
+
+
+def over(actor: Actor, locks: Sequence[Any], **options: Any) -> Remote:
+    """Return a multi-lock over these locks, for an actor."""
+    api = pyredisson.asyncio if "asyncio" in type(locks[0]).__module__ else pyredisson
+    return Remote(api.MultiLock(*locks, **options), actor)
 
 
 def rival(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:
@@ -49,3 +60,9 @@ def wait(handle: Remote, seconds: float | timedelta | None = None) -> Callable[[
 async def ended(result: Any) -> Any:
     """Return the result of a call of either form."""
     return await result if inspect.isawaitable(result) else result
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the library has logged at WARNING and above."""
+    levels = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    return [record.getMessage() for record in levels if record.name.split(".")[0] == "pyredisson"]

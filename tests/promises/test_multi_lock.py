@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-import pyredisson
-import pyredisson.asyncio
 from pyredisson import (
     ClientClosedError,
     LockError,
     LockLostError,
     LockNotOwnedError,
 )
-from tests.promises.kinds import handle, make
+from tests.promises.kinds import handle, make, over
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -40,12 +38,6 @@ def left(world: World, *indices: int) -> set[str]:
 def multi(actor: Actor, clients: list[Remote], kind: str = "lock", name: str = "orders", **options: Any) -> Remote:
     """A multi-lock over one lock of each client."""
     return over(actor, [getattr(client.real, f"get_{kind}")(name) for client in clients], **options)
-
-
-def over(actor: Actor, locks: list[Any], **options: Any) -> Remote:
-    """A multi-lock over these."""
-    colour = pyredisson.asyncio if "asyncio" in type(locks[0]).__module__ else pyredisson
-    return Remote(colour.MultiLock(*locks, **options), actor)
 
 
 def on_one_server(actor: Actor, client: Remote, *names: str) -> Remote:

@@ -1,0 +1,471 @@
+"""Call chains that share a thread: each has a context of its own, knows its own holds, and no others.
+
+A hold is visible in the context in which it was acquired, and in copies that were made since. A call acts for the owner
+of that lock in its thread that has a visible hold; if there is none, for the thread itself while no one else of the
+thread uses the lock, and for a new owner otherwise. Each lock is decided by itself, a member of a multi-lock, too.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+import pytest
+
+from pyredisson import LockError, LockLostError, LockNotOwnedError
+from tests.promises.kinds import handle, make, over, warned
+from tests.worlds.base import Actor, Pending, Remote, method_of
+from tests.worlds.environments import threads_only
+from tests.worlds.threads import ThreadsWorld
+
+pytestmark = threads_only
+
+REENTRANT = ["lock", "fair_lock", "spin_lock", "fenced_lock", "write_lock"]
+LONG = 2.4  # a watchdog's timeout, where a lock must not be lost: a busy machine may keep the watchdog waiting
+
+each_kind = pytest.mark.parametrize("kind", REENTRANT)
+
+
+class Chain(Actor):
+    """What runs in one thread and in one context, an empty one by default."""
+
+    def __init__(self, thread: Actor, context: Context | None = None) -> None:
+        self._thread = thread
+        self._context = context or Context()
+
+    def copy(self) -> Chain:
+        """Return a chain of the same thread that begins with what this one knows now."""
+        return Chain(self._thread, self._context.copy())
+
+    @property
+    def number(self) -> int:
+        return self._thread.number
+
+    def start(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
+        return self._thread.start(self._context.run, method_of(call, args, kwargs))
+
+    def end(self) -> None:
+        self._thread.end()
+
+    def interrupted(self, call: Callable[..., Any], *args: Any, once: Callable[[], object]) -> BaseException | None:
+        return self._thread.interrupted(self._context.run, method_of(call, args, {}), once=once)
+
+
+def multi(chain: Actor, client: Remote, *names: str, kind: str = "lock") -> Remote:
+    return over(chain, [make(client, kind, name) for name in names])
+
+
+def acquire(chain: Actor, client: Remote, how: str, kind: str = "lock") -> Callable[[], Any]:
+    """Acquire the lock "a" in one of several ways. Returns the call that releases it."""
+    lock = multi(chain, client, "a", "other", kind=kind) if "multi" in how else handle(chain, client, kind, "a")
+    if "hold" not in how:
+        lock.lock()
+        return lock.unlock
+    block = lock.hold()
+    block.enter()
+    return lambda: chain.do(ThreadsWorld.leave(block.real))
+
+
+each_hold = pytest.mark.parametrize("how", ["lock", "hold", "multi", "multi hold"])
+
+
+@pytest.fixture
+def one(alice: Actor) -> Chain:
+    return Chain(alice)
+
+
+@pytest.fixture
+def other(alice: Actor) -> Chain:
+    """Another one, of the same thread."""
+    return Chain(alice)
+
+
+def gone(world: ThreadsWorld, *names: str) -> bool:
+    return not world.redis.command("EXISTS", *names)
+
+
+# ---- members are decided one by one ----------------------------------------------------------------------------------
+
+
+@each_kind
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_a_multi_lock_does_not_join_what_another_chain_holds(
+    client: Remote, one: Chain, other: Chain, kind: str, names: str
+) -> None:
+    mine, theirs = (handle(chain, client, kind, name) for chain, name in zip((one, other), names, strict=True))
+    both = multi(one, client, *"ab", kind=kind)
+    mine.lock()
+    theirs.lock()
+    assert both.try_lock() is False
+    assert both.hold(wait_time=0, skip=True).enter() is None
+    assert (mine.get_hold_count(), theirs.get_hold_count()) == (1, 1)
+    theirs.unlock()
+    assert both.try_lock() is True
+    assert theirs.try_lock() is False
+    both.unlock()
+    mine.unlock()
+
+
+@each_hold
+def test_a_multi_lock_is_refused_however_its_members_are_held(
+    client: Remote, one: Chain, other: Chain, how: str
+) -> None:
+    theirs = other.lock(client, "b")
+    theirs.lock()
+    release = acquire(one, client, how)
+    assert multi(one, client, "a", "b").try_lock() is False
+    assert multi(one, client, "a", "b", "c").try_lock() is False
+    assert theirs.get_hold_count() == 1
+    release()
+
+
+def test_a_quorum_does_not_join_what_another_chain_holds(world: ThreadsWorld, one: Chain, other: Chain) -> None:
+    clients = world.nodes(3, quorum_node_timeout=2.0)
+    one.lock(clients[0]).lock()
+    theirs = [other.lock(client) for client in clients[1:]]
+    for lock in theirs:
+        lock.lock()
+    assert over(one, [client.real.get_lock("orders") for client in clients]).try_lock() is False
+    assert [lock.get_hold_count() for lock in theirs] == [1, 1]
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_a_member_is_the_threads_own_while_another_member_is_not(
+    client: Remote, one: Chain, other: Chain, names: str
+) -> None:
+    """Several chains of a thread may hold a read lock, under different numbers."""
+    shared, alone = names
+    handle(one, client, "read_lock", shared).lock()
+    mine = handle(other, client, "read_lock", shared)
+    mine.lock()
+    both = over(other, [make(client, "read_lock", shared), make(client, "lock", alone)])
+    both.lock()
+    assert make(client, "lock", alone).is_held_by_thread(one.number)
+    assert mine.get_hold_count() == 2
+    both.unlock()
+    mine.unlock()
+
+
+def test_a_chain_has_the_threads_number_in_each_lock_that_no_other_chain_uses(
+    client: Remote, one: Chain, other: Chain
+) -> None:
+    one.lock(client, "a").lock()
+    assert not other.lock(client, "a").try_lock()
+    for lock in (other.lock(client, "b"), multi(other, client, "c", "d")):
+        lock.lock()
+    assert [make(client, "lock", name).is_held_by_thread(one.number) for name in "abcd"] == [True] * 4
+
+
+# ---- two clients never meet ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock", "multi_lock"])
+@pytest.mark.parametrize("apart", ["by prefix", "by database", "by server"])
+def test_a_lock_of_one_name_is_another_one_for_another_client(
+    world: ThreadsWorld, one: Chain, other: Chain, kind: str, apart: str
+) -> None:
+    if apart == "by server":
+        first, second = world.nodes(2)
+    else:
+        first = world.client()
+        second = world.client(prefix="apart:") if apart == "by prefix" else world.client(world.redis_client(db=1))
+    handle(one, first, kind).lock()
+    theirs, mine = handle(other, second, kind), handle(one, second, kind)
+    theirs.lock()
+    assert mine.try_lock() is False
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    assert (mine.get_hold_count(), theirs.get_hold_count()) == (0, 1)
+    theirs.unlock()
+    assert mine.try_lock() is True
+
+
+@each_hold
+def test_what_a_closed_client_held_is_nothing_to_the_next_one(
+    world: ThreadsWorld, one: Chain, other: Chain, how: str
+) -> None:
+    old = world.client()
+    acquire(one, old, how)
+    old.close()
+    world.redis.command("FLUSHALL")
+    client = world.client()
+    mine, theirs = one.lock(client, "a"), other.lock(client, "a")
+    theirs.lock()
+    assert theirs.is_held_by_thread(one.number)
+    assert mine.try_lock() is False
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    theirs.unlock()
+    assert mine.try_lock() is True
+    assert mine.get_hold_count() == 1
+
+
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "read_lock", "multi_lock"])
+@pytest.mark.parametrize("same", [True, False], ids=["the same chain", "another chain"])
+def test_what_a_closed_client_held_is_not_warned_of_later(
+    world: ThreadsWorld, one: Chain, other: Chain, kind: str, same: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = world.client()
+    handle(one, old, kind).lock()
+    old.close()
+    world.redis.command("FLUSHALL")
+    client, chain = world.client(), one if same else other
+    caplog.clear()
+    for name in ("parcels", "orders"):
+        lock = handle(chain, client, kind, name)
+        lock.lock()
+        assert lock.get_hold_count() == 1
+        lock.unlock()
+    assert warned(caplog) == []
+
+
+# ---- nothing old revives ---------------------------------------------------------------------------------------------
+
+
+@each_hold
+@pytest.mark.parametrize("before", ["lock", "hold", "multi"])
+def test_a_hold_of_long_ago_does_not_count_when_another_chain_holds_the_lock(
+    client: Remote, one: Chain, other: Chain, before: str, how: str
+) -> None:
+    acquire(one, client, before)()
+    release = acquire(other, client, how)
+    mine = one.lock(client, "a")
+    assert mine.try_lock() is False
+    assert multi(one, client, "a", "c").try_lock() is False
+    assert not mine.is_held_by_current_thread()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    release()
+    assert mine.try_lock() is True
+
+
+@pytest.mark.parametrize("kind", ["lock", "read_lock", "multi_lock"])
+def test_a_hold_that_a_copy_has_released_does_not_revive(client: Remote, one: Chain, other: Chain, kind: str) -> None:
+    """Nor is one visible in its own chain that was acquired in a copy."""
+    mine, copied = handle(one, client, kind), one.copy()
+    mine.lock()
+    handle(one.copy(), client, kind).unlock()
+    assert mine.get_hold_count() == 0
+    handle(copied, client, kind).lock()
+    assert mine.get_hold_count() == 0
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    handle(copied, client, kind).unlock()
+
+
+# ---- what is visible -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*REENTRANT, "read_lock", "multi_lock"])
+def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(
+    client: Remote, one: Chain, other: Chain, kind: str
+) -> None:
+    earlier = one.copy()
+    handle(one, client, kind).lock()
+    later = one.copy()
+    known = [handle(chain, client, kind).get_hold_count() for chain in (one, later, later.copy(), earlier, other)]
+    assert known == [1, 1, 1, 0, 0]
+    if kind == "multi_lock":  # Of its members just so.
+        counts = [chain.lock(client, "stock").get_hold_count() for chain in (one, later, earlier, other)]
+        assert counts == [1, 1, 0, 0]
+    handle(later, client, kind).lock()
+    for chain in (one, later):
+        handle(chain, client, kind).unlock()
+    assert [handle(chain, client, kind).get_hold_count() for chain in (one, later)] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "read_lock"])
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_a_thread_knows_what_it_holds_however_much_it_held_before(
+    client: Remote, alice: Actor, kind: str, block: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    for turn in range(40):
+        names = [f"{turn}:{each}" for each in "abc"]
+        several = multi(alice, client, *names, kind=kind)
+        with several.hold() if block else several:
+            for name in names:
+                lock = handle(alice, client, kind, name)
+                assert lock.is_held_by_current_thread(), name
+                assert lock.try_lock(), name
+                lock.unlock()
+    assert warned(caplog) == []
+
+
+def test_a_thread_knows_each_of_many_members(client: Remote, alice: Actor, caplog: pytest.LogCaptureFixture) -> None:
+    names = [str(number) for number in range(40)]
+    with multi(alice, client, *names):
+        assert [name for name in names if alice.lock(client, name).get_hold_count() != 1] == []
+    assert warned(caplog) == []
+
+
+def test_a_thread_knows_all_of_many_multi_locks_at_once(
+    client: Remote, alice: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [str(number) for number in range(60)]
+    held = [multi(alice, client, *names[at : at + 3]) for at in range(0, len(names), 3)]
+    for each in held:
+        each.lock()
+    assert [name for name in names if not alice.lock(client, name).try_lock()] == []
+    for name in names:
+        alice.lock(client, name).unlock()
+    for each in held:
+        each.unlock()
+    assert warned(caplog) == []
+
+
+# ---- a condition gives the same holds back ---------------------------------------------------------------------------
+
+
+def wait(chain: Actor, client: Remote, kind: str = "lock", seconds: float = 0.05) -> None:
+    condition = client.real.get_condition(make(client, kind, "a"))
+    assert chain.do(condition.wait, seconds) is False
+
+
+conditions = pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+
+
+@conditions
+@each_hold
+def test_a_hold_can_be_released_after_a_wait_in_a_copy(
+    world: ThreadsWorld, client: Remote, one: Chain, kind: str, how: str
+) -> None:
+    release = acquire(one, client, how, kind)
+    copy = one.copy()
+    wait(copy, client, kind)
+    assert handle(one, client, kind, "a").get_hold_count() == 1
+    release()
+    assert gone(world, "a", "other")
+
+
+@conditions
+def test_all_of_several_holds_can_be_released_after_a_wait_in_a_copy(
+    world: ThreadsWorld, client: Remote, one: Chain, kind: str
+) -> None:
+    releases = [acquire(one, client, how, kind) for how in ("lock", "hold", "lock")]
+    wait(one.copy(), client, kind)
+    for release in reversed(releases):
+        release()
+    assert gone(world, "a")
+
+
+@conditions
+@each_hold
+def test_a_copy_from_before_a_wait_knows_the_hold_after_it(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, kind: str, how: str
+) -> None:
+    release = acquire(one, client, how, kind)
+    copy = handle(one.copy(), client, kind, "a")
+    wait(one, client, kind)
+    assert copy.get_hold_count() == 1
+    assert copy.try_lock() is True
+    copy.unlock()
+    assert handle(other, client, kind, "a").try_lock() is False
+    release()
+    assert gone(world, "a", "other")
+
+
+@pytest.mark.parametrize("how", ["lock", "multi"])
+def test_a_hold_is_renewed_after_a_wait_in_a_copy_that_is_gone(
+    world: ThreadsWorld, one: Chain, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client(lock_watchdog_timeout=LONG)
+    release = acquire(one, client, how)
+    wait(one.copy(), client)
+    gc.collect()
+    world.renewed("a")
+    release()
+    assert gone(world, "a", "other")
+    assert warned(caplog) == []
+
+
+# ---- chains that have ended ------------------------------------------------------------------------------------------
+
+
+@each_kind
+@pytest.mark.parametrize("how", ["multi", "multi hold"])
+def test_a_lock_is_renewed_that_a_chain_used_which_has_ended(
+    world: ThreadsWorld, alice: Actor, one: Chain, kind: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client(lock_watchdog_timeout=LONG)
+    acquire(Chain(alice), client, "lock", kind)()
+    gc.collect()
+    releases = [acquire(one, client, how, kind), acquire(one, client, "lock", kind)]
+    releases.pop(0)()
+    world.renewed("a")
+    releases.pop()()
+    assert gone(world, "a", "other")
+    assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["and by itself", "alone"])
+@pytest.mark.parametrize("used", [True, False], ids=["used before", "new"])
+def test_a_wait_for_another_chain_of_the_thread_is_refused(
+    client: Remote, alice: Actor, one: Chain, other: Chain, used: bool, again: bool
+) -> None:
+    if used:
+        acquire(Chain(alice), client, "lock")()
+        gc.collect()
+    acquire(one, client, "multi")
+    if again:
+        acquire(one, client, "lock")
+    for lock in (other.lock(client, "a"), multi(other, client, "a", "c")):
+        with pytest.raises(LockError, match="would never end"):
+            lock.try_lock(5)
+
+
+@conditions
+@pytest.mark.parametrize("several", [True, False], ids=["multi-lock", "lock"])
+def test_a_wait_for_the_block_of_a_multi_lock_is_not_refused(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, bob: Actor, kind: str, several: bool
+) -> None:
+    block = multi(one, client, "a", "b", kind=kind).hold()
+    block.enter()
+    lock = multi(other, client, "a", "c", kind=kind) if several else handle(other, client, kind, "a")
+    assert lock.try_lock(0.1) is False
+    waiting = other.start(lock.real.try_lock, 10)
+    bob.do(world.leave(block.real))
+    assert waiting.result() is True
+
+
+def test_a_wait_for_the_block_of_a_quorum_is_not_refused(
+    world: ThreadsWorld, one: Chain, other: Chain, bob: Actor
+) -> None:
+    clients = world.nodes(3, quorum_node_timeout=2.0)
+    block = over(one, [client.real.get_lock("orders") for client in clients]).hold()
+    block.enter()
+    waiting = other.start(clients[0].real.get_lock("orders").try_lock, 10)
+    bob.do(world.leave(block.real))
+    assert waiting.result() is True
+
+
+# ---- warnings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*REENTRANT, "token_lock", "non_reentrant_lock", "read_lock", "multi_lock"])
+def test_a_fixed_lease_that_a_chain_left_to_run_out_is_not_warned_of(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle(one, client, kind).lock(0.15)
+    world.until(lambda: gone(world, "orders", "stock"))
+    for name in ("parcels", "orders"):
+        lock = handle(other, client, kind, name)
+        lock.lock()
+        lock.unlock()
+    assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("holds", [2, 3])
+def test_nested_fixed_leases_that_ran_out_are_not_warned_of(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, holds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = one.lock(client)
+    for _ in range(holds):
+        mine.lock(0.15)
+    world.until(lambda: gone(world, "orders"))
+    acquire(other, client, "multi")()
+    for _ in range(holds):
+        with pytest.raises(LockLostError):
+            mine.unlock()
+    assert warned(caplog) == []
