@@ -37,6 +37,16 @@ def over(actor: Actor, locks: Sequence[Any], **options: Any) -> Remote:
     return Remote(api.MultiLock(*locks, **options), actor)
 
 
+def acquired(lock: Remote, actor: Actor, lease: float | None = None, *, block: bool) -> Callable[[], Any]:
+    """Acquire a lock, in a block of ``hold()`` or not. Returns the call that releases it."""
+    if not block:
+        lock.lock(lease)
+        return lock.unlock
+    held = lock.hold(lease_time=lease)
+    held.enter()
+    return lambda: actor.do(World.leave(held.real))
+
+
 def rival(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:
     """Return a lock that one of that kind excludes: of a read lock, the write lock."""
     return handle(actor, client, "write_lock" if kind == "read_lock" else kind, name)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.promises.kinds import handle, make, over, warned
+from tests.promises.kinds import acquired, handle, make, over, warned
 from tests.worlds.base import Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -60,12 +60,7 @@ def multi(chain: Actor, client: Remote, *names: str, kind: str = "lock") -> Remo
 def acquire(chain: Actor, client: Remote, how: str, kind: str = "lock") -> Callable[[], Any]:
     """Acquire the lock "a" in one of several ways. Returns the call that releases it."""
     lock = multi(chain, client, "a", "other", kind=kind) if "multi" in how else handle(chain, client, kind, "a")
-    if "hold" not in how:
-        lock.lock()
-        return lock.unlock
-    block = lock.hold()
-    block.enter()
-    return lambda: chain.do(ThreadsWorld.leave(block.real))
+    return acquired(lock, chain, block="hold" in how)
 
 
 each_hold = pytest.mark.parametrize("how", ["lock", "hold", "multi", "multi hold"])
@@ -94,7 +89,7 @@ def gone(world: ThreadsWorld, *names: str) -> bool:
 def test_a_multi_lock_does_not_join_what_another_chain_holds(
     client: Remote, one: Chain, other: Chain, kind: str, names: str
 ) -> None:
-    mine, theirs = (handle(chain, client, kind, name) for chain, name in zip((one, other), names, strict=True))
+    mine, theirs = (handle(chain, client, kind, name) for chain, name in ((one, names[0]), (other, names[1])))
     both = multi(one, client, *"ab", kind=kind)
     mine.lock()
     theirs.lock()
@@ -136,7 +131,7 @@ def test_a_member_is_the_threads_own_while_another_member_is_not(
     client: Remote, one: Chain, other: Chain, names: str
 ) -> None:
     """Several chains of a thread may hold a read lock, under different numbers."""
-    shared, alone = names
+    shared, alone = names[0], names[1]
     handle(one, client, "read_lock", shared).lock()
     mine = handle(other, client, "read_lock", shared)
     mine.lock()

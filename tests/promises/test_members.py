@@ -1,0 +1,594 @@
+"""Members of a multi-lock: each hold of it is one hold of each member, beside those that its owner has of them alone.
+
+What is released, extended, lost or counted is that hold and no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pyredisson import LockError, LockLostError, LockNotOwnedError
+from tests.promises.kinds import acquired, handle, make, over, warned
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.environments import each_runtime
+
+pytestmark = each_runtime
+
+LONG = 2.4  # a watchdog's timeout, where a lock must not be lost: a busy machine may keep the watchdog waiting
+BRIEF = 0.3  # a lease that is left to run out
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the members are: locks of one client, of one client each, or of nodes of which a majority will do."""
+
+    where: str
+    kind: str = "lock"
+    made: bool = False  # the owner is one that was made
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.where}{' made owner' * self.made}"
+
+
+SINGLE = Case("on one server")
+APART, ALL, QUORUM = (Case(where) for where in ("on two servers", "on all of three nodes", "on a quorum of nodes"))
+FAIR, MADE = Case("on one server", "fair_lock"), Case("on one server", made=True)
+SOME = [SINGLE, FAIR, MADE, APART, QUORUM]
+REENTRANT = [*SOME, ALL, *(Case("on one server", kind) for kind in ("fenced_lock", "spin_lock", "write_lock"))]
+ONCE = [Case("on one server", kind) for kind in ("token_lock", "non_reentrant_lock", "read_lock")]
+
+
+def each(*cases: Case) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=str)
+
+
+class Members:
+    """A multi-lock and its members, each by itself, for Alice."""
+
+    def __init__(self, world: World, alice: Actor, case: Case, **config: Any) -> None:
+        self.world, self.alice, self.case = world, alice, case
+        if case.where == "on one server":
+            self.clients, self.names, self.stores = [world.client(**config)] * 2, ["a", "b"], [world.redis] * 2
+        else:
+            count = 2 if case.where == "on two servers" else 3
+            self.clients = world.nodes(count, **{"quorum_node_timeout": 2.0, **config})
+            self.names = ["a", "b"] if count == 2 else ["orders"] * 3
+            self.stores = [world.node(index) for index in range(count)]
+        self.count = len(self.names)
+        self.quorum = 2 if case == QUORUM else self.count
+        self.owner = self.clients[0].real.new_owner() if case.made else None
+        self.lost = range(self.count - self.quorum + 1)  # Without these it is lost.
+        self.left = range(len(self.lost), self.count)
+
+    @property
+    def number(self) -> int:
+        """The number of the owner."""
+        return self.owner.number if self.owner is not None else self.alice.number
+
+    def raw(self, index: int = 0, name: str | None = None) -> Any:
+        options = {"owner": self.owner} if self.owner is not None else {}
+        return make(self.clients[index], self.case.kind, name or self.names[index], **options)
+
+    def one(self, index: int = 0) -> Remote:
+        """A member by itself."""
+        return Remote(self.raw(index), self.alice)
+
+    def all(self) -> Remote:
+        """The multi-lock."""
+        return over(self.alice, [self.raw(index) for index in range(self.count)], quorum=self.quorum)
+
+    def overlapping(self) -> Remote:
+        """Another multi-lock, of the first member and one of its own."""
+        return over(self.alice, [self.raw(0), self.raw(0, "c")])
+
+    def theirs(self, actor: Actor, index: int = 0) -> Remote:
+        """A member for someone else."""
+        return handle(actor, self.clients[index], self.case.kind, self.names[index])
+
+    def lose(self, how: str, actor: Actor) -> None:
+        """Take so many members away that the multi-lock is lost: by a client of its own, or in Redis."""
+        for index in self.lost:
+            if how == "forced":
+                assert self.theirs(actor, index).force_unlock()
+            else:
+                self.stores[index].delete(self.names[index])
+
+    def free(self, *indices: int) -> bool:
+        """Whether these members are free on the server, all by default."""
+        chosen = indices or range(self.count)
+        return not any(self.stores[index].command("EXISTS", self.names[index]) for index in chosen)
+
+    def expire(self, *indices: int) -> None:
+        """Wait until the leases of these members are over."""
+        self.world.until(lambda: self.free(*indices), what="the lease runs out")
+
+    def renewed(self, index: int = 0) -> None:
+        self.world.renewed(self.names[index], store=self.stores[index])
+
+
+@pytest.fixture
+def members(world: World, alice: Actor, case: Case) -> Members:
+    return Members(world, alice, case)
+
+
+def raises_lost(call: Callable[[], object]) -> None:
+    with pytest.raises(LockLostError):
+        call()
+
+
+def not_owned(call: Callable[[], object], match: str = ".") -> None:
+    """It was never this caller's own: nothing was lost."""
+    with pytest.raises(LockNotOwnedError, match=match) as refusal:
+        call()
+    assert not isinstance(refusal.value, LockLostError)
+
+
+# ---- a hold of a member alone ----------------------------------------------------------------------------------------
+
+
+@each(*REENTRANT)
+@pytest.mark.parametrize("order", ["all first", "one first", "in a block"])
+def test_a_member_is_re_entered_and_both_are_released(members: Members, order: str) -> None:
+    one, several = members.one(), members.all()
+    if order == "in a block":
+        with several.hold() as lease, one.hold():
+            assert one.get_hold_count() == 2
+        assert lease.remaining() == 0
+        assert members.free()
+        several.lock()
+        with one.hold():
+            several.unlock()
+            assert one.get_hold_count() == 1
+    else:
+        several.lock()
+        one.lock()
+        first, last = (several, one) if order == "all first" else (one, several)
+        first.unlock()
+        assert one.get_hold_count() == 1
+        last.unlock()
+    assert members.free()
+
+
+@each(*SOME)
+def test_two_multi_locks_of_one_member_are_released_in_any_order(members: Members) -> None:
+    for first in (0, 1):
+        held = [members.all(), members.overlapping()]
+        for lock in held:
+            lock.lock()
+        assert members.one().try_lock() is True
+        held[first].unlock()
+        assert held[1 - first].validity() > 0
+        held[1 - first].unlock()
+        assert members.one().get_hold_count() == 1
+        members.one().unlock()
+        assert members.free()
+
+
+def test_a_multi_lock_of_one_and_its_member(world: World, client: Remote, alice: Actor) -> None:
+    one, same = alice.lock(client), over(alice, [client.real.get_lock("orders")])
+    same.lock()
+    one.lock()
+    same.unlock()
+    one.unlock()
+    assert world.redis.command("EXISTS", "orders") == 0
+
+
+@each(*REENTRANT, *ONCE)
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_extended(
+    members: Members, block: bool
+) -> None:
+    one, several = members.one(), members.all()
+    with several.hold() if block else several:
+        ttl = one.remain_time_to_live()
+        for call in (one.unlock, lambda: one.extend(600)):
+            not_owned(call, f"multi-lock {re.escape(repr(several.real.name))}")
+        assert one.remain_time_to_live() <= ttl
+        assert one.is_held_by_current_thread()
+        assert one.get_hold_count() == 1
+        assert several.validity() > 0
+    assert members.free()
+
+
+@each(*REENTRANT)
+@pytest.mark.parametrize("own_first", [True, False], ids=["own first", "multi-lock first"])
+def test_an_unlock_of_a_member_releases_the_holds_of_its_own(members: Members, own_first: bool) -> None:
+    one, several = members.one(), members.all()
+    for lock in (one, several) if own_first else (several, one):
+        lock.lock()
+    assert one.try_lock() is True
+    assert one.get_hold_count() == 3
+    assert several.get_hold_count() == 1
+    assert one.extend(600) is True
+    for count in (2, 1):
+        one.unlock()
+        assert one.get_hold_count() == count
+        assert several.validity() > 0
+    not_owned(one.unlock, "multi-lock")
+    several.unlock()
+    assert members.free()
+
+
+# ---- the identity of holds -------------------------------------------------------------------------------------------
+
+#: What acquires the outermost hold, and what comes in it: "one" of the lock, or "all"; a brief lease, or a block.
+NESTED = [
+    ["one", "one brief", "one", "all"],
+    ["one", "one brief", "one", "all in a block"],
+    ["one", "one brief", "all", "one", "all"],
+    ["one", "one in a block", "one brief", "one", "all"],
+]
+
+
+@each(*SOME)
+@pytest.mark.parametrize("nested", NESTED, ids=", ".join)
+def test_the_outermost_hold_stays_and_is_renewed(
+    world: World, alice: Actor, bob: Actor, case: Case, nested: list[str]
+) -> None:
+    """The holds of the member alone are released first, then those of the multi-lock; each the innermost first."""
+    lost: list[object] = []
+    members = Members(world, alice, case, lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))
+    releases: list[tuple[bool, Callable[[], Any]]] = []
+    for step in nested:
+        lock = members.one() if step.startswith("one") else members.all()
+        release = acquired(lock, alice, 0.8 if "brief" in step else None, block="block" in step)
+        releases.append((step.startswith("one"), release))
+    outermost, *inner = releases
+    for own in (True, False):
+        for is_own, release in reversed(inner):
+            if is_own is own:
+                release()
+    assert members.one().get_hold_count() == 1
+    members.renewed()
+    assert not members.theirs(bob).try_lock()
+    outermost[1]()
+    assert members.free()
+    assert lost == []
+
+
+@each(*SOME)
+@pytest.mark.parametrize("anew", ["one", "another multi-lock", "a block"])
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(
+    alice: Actor, members: Members, anew: str, block: bool
+) -> None:
+    one, several = members.one(), members.all()
+    release = acquired(several, alice, BRIEF, block=block)
+    members.expire()
+    later = acquired(members.overlapping() if "multi" in anew else one, alice, None, block="block" in anew)
+    raises_lost(release)
+    assert one.get_hold_count() == 1
+    assert not members.free(0)
+    later()
+    assert members.free()
+    several.lock()
+    assert several.get_hold_count() == one.get_hold_count() == 1
+    several.unlock()
+
+
+# ---- lost, and given back --------------------------------------------------------------------------------------------
+
+
+@each(*REENTRANT, *ONCE)
+@pytest.mark.parametrize("how", ["forced", "deleted"])
+def test_the_other_members_are_given_back_when_some_were_lost(members: Members, bob: Actor, how: str) -> None:
+    several = members.all()
+    several.lock(20)
+    members.lose(how, bob)
+    raises_lost(several.unlock)
+    assert members.free()
+    for index in range(members.count):
+        assert members.theirs(bob, index).try_lock()
+        members.theirs(bob, index).unlock()
+        assert members.one(index).try_lock()
+        assert members.one(index).get_hold_count() == 1
+
+
+@each(*REENTRANT)
+@pytest.mark.parametrize("how", ["forced", "deleted"])
+def test_each_level_of_a_lost_multi_lock_raises_once_and_all_is_given_back(
+    members: Members, bob: Actor, how: str
+) -> None:
+    several, other = members.all(), members.one(-1)
+    several.lock(20)
+    several.lock(30)
+    other.lock(40)
+    members.lose(how, bob)
+    raises_lost(several.unlock)
+    raises_lost(several.unlock)
+    not_owned(several.unlock)
+    assert other.get_hold_count() == 1
+    assert members.theirs(bob, -1).try_lock() is False
+    other.unlock()
+    assert members.free()
+    several.lock()
+    assert several.get_hold_count() == 1
+
+
+@each(*SOME)
+@pytest.mark.parametrize("own_first", [True, False], ids=["own first", "multi-lock first"])
+@pytest.mark.parametrize("lost_first", [True, False], ids=["lost one released first", "last"])
+@pytest.mark.parametrize("shared", [True, False], ids=["another multi-lock", "member alone"])
+def test_a_hold_that_outlived_its_multi_lock_is_given_back(
+    members: Members, own_first: bool, lost_first: bool, shared: bool
+) -> None:
+    """The member lives on by what else its owner has of it, and not the others."""
+    own, several = members.overlapping() if shared else members.one(), members.all()
+    if own_first:
+        own.lock()
+    several.lock(BRIEF)
+    if not own_first:
+        own.lock()
+    members.expire(*range(1, members.count))
+    if not lost_first:
+        own.unlock()
+    raises_lost(several.unlock)
+    if lost_first:
+        assert members.one().get_hold_count() == 1
+        own.unlock()
+    assert members.free()
+
+
+@each(*REENTRANT)
+@pytest.mark.parametrize("how", ["forced", "deleted, and noticed"])
+@pytest.mark.parametrize("unlocked", [True, False], ids=["unlocked", "left"])
+def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(
+    members: Members, bob: Actor, how: str, unlocked: bool
+) -> None:
+    several = members.all()
+    several.lock(0.5)
+    members.lose(how, bob)
+    if how != "forced":
+        for index in members.lost:
+            raises_lost(members.one(index).try_lock)
+    members.expire()
+    if unlocked:
+        raises_lost(several.unlock)
+    assert several.try_lock() is True
+    assert several.get_hold_count() == 1
+    several.unlock()
+    for index in range(members.count):
+        assert members.one(index).try_lock() is True
+        assert members.one(index).get_hold_count() == 1
+        members.one(index).unlock()
+    assert members.free()
+
+
+@each(*REENTRANT, *ONCE)
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members: Members, when: str) -> None:
+    """And the next hold of it is under the same number, whether its release was tried before or after, or never."""
+    one, several = members.one(), members.all()
+    several.lock(BRIEF)
+    members.expire()
+    if when == "before":
+        not_owned(one.unlock)
+    raises_lost(several.unlock)
+    if when == "after":
+        not_owned(one.unlock)
+    one.lock()
+    assert one.is_held_by_thread(members.number)
+    assert one.get_hold_count() == 1
+    one.unlock()
+
+
+# ---- told at once ----------------------------------------------------------------------------------------------------
+
+
+@each(*REENTRANT, *ONCE)
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_away(
+    world: World, alice: Actor, bob: Actor, case: Case, block: bool
+) -> None:
+    """Not only by a renewal, which is a long time away."""
+    lost: list[tuple[str, int]] = []
+    config = {"lock_watchdog_timeout": 900, "on_lock_lost": lambda *told: lost.append(told)}
+    members = Members(world, alice, case, **config)
+    several = members.all()
+    release = acquired(several, alice, None, block=block)
+    members.lose("forced", bob)
+    clients = len({id(client) for client in members.clients})
+    world.until(lambda: len(lost) >= clients, within=5)
+    assert lost == [(several.real.name, members.number)] * clients
+    assert several.validity() == 0
+    raises_lost(several.try_lock)
+    raises_lost(release)
+    assert members.free()
+
+
+@each(SINGLE, FAIR, APART)
+def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(
+    world: World, alice: Actor, bob: Actor, case: Case
+) -> None:
+    lost: list[str] = []
+    members = Members(world, alice, case, lock_watchdog_timeout=900, on_lock_lost=lambda name, _: lost.append(name))
+    one, several = members.one(), members.all()
+    one.lock()
+    several.lock()
+    members.lose("forced", bob)
+    expected = {members.names[0], several.real.name}
+    world.until(lambda: set(lost) == expected, within=5)
+    raises_lost(one.unlock)
+    raises_lost(several.unlock)
+    assert members.free()
+
+
+@each(SINGLE, APART, ALL)
+def test_the_holder_is_notified_at_once_when_a_call_finds_a_member_lost(
+    world: World, alice: Actor, bob: Actor, case: Case
+) -> None:
+    lost: list[str] = []
+    members = Members(world, alice, case, lock_watchdog_timeout=900, on_lock_lost=lambda name, _: lost.append(name))
+    several = members.all()
+    several.lock()
+    members.lose("deleted", bob)
+    raises_lost(members.one().try_lock)
+    world.until(lambda: several.real.name in lost, within=5)
+    raises_lost(several.unlock)
+    assert members.free()
+
+
+# ---- conditions ------------------------------------------------------------------------------------------------------
+
+with_conditions = each(*SOME, ALL)
+
+
+@with_conditions
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(
+    world: World, alice: Actor, bob: Actor, case: Case, block: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost: list[object] = []
+    members = Members(world, alice, case, lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))
+    client, store = members.clients[0], members.stores[-1]
+    several = members.all()
+    release = acquired(several, alice, None, block=block)
+    waiting = alice.start(client.real.get_condition(members.raw()).wait, 30)
+    world.until(lambda: members.stores[0].command("ZCARD", f"pyredisson_condition:{{{members.names[0]}}}"))
+    assert members.theirs(bob).try_lock() is True
+    world.renewed(members.names[-1], store=store)
+    Remote(client.real.get_condition(members.theirs(bob).real), bob).notify()
+    members.theirs(bob).unlock()
+    assert waiting.result() is True
+    assert lost == []
+    assert several.validity() > 0
+    assert members.one().get_hold_count() == several.get_hold_count() == 1
+    members.renewed()
+    release()
+    assert members.free()
+    assert lost == []
+    assert [text for text in warned(caplog) if "appendonly" not in text] == []
+
+
+@with_conditions
+def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members: Members, alice: Actor) -> None:
+    one, several = members.one(), members.all()
+    one.lock(60)
+    several.lock()
+    several.lock(50)
+    one.lock()
+    assert alice.do(members.clients[0].real.get_condition(members.raw()).wait, 0.05) is False
+    assert (one.get_hold_count(), several.get_hold_count()) == (4, 2)
+    for lock in (several, one, one, several):
+        lock.unlock()
+    assert members.free()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+@pytest.mark.parametrize("how", ["forced", "deleted"])
+@pytest.mark.parametrize("lease", [60, None], ids=["fixed", "renewed"])
+def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
+    world: World, client: Remote, alice: Actor, bob: Actor, kind: str, how: str, lease: float | None
+) -> None:
+    mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
+    for _ in range(3):
+        mine.lock(lease)
+    if how == "forced":
+        theirs.force_unlock()
+    else:
+        world.redis.delete("orders")
+    for _ in range(2):
+        raises_lost(Remote(client.real.get_condition(mine.real), alice).wait)
+    assert world.redis.command("EXISTS", "pyredisson_condition:{orders}") == 0
+    for _ in range(3):
+        raises_lost(mine.unlock)
+    not_owned(mine.unlock)
+    assert theirs.try_lock()
+
+
+@each(SINGLE, FAIR, APART)
+@pytest.mark.parametrize("how", ["forced", "deleted"])
+def test_a_wait_on_a_lost_member_gives_up_nothing(members: Members, alice: Actor, bob: Actor, how: str) -> None:
+    one, several = members.one(), members.all()
+    one.lock()
+    several.lock()
+    members.lose(how, bob)
+    raises_lost(Remote(members.clients[0].real.get_condition(members.raw()), alice).wait)
+    raises_lost(one.unlock)
+    raises_lost(several.unlock)
+    not_owned(several.unlock)
+    not_owned(one.unlock)
+    assert members.free()
+
+
+# ---- both sides of a read-write lock ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [True, False], ids=["and another lock", "alone"])
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_a_writer_reads_in_one_multi_lock(
+    world: World, client: Remote, alice: Actor, bob: Actor, more: bool, block: bool
+) -> None:
+    sides = [make(client, side) for side in ("write_lock", "read_lock")]
+    several = over(alice, [*sides, *([make(client, "lock", "stock")] if more else [])])
+    with several.hold() if block else several:
+        assert [Remote(side, alice).get_hold_count() for side in sides] == [1, 1]
+        assert not handle(bob, client, "read_lock").try_lock()
+        assert several.try_lock() is True
+        several.unlock()
+    assert world.redis.command("EXISTS", "orders", "stock") == 0
+    assert handle(bob, client, "write_lock").try_lock()
+
+
+@pytest.mark.parametrize("call", ["try_lock", "lock"])
+def test_a_reader_does_not_write_in_one_multi_lock(
+    world: World, client: Remote, alice: Actor, bob: Actor, call: str
+) -> None:
+    several = over(alice, [make(client, side) for side in ("read_lock", "write_lock")])
+    with pytest.raises(LockError, match=r"holds the read lock of 'orders' and cannot acquire its write lock"):
+        getattr(several, call)()
+    assert world.redis.command("EXISTS", "orders") == 0
+    assert handle(bob, client, "write_lock").try_lock()
+
+
+# ---- one member ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock", "fenced_lock"])
+@pytest.mark.parametrize("made_by", ["class", "client"])
+def test_a_multi_lock_of_one_is_no_quorum(
+    world: World, alice: Actor, kind: str, made_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = world.client()
+    member = make(client, kind)
+    several = over(alice, [member]) if made_by == "class" else Remote(client.real.get_multi_lock(member), alice)
+    several.lock()
+    assert warned(caplog) == []
+    world.redis.delete("orders")
+    for attempt in (several.try_lock, several.lock):
+        raises_lost(attempt)
+    raises_lost(several.unlock)
+    several.lock()
+    assert several.get_hold_count() == 1
+    several.unlock()
+
+
+# ---- an owner that was made, and several clients ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [0, 1])
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
+def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(
+    world: World, alice: Actor, bob: Actor, kind: str, closed: int
+) -> None:
+    clients = world.nodes(2, lock_watchdog_timeout=LONG)
+    owner = clients[0].real.new_owner()
+    locks = [handle(alice, client, kind, owner=owner) for client in clients]
+    for lock in locks:
+        lock.lock()
+    clients[closed].close()
+    kept, lock = 1 - closed, locks[1 - closed]
+    world.renewed("orders", store=world.node(kept))
+    assert not owner.closed
+    assert lock.get_hold_count() == 1
+    if kind != "multi_lock":
+        assert lock.try_lock() is True
+        lock.unlock()
+    lock.unlock()
+    assert handle(bob, clients[kept], kind).try_lock() is True
+    world.until(lambda: not world.node(closed).command("EXISTS", "orders"), what="the other lease runs out")
