@@ -41,7 +41,8 @@ def acquired(lock: Remote, actor: Actor, lease: float | None = None, *, block: b
     """Acquire a lock, in a block of ``hold()`` or not. Returns the call that releases it."""
     if not block:
         lock.lock(lease)
-        return lock.unlock
+        release: Callable[[], Any] = lock.unlock
+        return release
     held = lock.hold(lease_time=lease)
     held.enter()
     return lambda: actor.do(World.leave(held.real))

@@ -18,7 +18,7 @@ from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
 KINDS += ["read_lock", "write_lock", "multi_lock"]
@@ -218,3 +218,25 @@ def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> Non
     with pytest.raises(LockError, match="closed"):
         client.get_lock("orders", owner=owner)
     assert "closed" in repr(owner)
+
+
+@each_runtime
+@pytest.mark.parametrize("closed", [0, 1])
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
+def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(world: World, kind: str, closed: int) -> None:
+    alice, bob = world.actors(2)
+    clients = world.nodes(2, lock_watchdog_timeout=2.4)
+    owner = clients[0].real.new_owner()
+    locks = [handle(alice, client, kind, owner=owner) for client in clients]
+    for lock in locks:
+        lock.lock()
+    clients[closed].close()
+    kept = 1 - closed
+    world.renewed("orders", store=world.node(kept))
+    assert not owner.closed
+    assert locks[kept].try_lock() is True
+    assert locks[kept].get_hold_count() == 2
+    for _ in range(2):
+        locks[kept].unlock()
+    assert handle(bob, clients[kept], kind).try_lock() is True
+    world.until(lambda: not world.node(closed).command("EXISTS", "orders"), what="the other lease runs out")
