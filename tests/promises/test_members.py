@@ -65,7 +65,6 @@ class Members:
         self.quorum = 2 if case == QUORUM else self.count
         self.owner = self.clients[0].real.new_owner() if case.made else None
         self.lost = range(self.count - self.quorum + 1)  # Without these it is lost.
-        self.left = range(len(self.lost), self.count)
 
     @property
     def number(self) -> int:
@@ -93,7 +92,7 @@ class Members:
         return handle(actor, self.clients[index], self.case.kind, self.names[index])
 
     def lose(self, how: str, actor: Actor) -> None:
-        """Take so many members away that the multi-lock is lost: by a client of its own, or in Redis."""
+        """Take so many members away that the multi-lock is lost: by force, as an actor, or in Redis itself."""
         for index in self.lost:
             if how == "forced":
                 assert self.theirs(actor, index).force_unlock()
