@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from pyredisson.core.deadline import Seconds
-    from pyredisson.core.ownership.liveness import HoldView
     from pyredisson.core.ownership.owned import Owned
     from pyredisson.core.runtime import Runtime
 
@@ -40,12 +39,12 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
     def __init__(
         self,
         ownership: Owned,
-        hold: HoldView,
+        hold: Any,
         runtime: Runtime,
         extend: Callable[[int], Coroutine[Any, Any, bool]],
     ) -> None:
         self._ownership = ownership
-        self._hold = hold  # Its own: a hold that is taken after this one was lost is not this one.
+        self._hold = hold  # Its own: a Hold, or that of a multi-lock.
         hold.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
         self._extend = extend
@@ -59,9 +58,9 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
 
     def remaining(self) -> float:
         """Return the seconds for which this hold is certain; 0 if it has ended or was lost. Renewal extends them."""
-        if self._ended or self._inherited() or not self._ownership.has(self._hold):
+        if self._ended or self._inherited():
             return 0.0
-        return self._ownership.remaining(self._runtime.now())
+        return self._ownership.remaining_of(self._hold, self._runtime.now())
 
     @property
     def lost(self) -> bool:
@@ -71,7 +70,7 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
     @property
     def token(self) -> TokenT_co:
         """The fencing token of the hold; ``None`` for a kind of lock without tokens."""
-        return self._hold.token  # type: ignore[return-value]  # The kind of lock decides on both.
+        return self._hold.token  # type: ignore[no-any-return]  # The kind of lock decides on both.
 
     def ensure_held(self) -> None:
         """Raise an error unless the hold is certain at this moment. Asks no server.
@@ -108,13 +107,6 @@ class AnyLease(NotPortable, Generic[TokenT_co]):
     def _held(self) -> Owned:
         """What its owner holds of the lock."""
         return self._ownership
-
-    def _moved_to_top(self) -> bool:
-        """Make this hold the one that is released next. Returns whether it is there still."""
-        if not self._ownership.has(self._hold):
-            return False
-        self._ownership.move_to_top(self._hold)
-        return True
 
     def _end(self) -> None:
         """The block was left."""

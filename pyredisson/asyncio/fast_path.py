@@ -14,12 +14,12 @@ from pyredisson.core.acquiring.acquire import leave, make_attempts
 from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
 from pyredisson.core.acquiring.release import finish_release, leave_release
 from pyredisson.core.failures import Failure
+from pyredisson.core.ownership.hold import Hold, HoldState
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.kinds.lock import LockCore
 from pyredisson.shared import process
 from pyredisson.shared.clock import monotonic
-from pyredisson.shared.marks import leave_mark
 
 if TYPE_CHECKING:
     from pyredisson.asyncio.pipe import Pipe
@@ -33,14 +33,14 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
     if pipe is None:
         return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
     ownership: Any = core.last
-    client, hold = core.client, core.client.watchdog.plain_hold
+    client, watchdog = core.client, core.client.watchdog
+    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
     try:
         in_flight.doubtful = in_flight.settling = in_flight.without_end = False
         in_flight.lease_ms = hold.lease_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
-        in_flight.pending = Pending.ACQUIRE
-        leave_mark(ownership, core.covers, ownership.who.number)
+        in_flight.holds, in_flight.pending = (hold,), Pending.ACQUIRE
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         pipe.post(ready.acquire.data, client.plain_timeout, future)
         try:
@@ -49,17 +49,16 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
             reply = failure
         if reply is None and in_flight.request_id == request_id and monotonic() < deadline and client.sync is None:
             ownership.generation += 1
-            ownership.deadline = deadline
-            ownership.since = (sent,)
-            ownership.holds.append(hold)
+            ownership.deadline, hold.since = deadline, sent
+            ownership.take(hold)
             in_flight.pending = None
-            client.watchdog.watch(ownership)
+            watchdog.watch(ownership)
             return True
         call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)
         first = FirstRequest(call, ready.epoch, (reply, sent))
         return await make_attempts(Attempt(client, core.kind, ownership, hold), wait, sent, first)
     except BaseException as error:
-        await leave(client, core.kind, ownership, 0, hold, sent, error)
+        await leave(client, core.kind, ownership, hold, sent, error)
         raise
 
 
@@ -71,10 +70,11 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
         await (core.leave(error) if of_block else core.unlock())
         return
     ownership: Any = core.last
-    client, in_flight, ready = core.client, ownership.in_flight, ownership.ready
+    client, in_flight, ready, hold = core.client, ownership.in_flight, ownership.ready, ownership.holds[0]
     try:
         in_flight.doubtful = in_flight.settling = False
         in_flight.of_block = of_block
+        in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.pending = Pending.RELEASE
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -86,13 +86,13 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
         if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
             ownership.generation += 1
             in_flight.pending = None
-            ownership.holds.pop()
+            ownership.drop(hold)
             client.watchdog.unwatch(ownership)
         else:
             call = ReleaseCall(core.kind, ownership, request_id, client.watchdog.lease_ms, 1)
-            await finish_release(client, call, ready.epoch, (reply, sent))
+            await finish_release(client, call, ready.epoch, begun=(reply, sent))
     except BaseException as interruption:
-        await leave_release(client, ownership, 1, interruption)
+        await leave_release(client, ownership, (hold,), interruption)
         raise
 
 

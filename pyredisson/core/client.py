@@ -22,7 +22,6 @@ from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.diagnosis.presence import Presence
-    from pyredisson.core.ownership.owner_protocols import Holding
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply
 
@@ -62,9 +61,11 @@ class ClientCore(ClientBase):
         self.replicas.begin()
         self.starts.begin()
 
-    def report_left_behind(self, left: Holding) -> None:
-        """Emit that a thread holds a lock for another call chain, now that it has gone on."""
-        self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+    def note_acquire(self, ownership: Ownership) -> None:
+        """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""
+        left = ownership.who.left_behind(ownership, self.runtime.now())
+        if left is not None and left.kind is not None and not left.kind.client.closed:
+            self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
 
     # ---- requests ------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
@@ -22,7 +22,6 @@ from pyredisson.core.failures import (
 )
 from pyredisson.core.names import check_one_slot
 from pyredisson.core.outcomes import Stale
-from pyredisson.core.ownership.liveness import GONE
 from pyredisson.core.ownership.table import OwnershipTable
 from pyredisson.core.requests.replies import read_stale, unusable
 from pyredisson.core.requests.server import Complaint, ServerState
@@ -32,6 +31,7 @@ from pyredisson.errors import ClientClosedError, LockError
 if TYPE_CHECKING:
     from pyredisson.config import Config
     from pyredisson.core.names import Names
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.owned import Owned
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Call, Reader
@@ -119,13 +119,27 @@ class ClientBase:
                 if not isinstance(event, events.CallbackFailed):
                     self.emit(events.CallbackFailed(repr(listener), error))
 
-    def report_lost(self, ownership: Ownership) -> None:
-        """A holder lost its lock: say so to all who want to know."""
-        self.emit(events.Lost(ownership.name, ownership.owner, ownership.loss or GONE))
-        for callback in ownership.on_loss:
-            callback()
+    def report_lost(self, ownership: Ownership, lost: Sequence[Hold], *, quietly: bool = False) -> None:
+        """Report to the holders of these holds, and to all who want to know, that they are lost.
+
+        To that of a multi-lock only if it is no longer held as a whole. ``quietly``: without an event.
+        """
+        if not lost:
+            return
+        self.unwatch(ownership)
+        if any(hold.whole is None for hold in lost):
+            self.announce_loss(ownership, ownership.loss or ownership.gone(), quietly=quietly)
+            for callback in ownership.on_loss:
+                callback()
+        for whole in {id(hold.whole): hold.whole for hold in lost if hold.whole is not None}.values():
+            whole.lost_part(quietly=quietly)
+
+    def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
+        """Say to all who want to know that something is lost. ``quietly``: without an event."""
+        if not quietly:
+            self.emit(events.Lost(held.name, held.owner, reason))
         if self.config.on_lock_lost is not None:
-            self.runtime.call_back(self.config.on_lock_lost, ownership.name, ownership.who.number)
+            self.runtime.call_back(self.config.on_lock_lost, held.name, held.who.number)
 
     def _complain(self, complaint: Complaint) -> None:
         text = f"{self.address}: {complaint.text}" if self.address else complaint.text
@@ -139,7 +153,7 @@ class ClientBase:
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to continue")
 
-    def refuse_interrupter(self, *held: Owned) -> None:
+    def refuse_interrupter(self, *held: Ownership) -> None:
         """Raise ``LockError`` for a signal handler (or a finalizer) that runs in the middle of a call on one of these.
 
         What it finds may be half changed, and the interrupted call cannot go on before the handler is done.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import LockAcquired
+from pyredisson.core.ownership.liveness import GONE
 from pyredisson.core.requests.replies import read_acquire
 from pyredisson.core.waiting.fairness import Fairness
 
@@ -87,7 +88,44 @@ class OwnRival(Protocol):
         ...
 
 
-class LockKind(ABC):
+class HeldKind(ABC):
+    """What is held, as the watchdog and the presence of a client see it.
+
+    Attributes:
+        client: The client.
+        word: What ``get_*`` calls it, for those who look.
+    """
+
+    word: str = "lock"
+    #: How it is stored. Kinds of one layout exclude each other, and share their holds.
+    layout: ClassVar[str] = "lock"
+    #: See :class:`Owned`; empty: as for any lock.
+    what: ClassVar[str] = ""
+    overlaps: ClassVar[str] = ""
+    #: How a loss is explained that the server reported.
+    gone: ClassVar[str] = GONE
+    #: Makes the request that renews many holds: ``renew(runtime, [(key, stored_as), ...], lease_ms=...)``.
+    renew: Callable[..., Request]
+
+    __slots__ = ("client",)
+
+    def __init__(self, client: ClientBase) -> None:
+        self.client: ClientBase = client
+
+    @abstractmethod
+    def stored_as(self, ownership: Ownership) -> str:
+        """Return what stands for an owner's hold in Redis."""
+
+    def new_state(self) -> Any:
+        """Return what the kind keeps for an owner from one call to the next, as ``Ownership.kind_state``."""
+        return None
+
+    def token_id(self, ownership: Ownership) -> str | None:
+        """Return what identifies an owner's hold to those who see what is stored, if that is a secret."""
+        return None
+
+
+class LockKind(HeldKind):
     """A kind of lock: its requests about one lock, and what their replies mean. Immutable.
 
     Attributes:
@@ -95,16 +133,10 @@ class LockKind(ABC):
         names: The names of the lock.
     """
 
-    #: What ``get_*`` calls it, for those who look.
-    word: ClassVar[str] = "lock"
     #: Waiters of one label on one channel share the server's answers.
     label: ClassVar[str] = "lock"
-    #: How it is stored. Kinds of one layout exclude each other, and share their holds.
-    layout: ClassVar[str] = "lock"
     #: What else may be stored at its key without a time to live, for messages.
     others: ClassVar[str] = "something else"
-    #: Makes the request that renews many holds: ``renew(runtime, [(key, stored_as), ...], lease_ms=...)``.
-    renew: Callable[..., Request]
     #: Whether a holder may acquire it again; and how the error ends if not.
     reentrant: ClassVar[bool] = True
     not_reentrant_hint: ClassVar[str] = ", or use get_lock() if a holder may acquire it again"
@@ -123,10 +155,10 @@ class LockKind(ABC):
     #: How its owners wait.
     waiting: Waiting
 
-    __slots__ = ("client", "names")
+    __slots__ = ("names",)
 
     def __init__(self, client: ClientBase, names: LockNames) -> None:
-        self.client: ClientBase = client
+        super().__init__(client)
         self.names: LockNames = names
 
     # ---- its owners ----------------------------------------------------------------------------------------------
@@ -142,10 +174,6 @@ class LockKind(ABC):
     def stored_as(self, ownership: Ownership) -> str:
         """Return what stands for an owner's hold in Redis."""
         return ownership.owner
-
-    def token_id(self, ownership: Ownership) -> str | None:
-        """Return what identifies an owner's hold to those who see what is stored, if that is a secret."""
-        return None
 
     def listed(self) -> list[Ownership]:
         """Return the ownerships of this client."""

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyredisson.core.acquiring.release import release, settle_or_explain
+from pyredisson.core.acquiring.attempt import expire
+from pyredisson.core.acquiring.release import release_all, settle_or_explain
 from pyredisson.core.deadline import Deadline, timeout_seconds
 from pyredisson.core.diagnosis.error_text import not_held
 from pyredisson.core.failures import Failure, is_cancellation, is_interruption
 from pyredisson.core.names import ConditionNames
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
+from pyredisson.core.ownership.hold import HoldState
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
@@ -135,19 +138,27 @@ class ConditionCore(NumberedCore):
             kind.member = ""
             if holds and (notified or not ended):
                 await left.leave()
-            if own.holds and not released:
-                holds.clear()
+            if not released:
+                holds = [hold for hold in holds if hold.state is HoldState.GIVEN_UP]
             if (released and not ended) or is_interruption(error):
                 await self._acquire_again(own, holds)
             raise
+        finally:
+            client.report_lost(own, own.forfeit(holds))
         return notified
 
     async def _give_up(self, own: Ownership, kind: LockKind, holds: list[Hold]) -> None:
-        """Release all ``holds`` of an owner, which are noted there, in one request."""
+        """Release all ``holds`` of an owner, which are noted there, in one request. Raises ``LockLostError``."""
+        client = self.client
         if own.pending is not None:
-            await settle_or_explain(self.client, own)
-        holds += own.merge_holds()
-        await release(self.client, kind, own)
+            await settle_or_explain(client, own)
+        expire(client, own)
+        if own.loss is not None:
+            raise lost_error(own, own.loss)
+        holds += own.holds
+        ended = own.ended_here()
+        giving_up = holds or ([] if ended is None else [ended])
+        await release_all(client, kind, own, giving_up, becoming=HoldState.GIVEN_UP)
 
     async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
         """Acquire the lock as often as its owner has held it.
@@ -156,9 +167,9 @@ class ConditionCore(NumberedCore):
         """
         cancelled: BaseException | None = None
         with self.client.runtime.shield():
-            while len(own.holds) < len(holds):
+            while (hold := next((each for each in holds if each.state is HoldState.GIVEN_UP), None)) is not None:
                 try:
-                    await self.lock.acquire_hold(None, holds[len(own.holds)], own)
+                    await self.lock.acquire_hold(None, hold, own)
                 except BaseException as error:
                     if not self.client.runtime.suspends or not is_cancellation(error):
                         raise

@@ -19,7 +19,7 @@ from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames
-from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.hold import Hold, HoldState
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import ReadyRequests
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
@@ -109,7 +109,6 @@ class LockCore:
         self.names: LockNames = LockNames(name, client.config.prefix) if isinstance(name, str) else name
         client.check_names(self.names)
         self.kind: LockKind = kind or self.kind_type(client, self.names)
-        self.covers: tuple[str, ...] = (self.names.name,)
         self.made_for: MadeCaller | None = None
         self.last: Ownership | None = None
 
@@ -145,18 +144,8 @@ class LockCore:
 
     def caller(self) -> Caller:
         """Return the owner; of several call chains that share a thread, the one that calls."""
-        who = self.owner()
-        return who.acting(self.covers, self.taken) if who.shared else who
-
-    def taken(self, who: Caller) -> bool:
-        """Return whether this owner holds the lock, or has a request in flight that it has a use for."""
-        return self._is_taken(self.kind.field(who.number))
-
-    def _is_taken(self, field: str) -> bool:
-        ownership = self.client.ownerships.find((self.names.name, field))
-        if ownership is None or not ownership.in_use():
-            return False
-        return not (ownership.done_with() and self.client.watchdog.settles(ownership))
+        who, client = self.owner(), self.client
+        return client.ownerships.acting(self.names.name, who, client.watchdog.settles) if who.shared else who
 
     def mine(self) -> Ownership:
         """Return the ownership of the caller."""
@@ -184,15 +173,16 @@ class LockCore:
         client = self.client
         if (
             ownership.who is not who
-            or ownership.who.divided
+            or ownership.chains is None
+            or len(ownership.chains.members) != 1  # Others are, or were, other call chains of the thread.
             or len(ownership.holds) != holds
-            or (holds and (ownership.holds[0] is not client.watchdog.plain_hold or now >= ownership.deadline))
+            or (holds and (not ownership.holds[0].plain or now >= ownership.deadline))
             or ownership.in_flight.pending is not None
-            or ownership.in_flight.releases_due
+            or ownership.in_flight.due
             or ownership.in_flight.released_behind
             or ownership.in_flight.queued_ms
             or ownership.loss is not None
-            or ownership.expired
+            or ownership.ended
             or ownership.table is not client.ownerships
             or ownership.kind is not self.kind
             or ownership.kind_state.until > now
@@ -202,17 +192,18 @@ class LockCore:
             or not client.subscriptions.may_queue
         ):
             return False
-        ready, hold = ownership.ready, client.watchdog.plain_hold
-        if ready is None or ready.epoch != ownership.epoch or ready.lease_ms != hold.lease_ms:
+        ready, lease = ownership.ready, client.watchdog.lease_ms
+        if ready is None or ready.epoch != ownership.epoch or ready.lease_ms != lease:
             if holds:
                 return False  # It may never be acquired again.
-            self.make_ready(ownership, hold)
+            self.make_ready(ownership, lease)
         return True
 
-    def make_ready(self, ownership: Ownership, hold: Hold) -> None:
-        """Make the usual requests of an owner that comes again; for plain and fair locks alone."""
-        kind, lease, epoch = self.kind, hold.lease_ms, ownership.epoch
+    def make_ready(self, ownership: Ownership, lease: int) -> None:
+        """Make the usual requests, with a lease in ms, of an owner that comes again; for plain and fair locks alone."""
+        kind, epoch = self.kind, ownership.epoch
         kind.waiting.begin(ownership, None, 0.0)
+        hold = Hold(lease, watchdog=True)
         acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
         release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
         ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, kind.wait_ms(ownership)))
@@ -225,7 +216,7 @@ class LockCore:
         Raises:
             LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
         """
-        hold = self._hold_of(lease_time)
+        hold = self._new_hold(lease_time)
         wait = wait_seconds(wait_time)
         acquired = await self.acquire_hold(wait, hold)
         if not acquired and wait is None:
@@ -239,7 +230,8 @@ class LockCore:
         ownership = self.mine()
         # Made before: once the lock is acquired, nothing is left to interrupt.
         client = self.client
-        lease: Lease = client.runtime.lease(ownership, hold, client.runtime, partial(extend, client, ownership))
+        extending = partial(extend, client, ownership, hold=hold)
+        lease: Lease = client.runtime.lease(ownership, hold, client.runtime, extending)
         if await self.acquire_hold(wait, hold, ownership):
             return lease
         if skip:
@@ -255,14 +247,10 @@ class LockCore:
         text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
         return LockTimeoutError(text, name=name, holder=holder)
 
-    def _hold_of(self, lease_time: Seconds | None) -> Hold:
-        if lease_time is None and not self.kind.token_per_hold:
-            return self.client.watchdog.plain_hold
-        return self._new_hold(lease_time)
-
     def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
+        watchdog = self.client.watchdog
         if lease_time is None:
-            return Hold(self.client.watchdog.lease_ms, watchdog=True, block=block)
+            return Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
         return Hold(lease_ms(lease_time), watchdog=False, block=block)
 
     async def acquire_hold(self, wait: float | None, hold: Hold, ownership: Ownership | None = None) -> bool:
@@ -275,14 +263,15 @@ class LockCore:
         if self.made_for is not None:
             self.made_for.check_open()
         client, own = self.client, ownership or self.mine()
-        return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait, self.covers)
+        return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait)
 
     async def extend(self, lease_time: Seconds) -> bool:
         """Let what the caller holds last for ``lease_time`` from now on. Returns whether that was confirmed."""
         lease = lease_ms(lease_time)
         self.client.check_open()
         own = self.mine()
-        extending = own.called(self.client.runtime.thread(), extend, self.client, own, lease)
+        client = self.client
+        extending = own.called(client.runtime.thread(), extend, client, own, lease, None, self.kind)
         return await (extending if self.made_for is None else self.made_for.alone(extending))
 
     # ---- releasing -----------------------------------------------------------------------------------------------
@@ -325,19 +314,20 @@ class LockCore:
         client = self.client
         client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
-        if ownership is None or (lease is not None and not lease._moved_to_top()):
+        if ownership is None or (lease is not None and lease._hold.state is not HoldState.HELD):
             name = self.names.name
             raise LockNotOwnedError(
                 f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
             )
-        await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, progress)
+        hold = lease._hold if lease is not None else ownership.to_unlock()
+        await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
 
     def _hand_over(self, lease: Lease | None) -> None:
         """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
         ownership = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
-        if ownership is None or not ownership.holds or (lease is not None and not lease._moved_to_top()):
+        if ownership is None:
             return
-        if ownership.hand_over():
+        if ownership.hand_over(lease._hold if lease is not None else ownership.to_unlock()):
             self.client.watchdog.settle(ownership)
         if not ownership.watched():
             self.client.watchdog.unwatch(ownership)
@@ -356,8 +346,8 @@ class LockCore:
         ownership = self.ownership_of(who)
         if ownership.holds:
             return ownership
-        held = (each for each in self.client.ownerships.of(self.names.name) if each.holds and who.has_mark(each))
-        return next((each for each in held if each.owner == self.kind.field(each.who.number)), None)
+        mine = (each for each in self.kind.listed() if each.owner == self.kind.field(each.who.number))
+        return next((each for each in mine if each.chains and any(map(each.chains.sees, each.holds))), None)
 
     async def force_unlock(self) -> bool:
         """Free the lock, for any holder."""

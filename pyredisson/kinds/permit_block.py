@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, final
 
 from pyredisson.core.acquiring.extend import extend
 from pyredisson.core.failures import gives_way
+from pyredisson.core.kind import HeldKind
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.ownership.hold import check_skip
-from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.errors import LockError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.driver import Progress
-    from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.requests.idempotent_request import NumberedCall, Operation
@@ -76,13 +76,14 @@ class Block:
         self._count = count
         self._hold = hold
         self._permit = permit
-        self._ownership: BlockOwnership | None = None
+        self._ownership: Ownership | None = None
         self._acquire = acquire
         self._release = release
         self._wait = wait
         self._skip = skip
         self._call: NumberedCall[PermitOutcome] | None = None
         self._client_id = ""
+        self._loss: str | None = None
 
     async def enter(self) -> Lease[None] | None:
         """Acquire the permits.
@@ -101,14 +102,14 @@ class Block:
         call = self._call = core.begin(self._acquire)
         self._client_id = client.id
         # Made before: once the permits are granted, nothing is left to interrupt.
-        ownership = self._ownership = BlockOwnership(client, self.name, core.word, self._permit)
-        extending = partial(extend, client, ownership) if hold.watched else _never_ends
+        ownership = self._ownership = owned_by_block(client, self.name, core.word, self._permit)
+        extending = partial(extend, client, ownership, hold=hold) if hold.watched else _never_ends
         self.lease = client.runtime.lease(ownership, hold, client.runtime, extending)
         if not self._count:
-            ownership.acquired(hold, call.begun)
+            self._acquired(ownership, call.begun)
             return self.lease
         if await core.acquire_for(call, self._wait, each=self._count, certain=hold.certain):
-            ownership.acquired(hold, call.begun)
+            self._acquired(ownership, call.begun)
             if hold.watched:
                 client.watchdog.watch(ownership)
             else:
@@ -142,22 +143,26 @@ class Block:
                 raise
         call.granted = False
 
-    def _end(self, ownership: BlockOwnership) -> None:
+    def _acquired(self, ownership: Ownership, begun: float) -> None:
+        """Note that the permits were granted to a request that was made at ``begun``."""
+        ownership.granted(ownership.request_id, self._hold, begun)
+
+    def _end(self, ownership: Ownership) -> None:
         """The block is being left: a later loss is not reported."""
         client = self._core.client
-        if ownership.expire(client.runtime.now()):
-            client.report_lost(ownership)
-        ownership.end()
+        client.report_lost(ownership, ownership.expire(client.runtime.now()))
+        self._loss = ownership.loss
+        ownership.clear()
         client.presence.end_block(ownership)
         client.watchdog.unwatch(ownership)
 
-    def _check_lost(self, ownership: BlockOwnership, *, existed: bool) -> None:
+    def _check_lost(self, ownership: Ownership, *, existed: bool) -> None:
         """Raise ``LockLostError`` if the permit had been lost. ``existed``: what its release found."""
-        if not existed and ownership.loss is None:
-            ownership.found_gone()
-            self._core.client.report_lost(ownership)
-        if ownership.loss is not None:
-            raise lost_error(ownership, ownership.loss)
+        if not existed and self._loss is None:
+            self._loss = PERMIT_GONE
+            self._core.client.report_lost(ownership, (self._hold,))
+        if self._loss is not None:
+            raise lost_error(ownership, self._loss)
 
     def forget(self) -> None:
         """Note that the block was dropped without leaving it; called by the garbage collector.
@@ -182,59 +187,30 @@ def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
     return runtime.prepare("permit_renew", keys, (lease_ms, *(bytes.fromhex(permit) for _, permit in held)))
 
 
-class PermitKind:
+class PermitKind(HeldKind):
     """What the watchdog and the presence of a client ask of the kind of an ownership, for permits."""
 
-    renew: Callable[..., Request] = staticmethod(renew_permits)
+    __slots__ = ("_permit", "word")
 
-    def __init__(self, word: str) -> None:
-        self.word = word
-
-    @staticmethod
-    def token_id(ownership: Ownership) -> None:
-        """Return nothing: a permit is no token lock."""
-
-    @staticmethod
-    def stored_as(ownership: Ownership) -> str:
-        """Return the id of a permit."""
-        permit: str = ownership.kind_state
-        return permit
-
-
-class BlockOwnership(Ownership):
-    """The permits of a block, as its lease, the watchdog and the presence see them. It is in no table."""
-
-    __slots__ = ()
-
-    deadline: float
-    generation: int
-    loss: str | None
-    since: tuple[float, ...]
-
+    layout = "permit"
     what = "a permit of"
     overlaps = "more holders than there are permits"
+    gone = PERMIT_GONE
+    renew: Callable[..., Request] = staticmethod(renew_permits)
 
-    def __init__(self, client: ClientCore, name: str, word: str, permit: bytes) -> None:
-        who = client.runtime.owner()
-        super().__init__((name, owner_field(client.id, who.number)), who, client.runtime)
-        self.kind: LockKind | None = PermitKind(word)  # type: ignore[assignment]
-        self.kind_state: str = permit.hex()
+    def __init__(self, client: ClientCore, word: str, permit: bytes) -> None:
+        super().__init__(client)
+        self.word: str = word
+        self._permit = permit
 
-    def acquired(self, hold: Hold, begun: float) -> None:
-        """Note that the permits were granted to a request that was made at ``begun``."""
-        self.deadline, self.since = begun + hold.certain, (begun,)
-        self.holds.append(hold)
+    def stored_as(self, ownership: Ownership) -> str:
+        """Return the id of a permit."""
+        return self._permit.hex()
 
-    def lose(self, reason: str, generation: int | None = None) -> bool:
-        """See :meth:`Ownership.lose`."""
-        return super().lose(PERMIT_GONE if reason is GONE else reason, generation)
 
-    def found_gone(self) -> None:
-        """Note that the permit no longer existed when it was released."""
-        self.loss = PERMIT_GONE
-
-    def end(self) -> None:
-        """Note that the block is being left: a later loss is not reported."""
-        with self.mutex:
-            self.generation += 1
-            self.holds.clear()
+def owned_by_block(client: ClientCore, name: str, word: str, permit: bytes) -> Ownership:
+    """Return the permits of a block, as its lease, the watchdog and the presence see them. They are in no table."""
+    who = client.runtime.owner()
+    ownership = Ownership((name, owner_field(client.id, who.number)), who, client.runtime)
+    ownership.adopt(PermitKind(client, word, permit))
+    return ownership

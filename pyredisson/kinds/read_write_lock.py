@@ -26,6 +26,7 @@ from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import SELF_BLOCKED
 from pyredisson.core.ownership.liveness import lost_error
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.requests.call import ReleaseCall
 from pyredisson.core.requests.replies import read_count, unusable
 from pyredisson.core.requests.settle import settle
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
     from pyredisson.core.kind import OwnRival, Waiting
     from pyredisson.core.outcomes import Outcome
-    from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
-    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.core.ownership.owner_protocols import MadeCaller
     from pyredisson.core.requests.call import AcquireCall, Exchange
     from pyredisson.core.runtime import Reply, Request, Runtime
 
@@ -199,7 +199,8 @@ class OwnRead:
         own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
         if own is None:
             return
-        client.refuse_interrupter(own)
+        if own.call is not ownership.call:  # Else it is this very call: a multi-lock is about both sides.
+            client.refuse_interrupter(own)
         if own.pending is not None:
             try:
                 await settle(client, own, behind=True, exchange=exchange)
@@ -224,10 +225,11 @@ class OwnRead:
         """
         client = self._client
         await self.refuse(kind, ownership, exchange)
-        reader = ReadLockCore(client, ReadWriteNames(ownership.name, client.config.prefix))
-        own = reader.ownership_of(ownership.who)
+        key = ownership.name, owner_field(client.id, ownership.who.number)
+        own = client.ownerships.enter(Ownership(key, ownership.who, client.runtime))
         request_id, epoch = own.begin_force()
-        call = ReleaseCall(reader.kind, own, request_id, client.watchdog.lease_ms, 0)
+        reader = ReadKind(client, ReadWriteNames(ownership.name, client.config.prefix))
+        call = ReleaseCall(reader, own, request_id, client.watchdog.lease_ms, 0)
         await (exchange or client.exchange)(call, epoch)
 
 
@@ -291,11 +293,6 @@ class SideCore(LockCore):
     def waiting(self) -> int:
         """See :meth:`LockCore.waiting`; for this side."""
         return self.client.subscriptions.waiting(self.names.channel, self.kind.label)
-
-    def taken(self, who: Caller) -> bool:
-        """See :meth:`LockCore.taken`; on either side."""
-        client_id = self.client.id
-        return any(map(self._is_taken, (owner_field(client_id, who.number), writer_field(client_id, who.number))))
 
     async def remain_time_to_live(self) -> float | None:
         """See :meth:`LockCore.remain_time_to_live`; ``None`` if this side is free."""

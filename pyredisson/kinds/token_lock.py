@@ -10,17 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.acquiring.attempt import expire
+from pyredisson.core.acquiring.release import not_owned
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.diagnosis.replies import token_id
 from pyredisson.core.failures import Failure
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, token_field
 from pyredisson.core.outcomes import LOST, HoldLost
+from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.requests.replies import unusable
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.polling import Polling
-from pyredisson.errors import LockNotOwnedError
 from pyredisson.kinds.lock import LockCore
 
 if TYPE_CHECKING:
@@ -191,12 +192,11 @@ class TokenLockCore(LockCore):
         client.check_open()
         ownership = self.mine()
         expire(client, ownership)
-        if not ownership.holds or ownership.loss is not None:
-            if ownership.holds or ownership.expired:
-                raise lost_error(ownership, ownership.loss or "its lease expired")
-            raise LockNotOwnedError(
-                f"lock {ownership.name!r} is not held by {ownership.who.describe()}", name=ownership.name
-            )
+        hold = ownership.to_unlock()
+        if hold is None:
+            raise not_owned(self.kind, ownership)
+        if ownership.loss is not None or hold.state is not HoldState.HELD:
+            raise lost_error(ownership, ownership.loss or "its lease expired")
         generation = ownership.generation
         now_ms, end_ms = await self._extend_until(ownership, generation, 0)
         until_ms = milliseconds + (now_ms if from_now or end_ms is None else max(now_ms, end_ms))
@@ -214,9 +214,7 @@ class TokenLockCore(LockCore):
         except Failure as failure:
             raise failure.cause from None
         if isinstance(end, HoldLost):
-            if ownership.lose(GONE, generation):
-                self.client.watchdog.unwatch(ownership)
-                self.client.report_lost(ownership)
+            self.client.report_lost(ownership, ownership.lose(GONE, generation))
             raise lost_error(ownership)
         return end
 

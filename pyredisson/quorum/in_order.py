@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure
-from pyredisson.quorum.release import RETRY, undo, unreachable
-from pyredisson.quorum.table import multi_locks_of
+from pyredisson.quorum.release import RETRY, extend, undo, unreachable
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
-    from pyredisson.quorum.ownership import MultiHold, MultiOwnership
+    from pyredisson.quorum.hold import MultiHold
 
-#: A part is covered by the mark of its multi-lock.
-NO_MARK: tuple[str, ...] = ()
+#: Of its lease: if the acquires took longer, the lease of a multi-lock begins anew when all are there.
+WHILE = 1 / 20
 
 
 class InOrder:
@@ -28,7 +27,7 @@ class InOrder:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
 
-    async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
+    async def acquire(self, whole: MultiHold, wait: float | None, asked: float) -> bool:
         """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
 
         If it returns ``False``, nothing is held; if it raises, its caller releases everything.
@@ -39,23 +38,21 @@ class InOrder:
         failures = 0
         while True:
             try:
-                acquired = await self._acquire_each(owned, hold, wait, deadline)
+                acquired = await self._acquire_each(whole, wait, deadline)
             except Failure as failure:
-                await undo(owned, hold)
+                states: dict[str, object] = {f"{member.name!r}": "not asked" for member in whole.members}
+                states |= {f"{member.name!r}": "granted" for _, member, _, _ in whole.held()}
+                await undo(whole)
                 now = runtime.now()
                 retry_timeout = self._client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else retry_timeout - (now - reached)
                 if left <= RETRY.longest(failures) or wait == 0:
-                    states: dict[str, object] = {
-                        f"{member.name!r}": "granted" if ownership.holds else "not asked"
-                        for member, ownership in owned.parts()
-                    }
                     states["the one that failed"] = failure.cause
-                    raise unreachable(owned, states, "too few could be reached in time") from failure.cause
+                    raise unreachable(whole, states, "too few could be reached in time") from failure.cause
             else:
-                if acquired and owned.deadline_of(hold) > runtime.now():
+                if acquired and whole.certain_until() > runtime.now():
                     return True
-                await undo(owned, hold)
+                await undo(whole)
                 reached = runtime.now()
                 # If they were acquired, one of them expired while others were waited for.
                 if not acquired or deadline.passed(reached):
@@ -63,27 +60,31 @@ class InOrder:
             await runtime.sleep(RETRY.pause(failures, runtime.jitter))
             failures += 1
 
-    async def _acquire_each(
-        self, owned: MultiOwnership, hold: MultiHold, wait: float | None, deadline: Deadline
-    ) -> bool:
-        runtime, table = self._client.runtime, multi_locks_of(self._client)
+    async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
+        runtime = self._client.runtime
         began = runtime.now()
-        for index, (member, ownership) in enumerate(owned.parts()):
-            part = hold.new_part()
-            acquired = await acquire(member.client, member.kind, ownership, part, 0, NO_MARK)
+        for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
+            whole.parts[index] = part = whole.new_part(index)
+            acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
             if not acquired and wait != 0:
-                # Those that were acquired before are renewed while this one is waited for.
-                owned.set_acquiring(hold)
-                table.enter(owned)
-                table.watch(owned)
+                _keep(whole, renewed=True)  # While this one is waited for.
                 left = None if wait is None else deadline.left(runtime.now())
-                acquired = await acquire(member.client, member.kind, ownership, part, left, NO_MARK)
+                acquired = await acquire(member.client, member.kind, ownership, part, left, for_multi_lock=True)
             if not acquired:
                 return False
-            hold.parts[index] = part
-        if runtime.now() - began > hold.lease_ms / 20_000:
-            # It took a while: the lease begins now, for all of them.
-            owned.set_acquiring(hold)
-            await table.renew([owned])
-        owned.set_acquiring(None)
+        _keep(whole, renewed=whole.watchdog)
+        if runtime.now() - began > whole.lease_ms() / 1000 * WHILE:
+            await extend(whole, whole.lease_ms())  # The lease begins now, for all of them.
         return True
+
+
+def _keep(whole: MultiHold, *, renewed: bool) -> None:
+    """Let the members that are held be renewed, or not, whatever the lease is."""
+    if whole.watchdog:
+        return
+    for _, member, ownership, part in whole.held():
+        part.watchdog, part.watched = renewed, renewed or whole.watched
+        if renewed:
+            member.client.watchdog.renew_every_third(ownership, part.lease_ms)
+        elif not ownership.watched():
+            member.client.watchdog.unwatch(ownership)

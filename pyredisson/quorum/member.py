@@ -12,8 +12,10 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.attempt import adopt, ask, end_attempt, make_ready
-from pyredisson.core.acquiring.release import ask_for_release, begin_release
+from pyredisson.core.acquiring.release import leave_block
 from pyredisson.core.failures import Failure, Unanswered, superseded, without_effect
+from pyredisson.core.ownership.hold import HoldState
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.requests.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson.core.requests.replies import read_stale, unusable
 from pyredisson.core.requests.settle import settle
@@ -134,34 +136,31 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     client, exchange = member.client, partial(ask_once, member)
     if ownership.holds or ownership.in_flight.pending is not None:
         await make_ready(client, kind, ownership, exchange)
+    else:
+        client.note_acquire(ownership)
     if kind.queues:
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    if type(member.lock) is LockCore and ownership.since and not ownership.holds:
+    if type(member.lock) is LockCore and ownership.generation and not ownership.holds:
         ready = ownership.ready
         if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
-            member.lock.make_ready(ownership, hold)
+            member.lock.make_ready(ownership, hold.lease_ms)
     call, outcome, sent = await ask(client, kind, ownership, hold, exchange)
     return end_attempt(client, call, outcome, sent)
 
 
 async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None:
-    """Release a hold of a member, once, or settle its release, if that is pending.
+    """Release the hold of a member, once, or settle its release, if that is pending.
 
     Raises:
         Failure: It is not known what became of it, or it had no effect: it is pending.
         LockLostError: It is lost.
     """
-    client, exchange = member.client, partial(ask_once, member)
-    held = hold in ownership.holds or ownership.expired > 0
-    if ownership.in_flight.pending is not None:
-        later = held and ownership.release_later(block=True)
-        await settle(client, ownership, behind=True, exchange=exchange)
-        held = not later and (len(ownership.holds) > 0 or ownership.expired > 0)
-    if held:
-        call, epoch = begin_release(client, member.kind, ownership, block=True)
-        await ask_for_release(client, call, epoch, exchange)
+    if hold.state is HoldState.HELD:
+        await leave_block(member.client, member.kind, ownership, hold, exchange=partial(ask_once, member))
+    elif not hold.whole.released:
+        raise lost_error(ownership, ownership.loss or "its lease expired")
 
 
 async def settle_part(member: Member, ownership: Ownership) -> None:

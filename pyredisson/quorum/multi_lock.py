@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.acquire import report_failed, report_outcome
 from pyredisson.core.deadline import certain_for, lease_ms, wait_seconds
-from pyredisson.core.diagnosis.error_text import not_held
+from pyredisson.core.diagnosis.error_text import held_here, not_held, timed_out
+from pyredisson.core.diagnosis.holder_lookup import BUDGET, found_here
 from pyredisson.core.failures import gives_way, is_interruption
+from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
-from pyredisson.errors import LockNotOwnedError
+from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 from pyredisson.quorum.decisions import majority
+from pyredisson.quorum.hold import KIND, MultiHold, innermost
 from pyredisson.quorum.in_order import InOrder
 from pyredisson.quorum.member import Member
-from pyredisson.quorum.ownership import KIND, MultiHold, MultiOwnership
 from pyredisson.quorum.redlock import Redlock
-from pyredisson.quorum.release import hand_over, release, timeout_error, undo, undo_interrupted
-from pyredisson.quorum.table import multi_locks_of
+from pyredisson.quorum.release import extend, hand_over, release, undo, undo_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
+    from pyredisson.holders import Holder
     from pyredisson.kinds.lock import LockCore
     from pyredisson.lease import Lease
 
@@ -56,8 +58,9 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
         raise ValueError("a multi-lock cannot have the same lock of the same client twice")
     independent = len({id(member.client) for member in members}) == count
     one_name = len({member.names.raw for member in members}) == 1
+    nodes = one_name and independent and (count > 1 or quorum is not None)
     if quorum is None:
-        quorum = majority(count) if one_name and independent else count
+        quorum = majority(count) if nodes else count
     elif isinstance(quorum, bool) or not isinstance(quorum, int):
         raise TypeError(f"quorum must be an int or None, not {type(quorum).__name__}")
     if not majority(count) <= quorum <= count:
@@ -69,13 +72,13 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
         raise ValueError(
             "a quorum needs independent nodes: give each lock a client of its own, for a server of its own"
         )
-    return MultiLockCore(members, quorum, nodes=quorum < count or (independent and one_name))
+    return MultiLockCore(members, quorum, nodes=quorum < count or nodes)
 
 
 class MultiLockCore:
     """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
 
-    What owners hold is in the table of the first member's client, so all handles on the same members are one lock.
+    What owners hold is in the ownerships of the members, so all handles on the same members are one lock.
 
     Args:
         locks: The members.
@@ -96,60 +99,34 @@ class MultiLockCore:
         )
         self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
-        # Under asyncio each client looks whether this is its event loop; threads are the same to all.
-        self._other_loops = [
-            client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
-        ]
         self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
-        self._last: MultiOwnership | None = None  # The ownership used last.
-        self._covers = tuple(names)
         self._caller = _one_caller(ordered)
 
     def describe(self) -> str:
-        """Its state as this client knows it, for ``repr``; asks no server."""
+        """Return its state as this client knows it, for ``repr``; asks no server."""
         text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
-        for owned in multi_locks_of(self.client).of(self._key):
-            if owned.holds:
-                state = "lost" if owned.loss else "held"
-                text += f" {state} by {owned.owner[:4]}…:{owned.who.number} ×{len(owned.holds)}"
+        found: dict[str, list[MultiHold]] = {}
+        for member in self.members:
+            for own in member.client.ownerships.of(member.name):
+                for whole in (part.whole for part in own.holds if part.whole is not None):
+                    known = found.setdefault(whole.owner, [])
+                    if whole.key == self._key and whole.state is HoldState.HELD and whole not in known:
+                        known.append(whole)
+        for wholes in filter(None, found.values()):
+            state, who = "lost" if wholes[-1].loss else "held", wholes[-1].who
+            text += f" {state} by {wholes[-1].owner[:4]}…:{who.number} ×{len(wholes)}"
         return text
 
     # ---- whose call it is ----------------------------------------------------------------------------------------
 
     def owner(self) -> Caller:
-        """The caller: the calling thread or task, if the members do not act for an owner of their own."""
+        """Return the caller: the calling thread or task, if the members do not act for an owner of their own."""
         asking = self.client.runtime.owner()
         return self._caller or asking
 
-    def _acting(self) -> Caller:
-        """As :meth:`owner`; of several call chains that share a thread, the calling one."""
-        who = self.owner()
-        return who.acting(self._covers, self._taken) if who.shared else who
-
-    def _taken(self, who: Caller) -> bool:
-        """Whether this owner holds it, or any of its members."""
-        owned = multi_locks_of(self.client).held_by(self._key, who)
-        return (owned is not None and owned.in_use()) or any(lock.taken(who) for lock in self.locks)
-
-    def mine(self) -> MultiOwnership:
-        """The ownership of the caller; see :meth:`LockCore.mine`."""
-        who, last, table = self.owner(), self._last, multi_locks_of(self.client)
-        if (
-            last is not None
-            and last.who is who
-            and last.listed_in is table
-            # What a thread held last may be that of another call chain, or of this one with only its members in use.
-            and (not who.shared or (not who.divided and who.has_mark(last)))
-        ):
-            return last
-        who = self._acting()
-        owned = table.held_by(self._key, who)
-        if owned is None:
-            for client in self._other_loops:  # Once for each owner: a task stays with its loop.
-                client.runtime.owner()
-            owned = table.enter(MultiOwnership(self._key, self.name, who, self.members, self.quorum))
-        self._last = owned
-        return owned
+    def mine(self) -> MultiHold | None:
+        """Return the innermost hold of the caller."""
+        return innermost(self.members, self.owner(), self._key)
 
     def _check_open(self) -> None:
         for client in self._clients:
@@ -160,89 +137,80 @@ class MultiLockCore:
 
     def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire it if that is possible within ``wait_time``."""
-        return self.acquire_hold(wait_seconds(wait_time), self.new_hold(lease_time))
+        return self.acquire_hold(wait_seconds(wait_time), self._new_hold(lease_time))
 
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
         """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
         wait = wait_seconds(wait_time)
-        hold = self.new_hold(lease_time, block=True)
+        whole = self._new_hold(lease_time, block=True)
         self._check_open()
-        owned = self.mine()
-        lease: Lease = self.client.runtime.lease(owned, hold, self.client.runtime, partial(self._extend, owned))
-        if await self.acquire_hold(wait, hold, owned):
+        lease: Lease = self.client.runtime.lease(whole, whole, self.client.runtime, partial(self._extend, whole))
+        if await self.acquire_hold(wait, whole):
             return lease
         if skip:
             return None
-        raise await timeout_error(owned, wait)
+        why, holder, _ = await self._other_holder()
+        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
 
-    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
-        """A hold that is yet to be acquired."""
-        ms = self.client.watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
-        return MultiHold(ms, len(self.members), watchdog=lease_time is None, block=block)
+    def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
+        return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease_time, block=block)
 
-    def acquire_hold(
-        self, wait: float | None, hold: MultiHold, owned: MultiOwnership | None = None
-    ) -> Coroutine[Any, Any, bool]:
+    def acquire_hold(self, wait: float | None, whole: MultiHold) -> Coroutine[Any, Any, bool]:
         """Acquire it for a hold."""
-        acquire = self._acquire(wait, hold, owned)
+        acquire = self._acquire(wait, whole)
         return acquire if self._caller is None else self._caller.alone(acquire)
 
-    async def _acquire(self, wait: float | None, hold: MultiHold, owned: MultiOwnership | None) -> bool:
+    async def _acquire(self, wait: float | None, whole: MultiHold) -> bool:
         client = self.client
-        asked = hold.since = client.runtime.now()
+        asked = whole.since = client.runtime.now()
         self._check_open()
         if self._caller is not None:
             self._caller.check_open()
-        owned = owned or self.mine()
-        table = multi_locks_of(client)
-        if not owned.in_use():
-            owned.who.mark(owned, self._covers, client.report_left_behind)
-        before = owned.refresh()
-        client.refuse_interrupter(owned, *owned.ownerships)
+        outer = self.mine()
+        whole.ownerships = tuple([lock.mine() for lock in self.locks])
         note = CallNote(client.runtime.thread())
         try:
-            owned.note_call(note)
-            table.raise_if_lost(owned)
-            acquired = await self.strategy.acquire(owned, hold, wait, asked)
+            whole.note_call(note)
+            if outer is not None and not outer.released:
+                outer.raise_if_lost()
+            acquired = await self.strategy.acquire(whole, wait, asked)
             if acquired:
-                table.raise_if_lost(owned)  # An outer hold, before the answers were read.
-                owned.granted(hold)
-                table.granted(owned, hold)
-            table.tidy(owned)
+                if outer is not None and outer.released:
+                    outer.over()  # Its release was settled, and no one asks after it any more.
+                elif outer is not None:
+                    outer.raise_if_lost()  # Before the answers were read.
+                whole.state = HoldState.HELD
             if client.has_listeners():
                 if acquired:
-                    hold.since = client.runtime.now()
-                key = owned.name, owned.owner
-                report_outcome(client, KIND, key, asked, acquired, len(owned.holds), hold.fixed_lease)
+                    whole.since = client.runtime.now()
+                key = whole.name, whole.owner
+                report_outcome(client, KIND, key, asked, acquired, whole.depth(), whole.fixed_lease)
             return acquired
         except BaseException as error:
-            interrupted = is_interruption(error)
-            try:
-                await (undo_interrupted(owned, hold, before, error) if interrupted else undo(owned, hold))
-            finally:
-                table.tidy(owned)
-            if not interrupted:
-                report_failed(client, KIND, (owned.name, owned.owner), asked, error)
+            if is_interruption(error):
+                await undo_interrupted(whole, error)
+            else:
+                await undo(whole)
+                report_failed(client, KIND, (whole.name, whole.owner), asked, error)
             raise
         finally:
             note.thread = 0
 
     async def extend(self, lease_time: Seconds) -> bool:
         """Let what the caller holds last for ``lease_time`` from now on: on enough members, within their validity."""
+        lease = lease_ms(lease_time)
         self._check_open()
-        return await self._extend(self.mine(), lease_ms(lease_time))
+        whole = self.mine()
+        if whole is None:
+            raise LockNotOwnedError(not_held("multi-lock", self.name, self.owner(), None), name=self.name)
+        return await self._extend(whole, lease)
 
-    async def _extend(self, owned: MultiOwnership, lease: int) -> bool:
-        table = multi_locks_of(self.client)
-        table.raise_if_lost(owned)
-        if not owned.holds and not owned.expired:
-            raise LockNotOwnedError(not_held("multi-lock", owned.name, owned.who, None), name=owned.name)
+    async def _extend(self, whole: MultiHold, lease: int) -> bool:
+        _raise_if_ended(whole)
         sent = self.client.runtime.now()
-        await table.extend(owned, lease)
-        table.raise_if_lost(owned)
-        if not owned.holds:
-            raise lost_error(owned, "its lease expired")
-        return owned.certain_until() >= sent + certain_for(lease)
+        await extend(whole, lease)
+        _raise_if_ended(whole)
+        return whole.certain_until() >= sent + certain_for(lease)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -258,16 +226,16 @@ class MultiLockCore:
         if lease is not None:
             lease._check_process()
         self._check_open()
-        owned = self._ownership_of_block(lease) if lease is not None else self.mine()
-        if owned is None or (lease is not None and not lease._moved_to_top()):
+        whole = self._hold_of_block(lease) if lease is not None else self.mine()
+        if whole is not None:
+            await release(whole, progress)
+        elif lease is None:
+            raise await self._not_owned()
+        else:
             raise LockNotOwnedError(
                 f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
                 name=self.name,
             )
-        try:
-            await release(owned, progress)
-        finally:
-            multi_locks_of(self.client).tidy(owned)
 
     async def leave(
         self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
@@ -277,7 +245,9 @@ class MultiLockCore:
         See :meth:`LockCore.leave`.
         """
         if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
-            self._hand_over(lease)
+            whole = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
+            if whole is not None:
+                hand_over(whole)
             return
         try:
             await self._unlock(lease, progress)
@@ -285,49 +255,43 @@ class MultiLockCore:
             if not gives_way(ours, error):
                 raise
 
-    def _hand_over(self, lease: Lease | None) -> None:
-        """The block's coroutine is being closed, and cannot wait: leave the release to the watchdogs."""
-        owned = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
-        if owned is not None and owned.holds and (lease is None or lease._moved_to_top()):
-            hand_over(owned)
+    def _hold_of_block(self, lease: Lease) -> MultiHold | None:
+        """Return that of a ``hold()``, unless it has ended, or the client has begun anew since (after a fork)."""
+        whole = lease._hold
+        ours = isinstance(whole, MultiHold) and whole.state is HoldState.HELD
+        return whole if ours and whole.owner.startswith(self.client.id) else None
 
-    def _ownership_of_block(self, lease: Lease) -> MultiOwnership | None:
-        """That of a ``hold()``, unless the client has begun anew since (after a fork, or on a new event loop)."""
-        owned = lease._held
-        return owned if isinstance(owned, MultiOwnership) and owned.listed_in is multi_locks_of(self.client) else None
-
-    def _ownership_of_closed_block(self) -> MultiOwnership | None:
-        """That of the calling task. It may be closing an asynchronous generator of another one."""
+    def _hold_of_closed_block(self) -> MultiHold | None:
+        """Return that of the calling task, or of the task whose asynchronous generator it is closing."""
         try:
-            who = self.owner()
+            mine = self.mine()
         except RuntimeError:
             return None  # It is closed where no task runs.
-        owned = multi_locks_of(self.client).held_by(self._key, who)
-        if owned is not None and owned.holds:
-            return owned
-        listed = multi_locks_of(self.client).of(self._key)
-        return next((each for each in listed if each.holds and who.has_mark(each)), None)
+        if mine is not None:
+            return mine
+        for own in (own for member in self.members for own in member.client.ownerships.of(member.name)):
+            for part in reversed(own.holds):
+                whole: MultiHold | None = part.whole
+                if whole is not None and whole.key == self._key and own.chains is not None and own.chains.sees(part):
+                    return whole
+        return None
 
     async def force_unlock(self) -> bool:
         """Free every member, for any holder. Returns whether any was locked."""
         self._check_open()
-        owned = self.mine()
-        found = [await lock.force_unlock() for lock in self.locks]
-        owned.clear()
-        table = multi_locks_of(self.client)
-        table.unwatch(owned)
-        table.tidy(owned)
-        return any(found)
+        while (whole := self.mine()) is not None:
+            whole.over()  # What its owner ends itself is not lost.
+        return any([await lock.force_unlock() for lock in self.locks])
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
     def validity(self) -> float:
         """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
-        owned = multi_locks_of(self.client).held_by(self._key, self._acting())
-        return owned.remaining(self.client.runtime.now()) if owned is not None else 0.0
+        whole = self.mine()
+        return whole.remaining(self.client.runtime.now()) if whole is not None else 0.0
 
     async def is_locked(self) -> bool:
-        """Whether enough members are locked, by any owner, that no other can acquire it."""
+        """Return whether enough members are locked, by any owner, that no other can acquire it."""
         self._check_open()
         spare = len(self.locks) - self.quorum
         for lock in self.locks:
@@ -337,15 +301,60 @@ class MultiLockCore:
         return False
 
     async def is_held_by_current_thread(self) -> bool:
-        """Whether the calling thread or task holds it for certain."""
+        """Return whether the calling thread or task holds it for certain."""
         self._check_open()
         return self.validity() > 0
 
     async def get_hold_count(self) -> int:
-        """How often the calling thread or task holds it."""
+        """Return how often the calling thread or task holds it."""
         self._check_open()
-        owned = multi_locks_of(self.client).held_by(self._key, self._acting())
-        return len(owned.holds) if owned is not None and owned.remaining(self.client.runtime.now()) > 0 else 0
+        whole = self.mine()
+        return whole.depth() if whole is not None and whole.remaining(self.client.runtime.now()) > 0 else 0
+
+    # ---- who holds it instead ------------------------------------------------------------------------------------
+
+    async def _not_owned(self) -> LockNotOwnedError:
+        text, holder, free = await self._other_holder()
+        held = text if self._local_holder() is not None else None
+        return LockNotOwnedError(
+            not_held("multi-lock", self.name, self.owner(), held, free=free), name=self.name, holder=holder
+        )
+
+    def _local_holder(self) -> MultiHold | None:
+        """Return what another owner of this client holds of it, if one does."""
+        mine, owns = self.mine(), (own for member in self.members for own in member.client.ownerships.of(member.name))
+        wholes = [part.whole for own in owns for part in own.holds if part.whole not in (None, mine)]
+        return next((each for each in wholes if each.key == self._key and each.state is HoldState.HELD), None)
+
+    async def _other_holder(self) -> tuple[str | None, Holder | None, bool]:
+        """Find out who holds it, or one of its members.
+
+        Returns:
+            The holder in words, the holder, and whether it is known that no one holds any member.
+        """
+        other = self._local_holder()
+        if other is not None:
+            held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
+            return held_here(other.who), found_here(other.client, held).holder, False
+        now = self.client.runtime.now
+        until = now() + BUDGET
+        free = 0
+        for member in self.members:
+            found = await member.client.finder.find(member.name)
+            free += found.free
+            if found.holder is not None or now() >= until:
+                text = found.describe()
+                if text is not None and member.name != self.name:
+                    text = f"{member.name!r} is {text}"
+                return text, found.holder, False
+        return None, None, free == len(self.members)
+
+
+def _raise_if_ended(whole: MultiHold) -> None:
+    """Raise ``LockLostError`` unless it is certain to be held."""
+    lost = whole.find_loss()
+    if lost is not None or whole.certain_until() <= whole.client.runtime.now():
+        raise lost_error(whole, lost or "its lease expired")
 
 
 def _node(number: int, address: str | None) -> str:

@@ -18,6 +18,7 @@ from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.driver import together
 from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.outcomes import ACQUIRED, LockAcquired, Refused
+from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.waiting.pubsub_wait import lock_message
 from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
 from pyredisson.core.waiting.wait_loop import wait_loop
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
 
     from pyredisson.core.kind import LockKind
     from pyredisson.core.outcomes import Answer
-    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.runtime import Runtime
+    from pyredisson.quorum.hold import MultiHold
     from pyredisson.quorum.member import Member
-    from pyredisson.quorum.ownership import MultiHold, MultiOwnership
 
 NodeReply: TypeAlias = "Answer | Failure | RedissonError"
 """The outcome of asking one node."""
@@ -57,7 +57,6 @@ class Redlock:
         kinds: The kind of each lock.
         guard: Which nodes have a vote.
         one_token: Whether all nodes store one token.
-        fenced: Whether each part has a number of its own.
     """
 
     def __init__(self, members: tuple[Member, ...], quorum: int, name: str) -> None:
@@ -66,32 +65,31 @@ class Redlock:
         self.kinds: list[LockKind] = [member.kind for member in members]
         self.guard: RestartGuard = RestartGuard(members, name)
         self.one_token: bool = any(kind.shared_token for kind in self.kinds)
-        self.fenced: bool = any(kind.token_per_hold for kind in self.kinds)
         weakness, client = weakness_of(len(members), quorum), members[0].client
         if weakness is not None and client.server.first(f"{len(members)} nodes"):
             client.emit(events.ServerUnsafe("nodes", weakness))
 
-    async def acquire(self, owned: MultiOwnership, hold: MultiHold, wait: float | None, asked: float) -> bool:
+    async def acquire(self, whole: MultiHold, wait: float | None, asked: float) -> bool:
         """Acquire enough members; see :meth:`InOrder.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
             seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
-        rounds = Rounds(self, owned, hold, asked)
+        rounds = Rounds(self, whole, asked)
         if await rounds.ask_all():
             return True
         if wait == 0:
             return await rounds.give_up("at once")
-        if not owned.client.runtime.suspends:
-            for member, ownership in owned.parts():
+        if not whole.client.runtime.suspends:
+            for member, ownership in zip(whole.members, whole.ownerships, strict=True):
                 check_not_stuck(member.client, member.kind, ownership)
         refused = await rounds.refused()
         deadline = Deadline.after(wait, asked)
         waits = [
             (
                 presence := member.client.presence,
-                presence.begin_wait(member.kind.word, member.name, own.owner, owned.who),
+                presence.begin_wait(member.kind.word, member.name, own.owner, whole.who),
             )
-            for member, own in owned.parts()
+            for member, own in zip(whole.members, whole.ownerships, strict=True)
         ]
         try:
             if seen is None:
@@ -121,11 +119,11 @@ class Redlock:
 
     async def _wait(self, rounds: Rounds, refused: Refused, seen: list[int | None], deadline: Deadline) -> bool:
         """Ask again after a release. Of the nodes subscribed to, one is up if a quorum is."""
-        runtime, owned = rounds.runtime, rounds.owned
+        runtime, whole = rounds.runtime, rounds.whole
         chosen = sorted(range(len(seen)), key=lambda index: index not in rounds.refusals)
-        ticket = runtime.ticket(owned.name)
+        ticket = runtime.ticket(whole.name)
         waiters: list[tuple[Waiter, int | None]] = []
-        for index in sorted(chosen[: len(seen) - owned.quorum + 1]):
+        for index in sorted(chosen[: len(seen) - whole.quorum + 1]):
             client, channel = self._channels[index]
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, "multi", lock_message)
             waiters.append((Waiter(group, ticket), seen[index]))
@@ -134,15 +132,14 @@ class Redlock:
             await runtime.sleep(min(rounds.chance(), deadline.left(runtime.now())))
             return await rounds.another()
 
-        return await wait_loop(attempt, refused, waiters, runtime, deadline, rounds.hold.lease_ms / 1000)
+        return await wait_loop(attempt, refused, waiters, runtime, deadline, whole.lease_ms() / 1000)
 
 
 class Rounds:
     """The rounds of one acquire: each asks every node once.
 
     Attributes:
-        owned: What its owner holds.
-        hold: What it acquires.
+        whole: What is acquired.
         runtime: That of the first member's client.
         reached: Whether enough nodes answered in the last round that was lost.
         refusals: The replies of those that refused in it, by member.
@@ -151,11 +148,10 @@ class Rounds:
     reached: bool
     refusals: dict[int, Refused]
 
-    def __init__(self, lock: Redlock, owned: MultiOwnership, hold: MultiHold, asked: float) -> None:
+    def __init__(self, lock: Redlock, whole: MultiHold, asked: float) -> None:
         self._lock = lock
-        self.owned: MultiOwnership = owned
-        self.hold: MultiHold = hold
-        self.runtime: Runtime = owned.client.runtime
+        self.whole: MultiHold = whole
+        self.runtime: Runtime = whole.client.runtime
         self._reached_at = asked  # When enough nodes answered last.
         self._lost = 0  # Rounds in a row that were lost.
         self._silent = 0  # Rounds in a row in which too few answered.
@@ -165,64 +161,68 @@ class Rounds:
 
     async def ask_all(self) -> bool:
         """Ask every node once. What was granted without a quorum is released. Returns whether there was one."""
-        lock, owned, hold, runtime = self._lock, self.owned, self.hold, self.runtime
+        lock, whole, runtime = self._lock, self.whole, self.runtime
         began = runtime.now()
         kinds = lock.kinds
         if lock.one_token:  # The algorithm stores one random value on all nodes.
             token = runtime.random_bytes(TOKEN_BYTES).hex()
             kinds = [kind.with_token(token) if kind.shared_token else kind for kind in kinds]
-        # Kinds that number their holds write the number on the part.
-        parts = [hold.new_part() for _ in kinds] if lock.fenced else [hold.new_part()] * len(kinds)
-        replies = await together(runtime, map(acquire_part, owned.members, kinds, owned.ownerships, parts))
+        parts = [whole.new_part(index) for index in range(len(kinds))]
+        whole.parts = [*parts]
+        replies = await together(runtime, map(acquire_part, whole.members, kinds, whole.ownerships, parts))
         error: Exception | None = None
         try:
-            lock.guard.update(hold.lease_ms / 1000)
+            lock.guard.update(whole.lease_ms() / 1000)
         except Rejected as wrong:
             error = wrong.cause
         except ValueError as wrong:
             error = wrong
         now = runtime.now()
-        votes = self._note_votes(replies, parts, now)
+        votes = self._note_votes(replies, now)
         if votes < len(parts):
             error = _unexpected(replies) or error
-        if error is None and votes >= owned.quorum and owned.deadline_of(hold) > now:
+        if error is None and votes >= whole.quorum and whole.certain_until() > now:
             if votes < len(parts):
                 self._leave_rest()
             return True
         self._note_lost(replies, votes, now)
-        await undo(owned, hold)
+        await undo(whole)
         if error is not None:
             raise error
         self._took = runtime.now() - began
         return False
 
-    def _note_votes(self, replies: Sequence[NodeReply], parts: Sequence[Hold], now: float) -> int:
-        """Note which nodes granted it, and return how many of these have a vote."""
-        hold, votes = self.hold, 0
+    def _note_votes(self, replies: Sequence[NodeReply], now: float) -> int:
+        """Note which nodes that granted it have a vote, and return how many."""
+        whole, votes = self.whole, 0
         for index, each in enumerate(replies):
             if type(each) is LockAcquired:
-                hold.parts[index] = parts[index]
-                hold.votes[index] = vote = self._lock.guard.has_vote(index, now)
+                whole.votes[index] = vote = self._lock.guard.has_vote(index, now)
                 votes += vote
+            elif whole.ownerships[index].pending is None:
+                whole.parts[index] = None
         return votes
 
     def _leave_rest(self) -> None:
         """Let the watchdogs settle the unanswered requests to nodes outside of the quorum."""
-        for (member, ownership), part in zip(self.owned.parts(), self.hold.parts, strict=True):
-            if part is None and ownership.pending is not None:
-                member.client.settle_later(ownership, self.hold.lease_ms)
+        for index, member, ownership, part in self.whole.each():
+            if part.state is not HoldState.HELD:
+                self.whole.parts[index] = None
+                member.client.settle_later(ownership, part.lease_ms)
+                ownership.claim(part)
 
     def _note_lost(self, replies: Sequence[NodeReply], votes: int, now: float) -> None:
         """Note the replies of a round that was lost, and the state of each node for messages."""
-        owned, hold = self.owned, self.hold
+        whole = self.whole
         self.refusals = {index: each for index, each in enumerate(replies) if isinstance(each, Refused)}
-        self.reached = votes + len(self.refusals) >= owned.quorum > votes
+        self.reached = votes + len(self.refusals) >= whole.quorum > votes
         # Too late to be of use, as if it had not been reached.
-        self._late = len(hold.parts) - hold.parts.count(None) if votes >= owned.quorum else 0
-        self._states = {member.node: _state_of(each) for member, each in zip(owned.members, replies, strict=True)}
-        for index, part in enumerate(hold.parts):
-            if part is not None and not hold.votes[index]:
-                self._states[owned.members[index].node] = self._lock.guard.why_not(index, now)
+        held = whole.held()
+        self._late = len(held) if votes >= whole.quorum else 0
+        self._states = {member.node: _state_of(each) for member, each in zip(whole.members, replies, strict=True)}
+        for index, member, _, _ in held:
+            if not whole.votes[index]:
+                self._states[member.node] = self._lock.guard.why_not(index, now)
 
     # ---- the next one --------------------------------------------------------------------------------------------
 
@@ -233,23 +233,23 @@ class Rounds:
             ClientClosedError: A client was closed meanwhile.
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
-        for client in self.owned.clients():
+        for client in self.whole.clients():
             client.check_open()
         return ACQUIRED if await self.ask_all() else await self.refused()
 
     async def refused(self) -> Refused:
         """Return when to ask again after a round that was lost. Raises ``QuorumUnreachableError``, as above."""
-        owned, now = self.owned, self.runtime.now()
+        whole, now = self.whole, self.runtime.now()
         self._lost += 1
         if not self.reached:
             self._silent += 1
-            retry_timeout = owned.client.config.quorum_retry_timeout
+            retry_timeout = whole.client.config.quorum_retry_timeout
             if now - self._reached_at >= retry_timeout:
                 await self.give_up(f"for {retry_timeout:g} s")
             return Refused(round(1000 * RETRY.pause(self._silent, self.runtime.jitter)))
         self._reached_at, self._silent = now, 0
         refusals = [each.retry_in_ms for each in self.refusals.values()]
-        free_in = free_in_ms(refusals, len(owned.members) - len(refusals), owned.quorum)
+        free_in = free_in_ms(refusals, len(whole.members) - len(refusals), whole.quorum)
         # If it is free, votes were split, and the clients with the other votes are releasing them.
         return Refused(round(1000 * self.chance()) if free_in == 0 else free_in)
 
@@ -261,27 +261,27 @@ class Rounds:
         """Return ``False`` if enough nodes answered in the last round, else raise ``QuorumUnreachableError``."""
         if self.reached:
             return False
-        owned, states, now = self.owned, self._states, self.runtime.now
-        until = now() + owned.client.config.timeout
-        for member in owned.members:  # For a node whose key holds another type, say which.
+        whole, states, now = self.whole, self._states, self.runtime.now
+        until = now() + whole.client.config.timeout
+        for member in whole.members:  # For a node whose key holds another type, say which.
             state = states[member.node]
             if isinstance(state, Exception) and now() < until:
                 states[member.node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
         if self._late:
             raise unreachable(
-                owned,
+                whole,
                 states,
                 f"{self._late} granted it after its lease had expired",
                 ". Ask for a longer lease, or set Config.quorum_node_timeout to at most a tenth of it",
             )
         hint = ""
         if any("timeout" in type(state).__name__.lower() for state in states.values()):
-            allowed = max(member.timeout(self.hold.lease_ms) for member in owned.members)
+            allowed = max(member.timeout(whole.lease_ms(member)) for member in whole.members)
             hint = (
                 f". A node has {allowed:.3g} s to answer: if that is too short for the network, set "
                 "Config.quorum_node_timeout to several round trips"
             )
-        raise unreachable(owned, states, f"too few could be reached {within}", hint)
+        raise unreachable(whole, states, f"too few could be reached {within}", hint)
 
 
 def _state_of(reply: NodeReply) -> object:

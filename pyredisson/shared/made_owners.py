@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError
 from pyredisson.kinds.lock import LockCore
-from pyredisson.shared.marks import AnyOwner
+from pyredisson.shared.any_owner import AnyOwner
 from pyredisson.shared.thread_owners import ThreadOwner
 
 if TYPE_CHECKING:

@@ -3,13 +3,8 @@
 ``threading.get_ident()`` and ``id(task)`` are handed out again as soon as their bearer is gone: a new thread would walk
 into a dead one's lock. And a context variable is inherited by child tasks, which would walk into their parent's.
 
-Rules kept here:
-
-1. In a thread whose event loop runs a task, that task is the owner, for the locks of threads too.
-2. Frameworks run many requests in one thread, one after another or by turns (thread pools, ``sync_to_async``), each in
-   a :mod:`contextvars` context of its own. So a thread's hold leaves a :class:`Mark` in the context in which it was
-   acquired. What runs in the same thread without that mark is another call chain, and gets a number of its own.
-3. A mark lives as long as its context. When that is gone, the hold cannot be released: it is no longer renewed.
+In a thread whose event loop runs a task, that task is the owner, for the locks of threads too. What call chains hold
+that share a thread is in :mod:`pyredisson.core.ownership.call_chains`.
 """
 
 from __future__ import annotations

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyredisson.shared import process
-from pyredisson.shared.marks import AnyOwner, leave_mark
+from pyredisson.shared.any_owner import AnyOwner
 from pyredisson.shared.misuse import no_event_loop
 from pyredisson.shared.stacks import stack_of_task
 
-if TYPE_CHECKING:
-    from pyredisson.core.ownership.owner_protocols import Holding
-
 
 class TaskOwner(AnyOwner):
-    """A task, by its number."""
+    """A task, by its number. By what is visible it knows a hold that it releases for another task, which has ended."""
 
     __slots__ = ("task",)
+
+    traced = True
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         super().__init__(task.get_name())
@@ -51,10 +49,6 @@ class TaskOwner(AnyOwner):
             f"fixtures of pytest-asyncio, cells of a notebook, middleware{wait_for}. Use hold(), whose block may be "
             "left in any task, or get_lock(name, owner=client.new_owner())"
         )
-
-    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
-        """See ``Caller.mark``: by it a task knows a hold that it releases for another one, which has ended."""
-        leave_mark(held, names, self.number)
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it is a task of that event loop that has not ended."""

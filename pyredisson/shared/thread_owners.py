@@ -1,21 +1,18 @@
-"""Threads as owners, and the call chains that share one.
-
-Frameworks run many requests in one thread, one after another or by turns (thread pools, ``sync_to_async``), each in
-a :mod:`contextvars` context of its own. What runs in a thread without the mark of its hold is another call chain, and
-gets a number of its own.
-"""
+"""Threads as owners, and the call chains that share one: :mod:`pyredisson.core.ownership.call_chains`."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyredisson.core.ownership.owned import CallNote
-from pyredisson.core.ownership.owner_protocols import Caller, Holding
-from pyredisson.shared.marks import AnyOwner, leave_mark, live_marks
+from pyredisson.shared.any_owner import AnyOwner
 from pyredisson.shared.patching import check_patched
 from pyredisson.shared.stacks import stack_of_thread
+
+if TYPE_CHECKING:
+    from pyredisson.core.ownership.ownership import Ownership
 
 
 class _Pulse:
@@ -31,17 +28,17 @@ class ThreadOwner(AnyOwner):
         thread: Identifies the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_root", "call", "divided", "latest", "thread")
+    __slots__ = ("_root", "call", "latest", "thread")
 
     shared = True
+    traced = True
 
     def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:
         super().__init__(root.name if root is not None else _thread_name())
         self.thread: weakref.ref[_Pulse] = thread
-        self.divided: bool = False  # pyright: ignore[reportIncompatibleVariableOverride]
-        self._root = root or self
+        self._root = root
         self.call: CallNote = root.call if root is not None else CallNote(threading.get_ident())
-        self.latest: Holding | None = None
+        self.latest: Ownership | None = None  # What the thread acquired last, if it is not released yet.
 
     def __repr__(self) -> str:
         return f"<thread {self.number} {self.name!r}>"
@@ -71,31 +68,21 @@ class ThreadOwner(AnyOwner):
         """Whether it is the calling thread."""
         return self.thread() is getattr(local, "pulse", None)
 
-    def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
-        """See ``Caller.acting``."""
-        for name in names:
-            for mark in live_marks((name, self._root.number)):
-                held = mark.held()
-                if held is not None:
-                    return held.who
-        if not taken(self):
-            return self
-        self.divided = True
-        return ThreadOwner(self.thread, self._root)
+    def root(self) -> ThreadOwner:
+        """See ``Caller.root``."""
+        return self._root or self
 
-    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
-        """See ``Caller.mark``."""
-        if self._root.latest is not held:
-            self.check_left_behind(held, report)
-        leave_mark(held, names, self._root.number)
+    def divide(self) -> ThreadOwner:
+        """See ``Caller.divide``."""
+        return ThreadOwner(self.thread, self.root())
 
-    def check_left_behind(self, held: Holding, report: Callable[[Holding], object]) -> None:
-        """See ``Caller.check_left_behind``. It is called once."""
-        latest, self._root.latest = self._root.latest, held
-        if latest is None or latest is held or not latest.in_use() or not latest.bound():
-            return
-        if not self.has_mark(latest):
-            report(latest)
+    def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
+        """See ``Caller.left_behind``. It is returned once."""
+        root = self.root()
+        latest, root.latest = root.latest, acquires
+        if latest is None or latest is acquires or not latest.remaining(now) or not latest.bound():
+            return None
+        return None if any(map(latest.sees, latest.holds)) else latest
 
 
 def _thread_name() -> str:

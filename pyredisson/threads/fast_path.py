@@ -1,7 +1,7 @@
 """The fast path of threads: the first acquire and the last release of a plain or fair lock by an earlier owner.
 
-It does what the general path does (``core/acquiring/``), with the calls spelt out: it notes the request, leaves a mark,
-sends bytes that are ready, and notes the hold if the reply is the usual one. All else goes to the general path: at
+It does what the general path does (``core/acquiring/``), with the calls spelt out: it notes the request, sends bytes
+that are ready, and notes the hold if the reply is the usual one. All else goes to the general path: at
 once, or with the noted request and its outcome. A property test drives both paths, and compares all state.
 
 The acquire of a fair lock says for how long its owner waits, so its bytes are ready for a wait without a time limit.
@@ -18,13 +18,13 @@ from pyredisson.core.acquiring.acquire import leave, make_attempts
 from pyredisson.core.acquiring.attempt import Attempt, FirstRequest
 from pyredisson.core.acquiring.release import finish_release, leave_release
 from pyredisson.core.driver import run
+from pyredisson.core.ownership.hold import Hold, HoldState
 from pyredisson.core.ownership.owned import NO_CALL
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
 from pyredisson.kinds.lock import LockCore
 from pyredisson.shared import process
 from pyredisson.shared.clock import monotonic
-from pyredisson.shared.marks import has_mark, leave_mark
 from pyredisson.shared.thread_owners import local
 from pyredisson.threads.transport import exchange_idle
 
@@ -50,8 +50,9 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     usual = ownership and ownership.who is who and not ownership.call.thread  # Else it may be a signal handler's call.
     if not usual or _running_loop() is not None or os.getpid() != process.pid:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
-    client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
-    before, sent, request_id = -1, monotonic(), 0
+    client, in_flight, watchdog = core.client, ownership.in_flight, core.client.watchdog
+    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+    begun, sent, request_id = False, monotonic(), 0
     try:
         ownership.call = who.call
         with ownership.mutex:
@@ -60,11 +61,11 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 in_flight.queued_ms = ownership.ready.queued_ms
-                before, in_flight.pending = 0, Pending.ACQUIRE
-        if before == 0:
+                in_flight.holds = (hold,)
+                begun, in_flight.pending = True, Pending.ACQUIRE
+        if begun:
             if who.latest is not ownership:
-                who.check_left_behind(ownership, client.report_left_behind)
-            leave_mark(ownership, core.covers, who.number)
+                client.note_acquire(ownership)
             if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
                 client.ownerships.enter(ownership)
             ready, deadline = ownership.ready, sent + hold.certain
@@ -75,19 +76,18 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             with ownership.mutex:
                 if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
-                    ownership.deadline = deadline
-                    ownership.since = (sent,)
-                    ownership.holds.append(hold)
+                    ownership.deadline, hold.since = deadline, sent
+                    ownership.take(hold)
                     in_flight.queued_ms = 0
-                    in_flight.pending, before = None, 1
-            if before == 1:
-                client.watchdog.watch(ownership)
+                    in_flight.pending = None
+            if hold.state is HoldState.HELD:
+                watchdog.watch(ownership)
                 return True
             call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)
             first = FirstRequest(call, ready.epoch, (reply, sent), seen)
             return run(make_attempts(Attempt(client, core.kind, ownership, hold), wait, sent, first))
     except BaseException as error:
-        run(leave(client, core.kind, ownership, min(before, 0), hold, sent, error))
+        run(leave(client, core.kind, ownership, hold, sent, error))
         raise
     finally:
         ownership.call = NO_CALL
@@ -103,8 +103,9 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    if usual and os.getpid() == process.pid and has_mark(ownership):
-        client, in_flight, hold = core.client, ownership.in_flight, core.client.watchdog.plain_hold
+    holds: list[Hold] = ownership.holds if usual and os.getpid() == process.pid else []
+    if len(holds) == 1 and (hold := holds[0]).plain and ownership.chains.sees(hold):
+        client, in_flight = core.client, ownership.in_flight
         sent, released, request_id = monotonic(), False, 0
         try:
             ownership.call = who.call
@@ -113,6 +114,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                     progress.begun = True
                     in_flight.doubtful = in_flight.settling = False
                     in_flight.of_block = of_block
+                    in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
                     in_flight.request_id = request_id = in_flight.request_id + 1
                     in_flight.pending = Pending.RELEASE
             if progress.begun:
@@ -123,16 +125,17 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                     if done and in_flight.request_id == request_id:
                         ownership.generation += 1
                         in_flight.pending, released = None, True
-                        ownership.holds.pop()
+                        ownership.drop(hold)
+                        who.latest = None
                 if released:
                     client.watchdog.unwatch(ownership)
                 else:
-                    call = ReleaseCall(core.kind, ownership, request_id, hold.lease_ms, 1)
-                    run(finish_release(client, call, ready.epoch, (reply, sent)))
+                    call = ReleaseCall(core.kind, ownership, request_id, client.watchdog.lease_ms, 1)
+                    run(finish_release(client, call, ready.epoch, begun=(reply, sent)))
                 return None
         except BaseException as interruption:
             if progress.begun:
-                run(leave_release(client, ownership, 1, interruption))
+                run(leave_release(client, ownership, (hold,), interruption))
             raise
         finally:
             ownership.call = NO_CALL

@@ -128,7 +128,7 @@ def busy(client: Any) -> list[Any]:
         if ownership.holds
         or ownership.pending
         or ownership.loss
-        or ownership.in_flight.releases_due
+        or ownership.in_flight.due
         or ownership.in_flight.released_behind
     ]
 

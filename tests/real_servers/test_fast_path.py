@@ -25,10 +25,11 @@ from pyredisson import Config
 from pyredisson.asyncio.pipe import Pipe
 from pyredisson.core.driver import run
 from pyredisson.core.failures import NotSent, Unanswered
+from pyredisson.core.ownership.call_chains import CallChains
+from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.requests import settle
 from pyredisson.kinds.lock import LockCore
-from pyredisson.shared.marks import has_mark
 from pyredisson.threads import fast_path
 from pyredisson.threads.sockets import Connection
 from tests.real_servers.contenders import Do, at_once, awaited
@@ -174,10 +175,11 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
         found |= {
             "holds": [(hold.lease_ms, hold.watched, hold.block is not None) for hold in each.holds],
             "lost": each.loss,
-            "expired": each.expired,
+            "ended": len(each.ended),
+            "visible": [hold.trace is not None and hold.trace() is not None for hold in each.holds],
             "epoch": each.epoch,
             "generation": each.generation,
-            "pending": (flight.pending, flight.releases_due, flight.released_behind, flight.queued_ms),
+            "pending": (flight.pending, len(flight.due), flight.released_behind, flight.queued_ms),
             "doubtful": flight.doubtful if flight.pending else None,
             "deadline": round(max(0.0, each.deadline - time.monotonic()), -2) if each.holds else None,
         }
@@ -370,12 +372,13 @@ def test_a_handle_that_another_thread_uses_meanwhile(
         def loop() -> None:
             core.last = others
 
-        def mark(held: Any) -> bool:
+        def sees(chains: CallChains, hold: Hold) -> bool:
             core.last = others
-            return has_mark(held)
+            return saw(chains, hold)
 
+        saw = CallChains.sees
         monkeypatch.setattr(fast_path, "_running_loop", loop)
-        monkeypatch.setattr(fast_path, "has_mark", mark)
+        monkeypatch.setattr(CallChains, "sees", sees)
         for use in (lock.lock, lock.unlock):
             core.last = own
             use()

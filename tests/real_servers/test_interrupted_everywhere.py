@@ -23,7 +23,6 @@ import pyredisson
 from pyredisson import Config, LockNotOwnedError
 from pyredisson.compat.redis_py import Lock as CompatLock
 from pyredisson.net.resp import script
-from pyredisson.quorum.table import multi_locks_of
 from tests.real_servers.observation import busy, load_scripts
 from tests.real_servers.signal_points import Points, other_points
 from tests.servers import VALKEY, Server, SharedServers
@@ -252,10 +251,9 @@ class Walk:
         left = [repr(ownership) for client in self.clients for ownership in busy(client)]
         for core in (client._core for client in self.clients):
             left += [f"{core.watchdog.watching()} watched"] * bool(core.watchdog.watching())
-            left += [f"{each!r} is watched" for each in multi_locks_of(core).watched()]
             left += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
             left += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
-            left += [f"a call on {each!r}" for each in (*core.ownerships, *multi_locks_of(core)) if each.call.thread]
+            left += [f"a call on {each!r}" for each in core.ownerships if each.call.thread]
             left += [f"a call on {name}" for name, _ in core.ledger.asking]
             left += [f"{each} waits" for each in core.presence.waiting()]
         count = self._case.counts[1]

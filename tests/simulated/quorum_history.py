@@ -9,7 +9,6 @@ from typing import Any
 from pyredisson.asyncio.primitives import MultiLock
 from pyredisson.config import Config
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
-from pyredisson.quorum.table import multi_locks_of
 from tests.simulated.engine.checkers import QuorumRules
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
@@ -95,7 +94,6 @@ class QuorumHistory(HandleHistory):
     def _sweep(self) -> None:
         """Forget what is idle, in the middle of whatever its owners do: otherwise that takes a thousand of them."""
         for client in self.clients:
-            multi_locks_of(client._core)._sweep()
             client._core.ownerships._sweep()
 
     def disturb(self) -> None:

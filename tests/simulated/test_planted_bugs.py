@@ -36,7 +36,7 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.kinds import fair_lock
 from pyredisson.kinds.fenced_lock import FencedKind
 from pyredisson.kinds.non_reentrant import NonReentrantKind
-from pyredisson.kinds.permit_block import BlockOwnership
+from pyredisson.kinds.permit_block import Block
 from tests import promises
 from tests.promises import conftest
 from tests.simulated.engine.runtime import SimulatedOwner
@@ -54,26 +54,26 @@ FIRST = 12
 SEEDS = 60
 
 
-def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:
-    return ORIGINAL_GRANTED(self, request_id, one, deadline + 0.4)
+def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+    return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4)
 
 
-def _granted_without_counting(self: Ownership, request_id: int, one: Hold, deadline: float) -> bool:
-    granted = ORIGINAL_GRANTED(self, request_id, one, deadline)
+def _granted_without_counting(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+    granted = ORIGINAL_GRANTED(self, request_id, one, sent)
     if len(self.holds) > 1:
         self.holds.pop()
     return granted
 
 
-def _permit_granted_from_the_reply(self: BlockOwnership, hold: Hold, begun: float) -> None:
-    ORIGINAL_PERMIT_GRANTED(self, hold, begun + 0.4)
+def _permit_granted_from_the_reply(self: Block, ownership: Ownership, begun: float) -> None:
+    ORIGINAL_PERMIT_GRANTED(self, ownership, begun + 0.4)
 
 
-def _never_expires(self: Ownership, now: float) -> bool:
-    return False
+def _never_expires(self: Ownership, now: float) -> tuple[Hold, ...]:
+    return ()
 
 
-async def _no_compensation(client: client.ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
+async def _no_compensation(client: client.ClientCore, ownership: Ownership, hold: Hold) -> None:
     return None
 
 
@@ -130,7 +130,7 @@ def _by_its_score(name: str) -> Bug:
 
 
 ORIGINAL_GRANTED = Ownership.granted
-ORIGINAL_PERMIT_GRANTED = BlockOwnership.acquired
+ORIGINAL_PERMIT_GRANTED = Block._acquired
 READ_FENCED = FencedKind.reads
 
 BUGS = {
@@ -284,7 +284,7 @@ BUGS = {
     "a list of permits is released without all of them": in_script(
         "permit_release_all", ("if reply == 1 and not (ends and tonumber(ends) > now) then", "if i < 0 then")
     ),
-    "a permit is certain from its reply on": in_code(BlockOwnership, "acquired", _permit_granted_from_the_reply),
+    "a permit is certain from its reply on": in_code(Block, "_acquired", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
     ),

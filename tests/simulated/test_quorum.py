@@ -12,13 +12,13 @@ from pyredisson.config import Config
 from pyredisson.core.acquiring import release
 from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run
+from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.quorum import multi_lock, ownership, redlock, restart_guard, table
+from pyredisson.quorum import hold, multi_lock, redlock, restart_guard
 from pyredisson.quorum.decisions import certain_until
-from pyredisson.quorum.ownership import MultiOwnership
+from pyredisson.quorum.hold import MultiHold
 from pyredisson.quorum.restart_guard import RestartGuard
-from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
 from tests.simulated.engine.checkers import QuorumRules, leftovers
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
 from tests.simulated.engine.world import Cancelled, World
@@ -104,28 +104,6 @@ def test_a_lock_that_waited_for_votes_counts_them() -> None:
     scene.end()
 
 
-def test_idle_holds_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "SWEEP_AT", 4)
-    scene = Scene(nodes=3)
-    held = scene.lock("mine")
-    listed = multi_locks_of(held._core.client)
-
-    async def work() -> None:
-        await held.lock()
-        for number in range(20):
-            passing = MultiLock(*[client.get_lock(f"passing{number}") for client in scene.clients])
-            await passing.lock()
-            await passing.unlock()
-        assert len(listed) < 12
-        again = MultiLock(*[client.get_lock("orders") for client in scene.clients])
-        assert await again.get_hold_count() == 1, "what is held is found by any handle"
-        await again.unlock()
-
-    listed._sweep_at = 4
-    scene.do(held, work)
-    scene.end()
-
-
 def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers() -> None:
     scene = Scene(nodes=3)
     one, other, third = scene.world.nodes
@@ -196,8 +174,8 @@ def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
     scene = Scene(nodes=3)
     lock = scene.lock("mine")._core
     assert isinstance(lock.strategy, redlock.Redlock)
-    owned = MultiOwnership("orders", "orders", SimulatedOwner(scene.world), lock.members, 2)
-    rounds = redlock.Rounds(lock.strategy, owned, lock.new_hold(None), 0.0)
+    whole = MultiHold(lock.members, 2, "orders", "orders", SimulatedOwner(scene.world), None)
+    rounds = redlock.Rounds(lock.strategy, whole, 0.0)
     first = [rounds.chance() for _ in range(50)]
     assert len(set(first)) > 10
     rounds.reached, rounds.refusals = True, {}
@@ -291,7 +269,7 @@ def test_an_interrupted_caller_leaves_nothing(use: str, how: str, stopped: bool)
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
-DEADLINE_OF = MultiOwnership.deadline_of
+CERTAIN_UNTIL = MultiHold.certain_until
 
 
 def _of_any(deadlines: Any, quorum: int) -> float:
@@ -313,12 +291,12 @@ def _later_never(self: Any, ownership: Any, lease: int) -> None:
 BUGS = {
     "half of the nodes are enough": in_code(multi_lock, "majority", lambda count: count // 2 or 1),
     "the time that it took is not taken off": in_code(
-        MultiOwnership, "deadline_of", lambda self, hold: DEADLINE_OF(self, hold) + 0.5
+        MultiHold, "certain_until", lambda self: CERTAIN_UNTIL(self) + 0.5
     ),
     "nodes that did not answer are not released": in_code(ClientCore, "settle_later", _later_never),
     "a release that was not answered is forgotten": in_code(release, "_end_failed_release", _forgets),
-    "an extension by any node counts": in_code(ownership, "certain_until", _of_any),
-    "an extension counts when the validity is over": in_code(MultiOwnership, "expire", lambda self, now: False),
+    "an extension by any node counts": in_code(hold, "certain_until", _of_any),
+    "an extension counts when the validity is over": in_code(Ownership, "expire", lambda self, now: ()),
     "there is no chance in the delay": in_code(redlock.Rounds, "chance", lambda self: 0.0),
     "two nodes may be one server": in_code(RestartGuard, "_check_distinct", lambda self, facts: None),
     "a late copy of a request is accepted": in_script(
@@ -331,7 +309,7 @@ BUGS = {
     ),
     "what was taken in vain is kept": in_code(redlock, "undo", _gives_nothing_back),
     "an interrupted acquire is not given back": in_code(multi_lock, "undo_interrupted", _gives_nothing_back),
-    "a quorum is never told of as lost": in_code(MultiOwnershipTable, "report_lost", lambda self, owned: None),
+    "a quorum is never told of as lost": in_code(MultiHold, "lost_part", lambda self, **how: None),
 }
 
 

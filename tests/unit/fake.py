@@ -17,7 +17,7 @@ from pyredisson.core.failures import Failure
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.lease import Lease
-from pyredisson.shared.marks import AnyOwner
+from pyredisson.shared.any_owner import AnyOwner
 
 
 @dataclass

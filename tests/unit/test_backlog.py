@@ -17,7 +17,6 @@ from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-LEVEL = Hold(30_000, watchdog=True, block=False)
 AWAY = ConnectionError("away")
 
 
@@ -27,6 +26,13 @@ def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         backlog, "settle", lambda client, ownership, budget, **how: client.settle(ownership, budget, **how)
     )
+
+
+def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, Hold]:
+    """Return an ownership, and the one hold that it has."""
+    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), Hold(30_000, watchdog=True)  # type: ignore[arg-type]
+    assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, runtime.now())
+    return ownership, hold
 
 
 class FakeClient:
@@ -60,9 +66,8 @@ class FakeClient:
 
     def open(self, name: str) -> Ownership:
         """A ownership whose release was left open."""
-        ownership = Ownership((name, "client:1"), FakeOwner(), self.runtime)
-        assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, self.runtime.now() + LEVEL.certain)
-        ownership.begin_release()
+        ownership, hold = held_by(self.runtime, name)
+        ownership.begin_release(hold)
         ownership.settle_until(self.runtime.now() + 3600)
         assert self.backlog.settle(ownership)
         return ownership
@@ -193,9 +198,8 @@ def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
 
 def test_a_release_that_is_due_is_settled() -> None:
     client = FakeClient()
-    ownership = Ownership(("orders", "client:1"), FakeOwner(), client.runtime)
-    assert ownership.granted(ownership.begin_acquire(LEVEL).request_id, LEVEL, client.runtime.now() + LEVEL.certain)
-    assert ownership.release_later(block=True)
+    ownership, hold = held_by(client.runtime, "orders")
+    assert ownership.release_later(hold, block=True)
     client.backlog.settle(ownership)
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,13 +12,13 @@ from pyredisson.core.deadline import certain_for
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.liveness import GONE
 from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.pending_request import Pending, Unlock
-from pyredisson.core.ownership.table import OwnershipTable
+from pyredisson.core.ownership.pending_request import Pending, ReleaseBegun, Unlock
+from pyredisson.core.ownership.table import REMEMBERED, OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-PLAIN = Hold(30_000, watchdog=True, block=False)
-FIXED = Hold(10_000, watchdog=False, block=False)
-BLOCK = Hold(5_000, watchdog=False, block=True)
+PLAIN = partial(Hold, 30_000, watchdog=True)
+FIXED = partial(Hold, 10_000, watchdog=False)
+BLOCK = partial(Hold, 5_000, watchdog=False, block=True)
 
 
 @pytest.fixture
@@ -24,16 +26,25 @@ def ownership(world: FakeRuntime) -> Ownership:
     return Ownership(("orders", "client:1"), FakeOwner(), world)
 
 
-def take(ownership: Ownership, *levels: Hold, now: float = 1000.0) -> None:
-    for level in levels:
-        assert ownership.granted(ownership.begin_acquire(level).request_id, level, now + level.certain)
+def take(ownership: Ownership, *makers: Callable[[], Hold], now: float = 1000.0) -> list[Hold]:
+    """Let an ownership acquire these holds, which are returned."""
+    holds = [make() for make in makers]
+    for hold in holds:
+        assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, now)
+    return holds
+
+
+def begin_release(ownership: Ownership, *, block: bool = False) -> ReleaseBegun:
+    """Begin to release what an unlock is about."""
+    hold = ownership.to_unlock()
+    return ownership.begin_release(*(() if hold is None else (hold,)), block=block)
 
 
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
 def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
-    request_id = ownership.begin_acquire(PLAIN).request_id
+    request_id = ownership.begin_acquire(PLAIN()).request_id
     assert ownership.epoch_of(request_id) == 0
     ownership.doubt(request_id)
     assert ownership.epoch_of(request_id) == 1
@@ -41,7 +52,7 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
     assert ownership.epoch_of(request_id) == 8
     ownership.raise_epoch(request_id, above=3)
     assert ownership.epoch_of(request_id) == 9, "never lowered"
-    other = ownership.begin_acquire(PLAIN).request_id
+    other = ownership.begin_acquire(PLAIN()).request_id
     assert ownership.epoch_of(request_id) is None
     epoch = ownership.epoch
     ownership.raise_epoch(request_id, above=100)
@@ -54,7 +65,7 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
 
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:
     take(ownership, PLAIN, PLAIN)
-    ownership.begin_release()
+    begin_release(ownership)
     request_id, _, pending, _, _, _ = ownership.take_over()
     assert pending is Pending.RELEASE
     assert ownership.released(request_id, 0.0, behind=True)
@@ -67,7 +78,7 @@ def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(owners
 
 def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: Ownership) -> None:
     take(ownership, FIXED)
-    ownership.begin_release()
+    begin_release(ownership)
     ownership.released(ownership.take_over().request_id, 0.0, behind=True)
     take(ownership, FIXED)
     assert not ownership.take_released_behind()
@@ -82,11 +93,11 @@ def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: 
     ],
 )
 def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
-    ownership: Ownership, levels: list[Hold], block: bool, done_with: bool, unclaimed: int
+    ownership: Ownership, levels: list[Callable[[], Hold]], block: bool, done_with: bool, unclaimed: int
 ) -> None:
     take(ownership, *levels)
     assert not ownership.done_with()
-    begun = ownership.begin_release(block=block)
+    begun = begin_release(ownership, block=block)
     ownership.doubt(begun.request_id)
     assert ownership.in_use()
     assert (ownership.done_with(), ownership.unclaimed()) == (done_with, unclaimed)
@@ -96,19 +107,19 @@ def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
 
 
 def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
-    take(ownership, FIXED)
-    ownership.begin_acquire(PLAIN)
+    held = take(ownership, FIXED)
+    ownership.begin_acquire(PLAIN())
     request_id, _, pending, count, lease, repeat = ownership.take_over()
     assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
     assert ownership.epoch == 1
     assert ownership.given_back(request_id)
-    assert ownership.holds == [FIXED]
+    assert ownership.holds == held
     assert ownership.pending is None
 
 
 def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
-    since = ownership.begin_acquire(FIXED).request_id
-    ownership.begin_acquire(FIXED)
+    since = ownership.begin_acquire(FIXED()).request_id
+    ownership.begin_acquire(FIXED())
     request_id = ownership.request_id
     assert ownership.take_over(since).pending is None
     assert ownership.request_id == request_id
@@ -118,49 +129,49 @@ def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Owner
 def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
     """Its last copy may be under way still, and nobody will say that it came too late."""
     take(ownership, FIXED)
-    request_id = ownership.begin_release().request_id
+    request_id = begin_release(ownership).request_id
     ownership.doubt(request_id)
     last = ownership.epoch_of(request_id)
     assert last is not None
     ownership.expire(ownership.deadline)
     ownership.doubt(request_id)  # The caller learns that no reply came, when its turn is over.
-    assert ownership.begin_acquire(FIXED).epoch > last
+    assert ownership.begin_acquire(FIXED()).epoch > last
 
 
 def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership: Ownership) -> None:
-    take(ownership, FIXED)
-    request_id = ownership.begin_release().request_id
+    (held,) = take(ownership, FIXED)
+    request_id = begin_release(ownership).request_id
     assert ownership.lose("gone")
     ownership.doubt(request_id)
-    assert not ownership.redo_release(1), "there is nothing to give back"
+    assert not ownership.redo_release(held), "there is nothing to give back"
     assert ownership.pending is None
     assert ownership.holds == []
-    assert ownership.begin_acquire(FIXED).epoch == 2
+    assert ownership.begin_acquire(FIXED()).epoch == 2
 
 
 def test_what_is_abandoned_is_outranked_too(ownership: Ownership) -> None:
-    ownership.begin_acquire(FIXED)
+    ownership.begin_acquire(FIXED())
     ownership.doubt(ownership.request_id)
     last = ownership.take_over().epoch
     ownership.abandon(ownership.request_id)
-    assert ownership.begin_acquire(FIXED).epoch > last
+    assert ownership.begin_acquire(FIXED()).epoch > last
 
 
 def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> None:
     take(ownership, FIXED)
-    ownership.begin_release()
+    begin_release(ownership)
     ownership.abandon(ownership.request_id)
     assert ownership.holds == []
     assert ownership.pending is None
-    assert ownership.begin_release().todo is Unlock.LOST, "a late unlock is told so"
-    assert ownership.begin_release().todo is Unlock.NOT_OWNED
+    assert begin_release(ownership).todo is Unlock.LOST, "a late unlock is told so"
+    assert begin_release(ownership).todo is Unlock.NOT_OWNED
 
 
 def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
-    take(ownership, FIXED)
-    ownership.begin_acquire(FIXED)
+    held = take(ownership, FIXED)
+    ownership.begin_acquire(FIXED())
     ownership.abandon(ownership.request_id)
-    assert ownership.holds == [FIXED]
+    assert ownership.holds == held
     assert ownership.pending is None
 
 
@@ -178,38 +189,38 @@ def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
     ],
     ids=["fixed", "fixed twice", "watchdog", "hold()", "hold() within fixed"],
 )
-def test_expiry(ownership: Ownership, levels: list[Hold], told: bool, lost: bool, over: int) -> None:
+def test_expiry(ownership: Ownership, levels: list[Callable[[], Hold]], told: bool, lost: bool, over: int) -> None:
     take(ownership, *levels)
     assert not ownership.expire(ownership.deadline - 0.001)
-    assert ownership.expire(ownership.deadline) is told
+    assert bool(ownership.expire(ownership.deadline)) is told
     assert (ownership.loss is not None) is lost
-    assert ownership.expired == over
+    assert len(ownership.ended) == over
     assert not ownership.expire(ownership.deadline), "told once"
     assert ownership.remaining(0.0) == 0.0
 
 
 def test_the_expiry_of_what_is_being_released_is_not_reported(ownership: Ownership) -> None:
     take(ownership, PLAIN)
-    request_id = ownership.begin_release().request_id
+    request_id = begin_release(ownership).request_id
     assert not ownership.expire(ownership.deadline)
     assert ownership.pending is None
     assert not ownership.released(request_id, 0.0), "its turn is over"
-    assert ownership.begin_release().todo is Unlock.LOST
+    assert begin_release(ownership).todo is Unlock.LOST
 
 
 def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
-    take(ownership, PLAIN, FIXED)
-    ownership.begin_release()
+    plain, fixed = take(ownership, PLAIN, FIXED)
+    begin_release(ownership)
     assert ownership.expire(ownership.deadline)
-    assert ownership.holds == [PLAIN]
-    assert ownership.expired == 1
+    assert ownership.holds == [plain]
+    assert ownership.ended == [fixed]
 
 
 def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
     """A renewal's answer that comes late says nothing of a hold that was taken since."""
     take(ownership, PLAIN)
     generation = ownership.generation
-    ownership.released(ownership.begin_release().request_id, 0.0)
+    ownership.released(begin_release(ownership).request_id, 0.0)
     take(ownership, PLAIN)
     assert not ownership.lose(GONE, generation)
     assert ownership.lose(GONE, ownership.generation)
@@ -219,7 +230,7 @@ def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) 
     """It may have been executed behind the release. If it was not, the release will say that the hold was gone."""
     take(ownership, PLAIN)
     generation = ownership.generation
-    request_id = ownership.begin_release().request_id
+    request_id = begin_release(ownership).request_id
     assert not ownership.lose(GONE, generation)
     assert ownership.lose_one(request_id, GONE, 0.0)
 
@@ -228,20 +239,21 @@ def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) 
     ("level", "late", "told"), [(FIXED, False, True), (FIXED, True, False), (BLOCK, True, True), (PLAIN, True, True)]
 )
 def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
-    ownership: Ownership, level: Hold, late: bool, told: bool
+    ownership: Ownership, level: Callable[[], Hold], late: bool, told: bool
 ) -> None:
     take(ownership, level)
-    request_id = ownership.begin_release().request_id
-    assert ownership.lose_one(request_id, GONE, ownership.deadline if late else ownership.deadline - 1) is told
+    request_id = begin_release(ownership).request_id
+    lost = ownership.lose_one(request_id, GONE, ownership.deadline if late else ownership.deadline - 1)
+    assert bool(lost) is told
     assert ownership.holds == []
     assert ownership.loss is None, "there is nothing left to lose"
 
 
 def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership: Ownership) -> None:
     take(ownership, PLAIN)
-    ownership.begin_release()
+    begin_release(ownership)
     ownership.lose_one(ownership.take_over().request_id, GONE, 1000.0, behind=True)
-    assert ownership.begin_release().todo is Unlock.LOST
+    assert begin_release(ownership).todo is Unlock.LOST
 
 
 def test_a_renewal_counts_from_when_it_was_sent(ownership: Ownership) -> None:
@@ -275,7 +287,7 @@ def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
     return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
-def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Hold) -> Ownership:
+def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], Hold]) -> Ownership:
     """Enter an ownership, and let it acquire its lock."""
     ownership = ownerships.enter(ownership_of(world, name))
     take(ownership, level)
@@ -287,7 +299,7 @@ _numbers = itertools.count()
 
 def crowd(ownerships: OwnershipTable, world: FakeRuntime, times: int) -> None:
     """Enter a multiple of the idle ownerships that the table remembers."""
-    for _ in range(times * OwnershipTable.REMEMBERED):
+    for _ in range(times * REMEMBERED):
         ownerships.enter(ownership_of(world, f"crowd {next(_numbers)}"))
 
 
@@ -308,19 +320,19 @@ def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships: Ownership
 
 def test_idle_ownerships_do_not_pile_up(ownerships: OwnershipTable, world: FakeRuntime) -> None:
     held = taken(ownerships, world, "held", PLAIN)
-    for number in range(10 * OwnershipTable.REMEMBERED):
+    for number in range(10 * REMEMBERED):
         ownerships.enter(ownership_of(world, f"lock {number}"))
-        assert len(ownerships) <= 2 * OwnershipTable.REMEMBERED + 1
+        assert len(ownerships) <= 2 * REMEMBERED + 1
     assert ownerships.find(held.key) is held
 
 
 def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships: OwnershipTable, world: FakeRuntime) -> None:
-    made = [taken(ownerships, world, f"lock {number}", FIXED) for number in range(2 * OwnershipTable.REMEMBERED)]
+    made = [taken(ownerships, world, f"lock {number}", FIXED) for number in range(2 * REMEMBERED)]
     world.pass_time(60)
     ownerships.enter(ownership_of(world, "one more"))
     forgotten = [ownership for ownership in made if ownership.table is None]
-    assert forgotten == made[: OwnershipTable.REMEMBERED]
-    assert made[-1].begin_release().todo is Unlock.LOST
+    assert forgotten == made[:REMEMBERED]
+    assert begin_release(made[-1]).todo is Unlock.LOST
 
 
 def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships: OwnershipTable, world: FakeRuntime) -> None:
@@ -342,7 +354,7 @@ def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships: Owne
     """The owner has found it, and another thread fills the table before the request is noted."""
     found = ownerships.enter(ownership_of(world, "orders"))
     crowd(ownerships, world, 2)
-    found.begin_acquire(PLAIN)
+    found.begin_acquire(PLAIN())
     assert found.table is None
     assert ownerships.enter(found) is found
     crowd(ownerships, world, 4)

@@ -1,8 +1,7 @@
-"""What multi-locks refuse before there is any server, and the table of what is held of them."""
+"""What multi-locks refuse before there is any server, and how what is held of them is found."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,13 +13,9 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.driver import run
 from pyredisson.quorum.decisions import node_timeout
-from pyredisson.quorum.ownership import MultiHold, MultiOwnership
-from pyredisson.quorum.table import MultiOwnershipTable, multi_locks_of
-from tests.unit.fake import FakeOwner
 
-MANY = 40_000
+MANY = 400
 
 
 def test_locks_of_the_other_form_are_refused() -> None:
@@ -56,28 +51,22 @@ def test_what_a_node_gets_to_answer(lease: float, configured: float | None, roun
     assert node_timeout(round(1000 * lease), configured, round_trip) == pytest.approx(timeout)
 
 
-# ---- the table of holds ----------------------------------------------------------------------------------------------
+# ---- the holds of others ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def lock() -> Iterator[pyredisson.MultiLock]:
-    """A multi-lock that another owner of its client holds."""
+def client() -> Iterator[pyredisson.Redisson]:
     with fakeredis.FakeRedis() as server, pyredisson.Redisson(server) as client:
-        other = client.new_owner()
-        held = [client.get_lock(name, owner=other) for name in ("orders", "stock")]
-        pyredisson.MultiLock(*held).lock()
-        yield pyredisson.MultiLock(client.get_lock("orders"), client.get_lock("stock"))
+        yield client
 
 
-def hold_of(lock: pyredisson.MultiLock, key: object, number: int = 1) -> MultiOwnership:
-    """A hold of another multi-lock, with the members of this one."""
-    hold = MultiOwnership(key, str(key), FakeOwner(number), lock._core.members, 2)
-    hold.holds.append(MultiHold(30_000, 2, watchdog=True, block=False))
-    return hold
-
-
-def table_of(lock: pyredisson.MultiLock) -> MultiOwnershipTable:
-    return multi_locks_of(lock._core.client)
+@pytest.fixture
+def lock(client: pyredisson.Redisson) -> pyredisson.MultiLock:
+    """A multi-lock that another owner of its client holds."""
+    other = client.new_owner()
+    held = [client.get_lock(name, owner=other) for name in ("orders", "stock")]
+    pyredisson.MultiLock(*held).lock()
+    return pyredisson.MultiLock(client.get_lock("orders"), client.get_lock("stock"))
 
 
 def times_out(lock: pyredisson.MultiLock) -> None:
@@ -108,18 +97,12 @@ def lines_of(work: Callable[[], object]) -> int:
     return lines
 
 
-def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(lock: pyredisson.MultiLock) -> None:
-    table = table_of(lock)
+@pytest.mark.parametrize("work", [times_out, releases_what_it_does_not_hold])
+def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
+    lock: pyredisson.MultiLock, client: pyredisson.Redisson, work: Callable[[pyredisson.MultiLock], None]
+) -> None:
+    work(lock)
+    few = lines_of(partial(work, lock))
     for number in range(MANY):
-        table.enter(hold_of(lock, number))
-    assert len(table) == MANY + 1
-    for work in (times_out, releases_what_it_does_not_hold):
-        assert lines_of(partial(work, lock)) < MANY / 4
-
-
-def test_a_hold_that_is_released_once_its_renewal_is_due_is_no_error(lock: pyredisson.MultiLock) -> None:
-    released = hold_of(lock, "goods")
-    released.refresh()
-    released.holds.clear()  # By its own thread, after the watchdog's has looked.
-    run(table_of(lock).renew([released]))
-    assert released.renew_at == math.inf
+        assert client.get_multi_lock(client.get_lock(f"{number}"), client.get_lock(f"more {number}")).try_lock()
+    assert lines_of(partial(work, lock)) < few + MANY / 4

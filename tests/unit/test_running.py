@@ -14,6 +14,7 @@ from pyredisson.core.client import ClientCore
 from pyredisson.core.driver import run, together
 from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, Refused
+from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.runtime import Ask, Runtime
@@ -137,7 +138,7 @@ class Part:
         self.client = ClientCore(cast("Runtime", self.node), Config())
         self.member = Member(LockCore(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
-        self.hold = self.client.watchdog.plain_hold
+        self.hold = Hold(30_000, watchdog=True)
 
     def acquire(self) -> Any:
         asking = acquire_part(self.member, self.member.kind, self.ownership, self.hold)

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 
 async def acquire(
-    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, wait: float | None, covers: tuple[str, ...]
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold,
+    wait: float | None,
+    *,
+    for_multi_lock: bool = False,
 ) -> bool:
     """Acquire a lock for a hold.
 
@@ -39,22 +45,20 @@ async def acquire(
         ownership: What its owner holds of it.
         hold: What is to be held.
         wait: Seconds; ``None``: as long as it takes.
-        covers: The locks that the owner's mark is about; none for a part of a multi-lock, which has a mark of its own.
+        for_multi_lock: Whether a multi-lock acquires it, which emits events, and explains a ``Failure``.
     """
     asked = client.runtime.now()
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(kind, ownership)
-    before = -1  # How many holds there are is not known yet.
     try:
-        await _begin(client, kind, ownership, covers)
-        before = len(ownership.holds)
+        await _begin(client, kind, ownership)
         acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
-        if covers and client.has_listeners():
+        if not for_multi_lock and client.has_listeners():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
             report_outcome(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
         return acquired
     except BaseException as error:
-        await leave(client, kind, ownership, before, hold, asked, error)
+        await leave(client, kind, ownership, hold, asked, error, for_multi_lock=for_multi_lock)
         raise
 
 
@@ -85,12 +89,12 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     return acquired
 
 
-async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership, covers: tuple[str, ...]) -> None:
-    """Leave a mark of what is about to be held; or settle what its owner holds already, or has in flight."""
+async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Settle what the owner has in flight, and check what it holds already."""
     if ownership.holds or ownership.pending is not None:
         await make_ready(client, kind, ownership)
-    elif covers:
-        ownership.who.mark(ownership, covers, client.report_left_behind)
+    else:
+        client.note_acquire(ownership)
     if ownership.kind is not kind:
         adopt(kind, ownership)
 
@@ -99,10 +103,11 @@ async def leave(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    before: int,
     hold: Hold,
     asked: float,
     error: BaseException,
+    *,
+    for_multi_lock: bool = False,
 ) -> None:
     """Leave with an error, or since the caller leaves in the middle; then nothing may remain acquired.
 
@@ -110,33 +115,42 @@ async def leave(
         Exception: The error to show instead.
     """
     if isinstance(error, Failure):
-        raise await _failed(client, kind, ownership, hold, asked, error) from error.cause
+        try:
+            raise await _failed(client, kind, ownership, hold, asked, error, for_multi_lock) from error.cause
+        finally:
+            ownership.claim(hold)
     if isinstance(error, RedissonError):
         if ownership.queued_ms:
             await leave_queue(client, ownership)
-        if not hold.part:
+        if not for_multi_lock:
             report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
     elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
-        if ownership.undo_acquire(before):
+        if ownership.undo_acquire(hold):
             client.settle_later(ownership, hold.lease_ms)
         resume(client, ownership)
     else:
-        await undo_interrupted(client, ownership, before, hold)
+        await undo_interrupted(client, ownership, hold)
 
 
 async def _failed(
-    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, asked: float, failure: Failure
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold,
+    asked: float,
+    failure: Failure,
+    for_multi_lock: bool,
 ) -> Exception:
-    """Leave after a request without an answer of use. Returns the error to raise; of a part that is the failure."""
+    """Leave after a request without an answer of use. Returns the error to raise; for a multi-lock the failure."""
     error: Exception = failure
-    if not hold.part:
+    if not for_multi_lock:
         error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
     elif isinstance(failure, Unanswered):
         client.settle_later(ownership, hold.lease_ms)
     if ownership.queued_ms:
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
     error = await explain_type(client.finder, error, ownership.name, kind.layout)
-    if not hold.part:
+    if not for_multi_lock:
         report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
     return error
 
@@ -149,7 +163,7 @@ async def _keep_trying(attempt: Attempt, refused: Refused, seen: int | None, dea
         check_not_stuck(client, kind, ownership)
     wait = client.presence.begin_wait(kind.word, ownership.name, ownership.owner, ownership.who)
     try:
-        if attempt.hold.part or not client.has_listeners():
+        if attempt.hold.whole is not None or not client.has_listeners():
             return await kind.waiting.wait(attempt, refused, seen, deadline)
         wait_on = partial(kind.waiting.wait, attempt, refused, seen, deadline)
         return await announce_wait(client, (ownership.name, ownership.owner), wait_on)
@@ -187,11 +201,12 @@ def report_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: fl
         client.emit_ordinary(events.AcquireFailed(*key, waited, reason_of(error), error, kind))
 
 
-async def undo_interrupted(client: ClientCore, ownership: Ownership, before: int, hold: Hold) -> None:
+async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: Hold) -> None:
     """The caller is interrupted during an acquire (Ctrl-C, cancellation): release what it may have acquired."""
-    if ownership.undo_acquire(before):
+    if ownership.undo_acquire(hold):
         ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
         await settle_on_leaving(client, ownership)
+        ownership.claim(hold)
         resume(client, ownership)
 
 

@@ -61,7 +61,7 @@ def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bo
     # is not taken over, but given up.
     return (
         pending is Pending.RELEASE
-        or ownership.in_flight.releases_due > 0
+        or len(ownership.in_flight.due) > 0
         or (pending is not None and (kind.queues or type(ownership.kind) is not type(kind)))
     )
 
@@ -78,9 +78,7 @@ def _check_reentrant(kind: LockKind, ownership: Ownership) -> None:
 
 def expire(client: ClientCore, ownership: Ownership) -> None:
     """Draw the consequences if the ownership's deadline has passed."""
-    if ownership.expire(client.runtime.now()):
-        client.watchdog.unwatch(ownership)
-        client.report_lost(ownership)
+    client.report_lost(ownership, ownership.expire(client.runtime.now()))
 
 
 # ---- the attempt -----------------------------------------------------------------------------------------------------
@@ -105,13 +103,16 @@ class FirstRequest(NamedTuple):
 class Attempt:
     """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
-    __slots__ = ("client", "hold", "kind", "ownership")
+    __slots__ = ("_exchange", "client", "hold", "kind", "ownership")
 
-    def __init__(self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold) -> None:
+    def __init__(
+        self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, exchange: Exchange | None = None
+    ) -> None:
         self.client: ClientCore = client
         self.kind: LockKind = kind
         self.ownership: Ownership = ownership
         self.hold: Hold = hold
+        self._exchange = exchange  # How to ask the server, as for :func:`ask`.
 
     async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
         """Ask for the lock once.
@@ -129,13 +130,14 @@ class Attempt:
         if kind.queues and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
-            call, outcome, sent = await ask(client, kind, ownership, hold, update=update, first=first)
+            call, outcome, sent = await ask(client, kind, ownership, hold, self._exchange, update=update, first=first)
             if type(outcome) is LockAcquired:
                 deadline = sent + hold.certain
                 over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
                 if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
-                    await settle(client, ownership)  # It arrived when its lease had ended: that is no hold, so give it
-                    return AT_ONCE  # back, and attempt again.
+                    # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
+                    await settle(client, ownership, exchange=self._exchange)
+                    return AT_ONCE
             return end_attempt(client, call, outcome, sent)
         except Unanswered:
             raise
@@ -215,7 +217,7 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
     if type(outcome) is LockAcquired:
         if outcome.token is not None:
             hold.number(outcome.token)
-        if not ownership.granted(call.request_id, hold, sent + hold.certain):
+        if not ownership.granted(call.request_id, hold, sent):
             if ownership.loss is not None:
                 raise lost_error(ownership, ownership.loss)
             return AT_ONCE
@@ -229,9 +231,7 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         return outcome
     if type(outcome) is SelfBlocked:
         return AT_ONCE
-    if ownership.lose(GONE):
-        client.watchdog.unwatch(ownership)
-        client.report_lost(ownership)
+    client.report_lost(ownership, ownership.lose(GONE))
     raise lost_error(ownership)
 
 

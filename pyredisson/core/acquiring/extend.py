@@ -5,25 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.acquiring.attempt import expire
-from pyredisson.core.acquiring.release import settle_or_explain
+from pyredisson.core.acquiring.release import not_owned, settle_or_explain
 from pyredisson.core.background.renewal import Renewal
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.diagnosis.error_text import not_held
 from pyredisson.core.failures import Failure, Rejected, Unusable
+from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
-from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.kind import LockKind
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
-async def extend(client: ClientCore, ownership: Ownership, lease_ms: int) -> bool:
+async def extend(
+    client: ClientCore, ownership: Ownership, lease_ms: int, hold: Hold | None = None, kind: LockKind | None = None
+) -> bool:
     """Let what an owner holds last for ``lease_ms`` from now on; what lasts longer stays as it is.
 
     A renewal never shortens a lease, so that it may be repeated.
+
+    Args:
+        client: The client.
+        ownership: What the owner holds.
+        lease_ms: The lease.
+        hold: The hold that is meant; ``None``: the innermost of its own, of a lock of this ``kind``.
+        kind: As above.
 
     Returns:
         Whether the server has confirmed it within ``Config.timeout``.
@@ -35,9 +45,12 @@ async def extend(client: ClientCore, ownership: Ownership, lease_ms: int) -> boo
     if ownership.pending is not None:
         await settle_or_explain(client, ownership)
     expire(client, ownership)
-    if not ownership.holds and not ownership.expired:
-        raise LockNotOwnedError(not_held("lock", ownership.name, ownership.who, None), name=ownership.name)
-    _raise_if_lost(ownership)
+    if hold is None:
+        hold = ownership.to_unlock()
+    if hold is None:
+        assert kind is not None, "an owner extends a lock of some kind"
+        raise not_owned(kind, ownership)
+    _raise_if_lost(ownership, hold)
     runtime, failures = client.runtime, 0
     over = runtime.now() + client.config.timeout
     while (left := over - runtime.now()) > 0:
@@ -47,7 +60,7 @@ async def extend(client: ClientCore, ownership: Ownership, lease_ms: int) -> boo
         except Failure as failure:
             renewal.answer = failure
         failed = renewal.note()
-        _raise_if_lost(ownership)
+        _raise_if_lost(ownership, hold)
         if failed is None:
             return True
         if isinstance(failed, (Rejected, Unusable)):
@@ -55,10 +68,10 @@ async def extend(client: ClientCore, ownership: Ownership, lease_ms: int) -> boo
         await runtime.sleep(min(RETRY.pause(failures, runtime.jitter), max(0.0, over - runtime.now())))
         failures += 1
         expire(client, ownership)
-        _raise_if_lost(ownership)
+        _raise_if_lost(ownership, hold)
     return False
 
 
-def _raise_if_lost(ownership: Ownership) -> None:
-    if ownership.loss is not None or not ownership.holds:
+def _raise_if_lost(ownership: Ownership, hold: Hold) -> None:
+    if ownership.loss is not None or hold.state is not HoldState.HELD:
         raise lost_error(ownership, ownership.loss or "its lease expired")

@@ -14,6 +14,7 @@ from pyredisson.core.diagnosis.error_text import held_here, not_held
 from pyredisson.core.diagnosis.holder_lookup import found_here
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unusable, is_interruption
+from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending, Unlock
 from pyredisson.core.requests.call import ForceCall, ReleaseCall
@@ -23,9 +24,12 @@ from pyredisson.core.waiting.pubsub_wait import released_as
 from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyredisson.core.client import ClientCore
     from pyredisson.core.driver import Progress
     from pyredisson.core.kind import LockKind
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.requests.call import Exchange
     from pyredisson.core.runtime import Reply
@@ -33,10 +37,10 @@ if TYPE_CHECKING:
 
 
 async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
-    """Release one hold of an owner, or continue the last release if that could not be settled."""
+    """Release the innermost hold of an owner, or continue the last release if that could not be settled."""
     if ownership.in_flight.pending is not None:
         # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
-        later = ownership.pending is Pending.ACQUIRE and ownership.release_later(block=False)
+        later = ownership.pending is Pending.ACQUIRE and ownership.release_later(ownership.to_unlock(), block=False)
         if await settle_or_explain(client, ownership) is Pending.RELEASE or later:
             ownership.take_released_behind()
             resume(client, ownership)
@@ -45,33 +49,51 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
     if ownership.in_flight.released_behind and ownership.take_released_behind():
         resume(client, ownership)
         return
-    await release(client, kind, ownership, progress)
+    await release(client, kind, ownership, ownership.to_unlock(), progress)
 
 
-async def leave_block(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
-    """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed."""
+async def leave_block(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold | None,
+    progress: Progress | None = None,
+    exchange: Exchange | None = None,
+) -> None:
+    """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
+
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+    """
     if ownership.pending is not None:
         if progress is not None:
             progress.begun = True
         # No one returns to a block's hold: if it cannot be released now, it is released after the pending request.
-        later = ownership.release_later(block=True)
+        later = ownership.release_later(hold, block=True)
+        mine = hold in ownership.in_flight.holds  # A multi-lock may ask again.
         try:
-            await settle_or_explain(client, ownership)
+            await settle_or_explain(client, ownership, exchange)
         except LockLostError:
-            if later:
+            if later or mine:
                 raise
             # Else that of an inner block, which has reported it; ours comes now.
-        if later:
+        if later or (mine and hold is not None and hold.state is not HoldState.HELD):
             resume(client, ownership)
             return
-    await release(client, kind, ownership, progress, block=True)
+    await release(client, kind, ownership, hold, progress, exchange, block=True)
 
 
-async def settle_or_explain(client: ClientCore, ownership: Ownership) -> Pending | None:
-    """Settle the pending request. Raises the error to show if that fails."""
+async def settle_or_explain(
+    client: ClientCore, ownership: Ownership, exchange: Exchange | None = None
+) -> Pending | None:
+    """Settle the pending request. Raises the error to show if that fails; the ``Failure`` if an ``exchange`` is given.
+
+    ``exchange``: as for :func:`settle`.
+    """
     try:
-        return await settle(client, ownership)
+        return await settle(client, ownership, exchange=exchange)
     except Failure as failure:
+        if exchange is not None:
+            raise
         lease = client.watchdog.lease_ms
         raise client.explain(failure, ownership, "an earlier request", lease) from failure.cause
 
@@ -88,38 +110,53 @@ async def release(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
+    hold: Hold | None,
     progress: Progress | None = None,
+    exchange: Exchange | None = None,
     *,
     block: bool = False,
 ) -> None:
     """Release one hold; if the caller is interrupted, in the background. ``progress``: see ``run_to_the_end``."""
-    before = len(ownership.holds)
+    await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=block)
+
+
+async def release_all(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    holds: Sequence[Hold],
+    progress: Progress | None = None,
+    exchange: Exchange | None = None,
+    *,
+    block: bool = False,
+    becoming: HoldState = HoldState.OVER,
+) -> None:
+    """Release these holds in one request: one, or all, for the wait of a condition. ``becoming``: what they become."""
     try:
         if progress is not None:
             progress.begun = True
-        if ownership.holds and ownership.holds[-1].part:
-            _spare_parts(ownership)
-        call, epoch = begin_release(client, kind, ownership, block=block)
-        await finish_release(client, call, epoch)
+        call, epoch = begin_release(client, kind, ownership, holds, block=block, becoming=becoming)
+        await finish_release(client, call, epoch, exchange)
     except BaseException as error:
-        await leave_release(client, ownership, before, error)
+        await leave_release(client, ownership, holds, error, exchange, becoming=becoming)
         raise
 
 
-def _spare_parts(ownership: Ownership) -> None:
-    """Let a hold of the lock itself be released next, if there is one, not one that a multi-lock has of it."""
-    own = [hold for hold in ownership.holds if not hold.part]
-    if own:
-        ownership.move_to_top(own[-1])
-
-
-async def leave_release(client: ClientCore, ownership: Ownership, before: int, error: BaseException) -> None:
-    """Clean up after an error, or after an interruption, whose caller has no use for the hold in any case."""
+async def leave_release(
+    client: ClientCore,
+    ownership: Ownership,
+    holds: Sequence[Hold],
+    error: BaseException,
+    exchange: Exchange | None = None,
+    *,
+    becoming: HoldState = HoldState.OVER,
+) -> None:
+    """Clean up after an error, or after an interruption, whose caller has no use for the holds in any case."""
     if is_interruption(error):
-        if ownership.redo_release(before):
+        if ownership.redo_release(*holds, becoming=becoming):
             ownership.settle_until()
-            if isinstance(error, GeneratorExit) and client.runtime.suspends:
-                client.watchdog.settle(ownership)
+            if exchange is not None or (isinstance(error, GeneratorExit) and client.runtime.suspends):
+                client.watchdog.settle(ownership)  # A multi-lock settles all its members at once, if it can wait.
             else:
                 await settle_on_leaving(client, ownership)
         resume(client, ownership)  # In any case: it may have been released, and be watched still.
@@ -128,15 +165,22 @@ async def leave_release(client: ClientCore, ownership: Ownership, before: int, e
 
 
 async def finish_release(
-    client: ClientCore, call: ReleaseCall, epoch: int, begun: tuple[Any, float] | None = None
+    client: ClientCore,
+    call: ReleaseCall,
+    epoch: int,
+    exchange: Exchange | None = None,
+    *,
+    begun: tuple[Any, float] | None = None,
 ) -> None:
     """Ask until there is an answer, and note it. Raises the error to show if there is none.
 
-    ``begun``: as for :meth:`ClientBase.exchange`.
+    ``exchange``: as for :func:`settle_or_explain`. ``begun``: as for :meth:`ClientBase.exchange`.
     """
     try:
-        await ask_for_release(client, call, epoch, begun=begun)
+        await ask_for_release(client, call, epoch, exchange, begun=begun)
     except Failure as failure:
+        if exchange is not None:
+            raise
         error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
         raise await explain_type(client.finder, error, call.ownership.name, call.kind.layout) from failure.cause
 
@@ -165,27 +209,59 @@ async def ask_for_release(
     _end_release(client, call, reply, sent, repeated=repeated)
 
 
-def begin_release(client: ClientCore, kind: LockKind, ownership: Ownership, *, block: bool) -> tuple[ReleaseCall, int]:
-    """Note that a hold is about to be released. Returns the request, and the epoch of its first copy.
+def begin_release(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    holds: Sequence[Hold],
+    *,
+    block: bool,
+    becoming: HoldState = HoldState.OVER,
+) -> tuple[ReleaseCall, int]:
+    """Note that these holds are about to be released. Returns the request, and the epoch of its first copy.
 
     Raises:
         LockNotOwnedError: There is none.
+        LockLostError: It has ended, and its owner holds the lock anew.
     """
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
     reason = ownership.loss or "its lease expired"
     if ownership.kind is not kind:
         adopt(kind, ownership)
-    request_id, epoch, count, lease, todo = ownership.begin_release(block=block)
+    request_id, epoch, count, lease, todo = ownership.begin_release(*holds, block=block, becoming=becoming)
     if todo is Unlock.NOT_OWNED:
-        other = other_local_holder(kind, ownership)
-        raise LockNotOwnedError(
-            not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
-            name=ownership.name,
-            holder=None if other is None else found_here(client, other).holder,
-        )
+        raise not_owned(kind, ownership, unlocks=True)
+    if todo is Unlock.ENDED:
+        raise lost_error(ownership, reason)
     lease = lease or client.watchdog.lease_ms
     return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
+
+
+def not_owned(kind: LockKind, ownership: Ownership, *, unlocks: bool = False) -> LockNotOwnedError:
+    """Return the error for an owner that holds nothing of its own; look whether another one of this client does.
+
+    ``unlocks``: whether this is the unlock of a hold that has ended, if there is one.
+    """
+    # What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
+    for each in kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner):
+        if each.owner == kind.field(each.who.number) and (hold := each.ended_here()) is not None:
+            if unlocks:
+                each.forget(hold)
+            return lost_error(each, "its lease expired")
+    whole = next((hold.whole for hold in ownership.holds), None)
+    if whole is not None:
+        return LockNotOwnedError(
+            f"lock {ownership.name!r} is held through multi-lock {whole.name!r} alone: release or extend that",
+            name=ownership.name,
+            holder=found_here(kind.client, ownership).holder,
+        )
+    other = other_local_holder(kind, ownership)
+    return LockNotOwnedError(
+        not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
+        name=ownership.name,
+        holder=None if other is None else found_here(kind.client, other).holder,
+    )
 
 
 def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
@@ -208,15 +284,14 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         raise lost_error(ownership, call.lost)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
         client.watchdog.unwatch(ownership)
-        if ownership.lose_one(call.request_id, GONE, client.runtime.now()):
-            client.report_lost(ownership)
+        client.report_lost(ownership, ownership.lose_one(call.request_id, GONE, client.runtime.now()))
         raise lost_error(ownership)
-    holds = ownership.holds
-    reported = not (holds and holds[-1].part) and client.has_listeners()
+    hold = next(iter(ownership.in_flight.holds), None)
     stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
-    if not stands and ownership.loss is not None:  # The answer was read when the lease had ended.
-        ownership.ended_meanwhile()
-        raise lost_error(ownership, ownership.loss)
+    if not stands and hold is not None:  # The answer was read when the lease had ended.
+        ownership.forget(hold)
+        if ownership.loss is not None:
+            raise lost_error(ownership, ownership.loss)
     if type(reply) is int and reply not in (0, 1):
         call.kind.waiting.released(call.kind, ownership, released_as(client, reply) - 1, sent)
     if count == 1 or not ownership.watched():
@@ -224,8 +299,8 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         # Left by another thread, the block's owner may hold it anew by now.
         if ownership.holds and ownership.watched():
             client.watchdog.watch(ownership)
-    if reported:
-        held = client.runtime.now() - ownership.since[count - 1]
+    if hold is not None and hold.whole is None and client.has_listeners():
+        held = client.runtime.now() - hold.since
         client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
 
 
@@ -256,12 +331,10 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
     if reply is None and kind.one_sided:
         return False  # The other side is held, and stays so.
     for each, generation in victims:
-        if each.who is ownership.who:
-            each.clear()
-            client.watchdog.unwatch(each)
-        elif each.lose("it was force-unlocked by this client", generation):
-            client.watchdog.unwatch(each)
-            client.report_lost(each)
+        own = each.who is ownership.who
+        lost = each.clear() if own else each.lose("it was force-unlocked by this client", generation)
+        client.watchdog.unwatch(each)
+        client.report_lost(each, lost)
     return reply is not None
 
 

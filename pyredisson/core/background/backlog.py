@@ -164,7 +164,7 @@ class Backlog:
 
     async def _settle(self, ownership: Ownership, each: BacklogEntry) -> None:
         request_id = each.request_id
-        if (ownership.pending is not None or ownership.in_flight.releases_due) and ownership.request_id == request_id:
+        if (ownership.pending is not None or ownership.in_flight.due) and ownership.request_id == request_id:
             now = self._runtime.now()
             if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
                 ownership.abandon(request_id)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyredisson.core.failures import Failure
-from pyredisson.core.ownership.liveness import GONE
 from pyredisson.core.requests.replies import read_renewed
 from pyredisson.core.runtime import Ask
 
@@ -67,7 +66,6 @@ class Renewal(Ask):
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
                 ownership.renewed(generation, self._sent, self._lease_ms)
-            elif ownership.lose(GONE, generation):
-                self._client.unwatch(ownership)
-                self._client.report_lost(ownership)
+            else:
+                self._client.report_lost(ownership, ownership.lose(ownership.gone(), generation))
         return None

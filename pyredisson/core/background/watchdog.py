@@ -19,10 +19,9 @@ from pyredisson.core import events
 from pyredisson.core.background.backlog import Backlog
 from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.deadline import lease_ms
+from pyredisson.core.deadline import certain_for, lease_ms
 from pyredisson.core.diagnosis.presence import Presence
 from pyredisson.core.failures import Failure
-from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.liveness import gone_hint, holder_alive
 
 if TYPE_CHECKING:
@@ -46,10 +45,11 @@ class Watchdog:
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout
         self.lease_ms: int = lease_ms(timeout)
-        self.plain_hold: Hold = Hold(self.lease_ms, watchdog=True, block=False)
+        self.certain: float = certain_for(self.lease_ms)
         self._period = timeout / 3
         self._batch = client.config.lock_watchdog_batch_size
         self._watched: dict[Ownership, None] = {}
+        self._short: dict[Ownership, float] = {}  # When to renew what has a shorter lease than the usual one.
         self._several = client.runtime.place("") is not None
         self._round: deque[list[Ownership]] = deque()
         self._round_size = 0
@@ -66,8 +66,6 @@ class Watchdog:
         self._unsettled = self._backlog.ownerships
         #: What the client publishes of itself, as a step of the loop.
         self.presence: Presence = Presence(client, self.wake_by, self.ownerships)
-        #: The tables that renew their entries themselves, as a step of the loop, by name; see quorum/table.py.
-        self.tables: dict[str, Any] = {}
         self._background = client.runtime.spawn(self.step, "watchdog")
 
     # ---- plain: for those who acquire and release ----------------------------------------------------------------
@@ -76,7 +74,7 @@ class Watchdog:
         """Renew this ownership if it wants that, and notify its holder when it is lost."""
         self._watched[ownership] = None
         deadline = ownership.deadline
-        if deadline - self.plain_hold.certain > self._late_at:  # A lease of the usual length begins about now.
+        if deadline - self.certain > self._late_at:  # A lease of the usual length begins about now.
             self._warn_if_late()
         if deadline < self._earliest:
             self._earliest = deadline
@@ -90,6 +88,13 @@ class Watchdog:
         if self._late_at < math.inf and self._runtime.now() > self._late_at:
             self._warn_if_late()
         self._watched.pop(ownership, None)
+        self._short.pop(ownership, None)
+
+    def renew_every_third(self, ownership: Ownership, lease_ms: int) -> None:
+        """Renew an ownership by a shorter lease than the usual one, until it is left alone or has another lease."""
+        self._short[ownership] = self._runtime.now() + lease_ms / 3000
+        self.watch(ownership)
+        self.wake_by(self._short[ownership])
 
     def settle(self, ownership: Ownership) -> None:
         """Settle the pending request of this ownership in the background, until its lease has expired."""
@@ -101,7 +106,7 @@ class Watchdog:
         return ownership in self._unsettled
 
     def wake_by(self, at: float) -> None:
-        """Wake up by then, for what the client's multi-locks or its presence have due."""
+        """Wake up by then, for what the client's presence has due."""
         if at < self._wakes_at:
             self._nudge()
 
@@ -145,8 +150,8 @@ class Watchdog:
         if self._runtime.now() >= self._next_round and not self._round:
             self._begin_round()
         await self._renew()
-        for table in list(self.tables.values()):
-            await table.step()
+        if self._short:
+            await self._renew_short()
         await self._backlog.step()
         if self._runtime.now() >= self.presence.due():
             await self.presence.step(self._due() - self._runtime.now())
@@ -168,12 +173,11 @@ class Watchdog:
 
     def _due(self) -> float:
         """When locks have to be renewed, settled or reported next."""
-        tables: list[float] = [table.due() for table in list(self.tables.values())]
         return min(
             self._next_retry if self._round else self._next_round,
             self._backlog.due(),
             self._earliest,
-            *tables,
+            min(list(self._short.values()), default=math.inf),
         )
 
     def _find_earliest(self) -> None:
@@ -188,8 +192,7 @@ class Watchdog:
             return
         for ownership in list(self._watched):
             if ownership.deadline <= now:
-                if ownership.expire(now):
-                    self._client.report_lost(ownership)
+                self._client.report_lost(ownership, ownership.expire(now))
                 if not ownership.watched():
                     self.unwatch(ownership)
         self._find_earliest()
@@ -211,7 +214,12 @@ class Watchdog:
         self.unwatch(ownership)
         if ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
             self._client.ownerships.drop(ownership)
-        self._client.emit(events.HolderGone(ownership.name, ownership.owner, gone_hint(ownership)))
+        hint = gone_hint(ownership)
+        if not ownership.holds or any(hold.whole is None for hold in ownership.holds):
+            self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint))
+        for hold in list(ownership.holds):
+            if hold.whole is not None:
+                hold.whole.holder_gone(hint)
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
@@ -226,11 +234,28 @@ class Watchdog:
             self._client.emit(events.Renewed(self._round_size, self._round_requests))
             self._round_size = self._round_requests = 0
 
+    async def _renew_short(self) -> None:
+        """Renew what has a shorter lease, and is due: members of multi-locks that wait for others."""
+        now = self._runtime.now()
+        for ownership in [each for each, at in list(self._short.items()) if at <= now]:
+            lease = max([hold.lease_ms for hold in ownership.holds if hold.watchdog], default=0)
+            if not lease or not ownership.renewable():
+                self._short.pop(ownership, None)
+                continue
+            self._short[ownership] = now + lease / 3000
+            renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
+            try:
+                renewal.answer = await self._runtime.eval(renewal.request, renewal.timeout)
+            except Failure as failure:
+                renewal.answer = failure
+                self._short[ownership] = now + min(RETRY.first, lease / 10_000)
+            renewal.note()
+
     def _next_wave(self) -> list[list[Ownership]]:
         """Take the next requests of the round off it, each as the ownerships that it renews."""
         wave: list[list[Ownership]] = []
         while self._round and len(wave) < (WAVE if self._several else 1):
-            batch = [ownership for ownership in self._round.popleft() if ownership.renewable()]
+            batch = [each for each in self._round.popleft() if each.renewable() and each not in self._short]
             wave += batches(self._client, batch, self._batch)  # Again: another kind may have acquired one meanwhile.
         return wave
 
@@ -256,6 +281,9 @@ class Watchdog:
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
+                if self._client.config.quorum_max_extensions is not None:
+                    for ownership in renewal.ownerships:
+                        ownership.extended()
             else:
                 failed = failed or without_answer
                 unknown += renewal.ownerships

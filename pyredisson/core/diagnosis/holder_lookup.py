@@ -103,7 +103,8 @@ class Found(NamedTuple):
 def found_here(client: ClientBase, ownership: Ownership) -> Found:
     """Return the holder that an ownership of a client of this process stands for."""
     now = client.runtime.now()
-    held_for = now - ownership.since[0] if ownership.since else None
+    outermost = ownership.holds[:1]
+    held_for = now - outermost[0].since if outermost else None
     holder = Holder(
         client.id,
         ownership.who.number,
@@ -112,7 +113,7 @@ def found_here(client: ClientBase, ownership: Ownership) -> Found:
         None if held_for is None else client.runtime.unix_time() - held_for,
         max(0.0, ownership.deadline - now),
     )
-    return Found(holder, held_for, fixed=not any(hold.renewed for hold in ownership.holds))
+    return Found(holder, held_for, fixed=not any(hold.watchdog for hold in ownership.holds))
 
 
 class Neighbour(Protocol):

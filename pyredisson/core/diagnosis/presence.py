@@ -181,7 +181,7 @@ class Presence:
         """Note permits that a block holds, and that are in no other table."""
         if self.first < math.inf:
             self.blocks[permits] = None
-            self.expect(permits.since[0])
+            self.expect(permits.holds[0].since)
 
     def end_block(self, permits: Ownership) -> None:
         """Note that a block holds its permits no longer, or can no longer be left. Also for a finalizer."""
@@ -210,9 +210,9 @@ class Presence:
         # Permits that are renewed are in no table but the watchdog's.
         renewed = [each for each in self._watched() if each.table is None]
         return [
-            (each.since[0], each)
+            (outermost[0].since, each)
             for each in (*self._client.ownerships, *renewed, *list(self.blocks))
-            if each.holds and each.loss is None and each.kind is not None and now < each.deadline
+            if (outermost := each.holds[:1]) and each.loss is None and each.kind is not None and now < each.deadline
         ]
 
     def _waited_for(self) -> Lasting:
@@ -222,7 +222,7 @@ class Presence:
         """Return until when something stays in Redis if the client is gone, and no watchdog determines that."""
         if not isinstance(each, Wait):
             # Permits without a lease are not the client's: they outlive it in any case.
-            fixed = each.deadline < math.inf and not any(hold.renewed for hold in list(each.holds))
+            fixed = each.deadline < math.inf and not any(hold.watchdog for hold in list(each.holds))
             return each.deadline if fixed else -math.inf
         ownership = self._client.ownerships.find((each.name, each.owner))
         return now + (0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR))
@@ -382,9 +382,9 @@ def _entry(source: Source) -> Entry | None:
         source.name,
         source.owner,
         source.who,
-        source.since[0],
+        holds[0].since,
         len(holds),
-        any(hold.renewed for hold in holds),
+        any(hold.watchdog for hold in holds),
         kind.token_id(source),
     )
 

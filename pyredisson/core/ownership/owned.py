@@ -1,16 +1,13 @@
-"""What single locks and multi-locks have alike: their owner's holds, its mark, and who is notified of a loss."""
+"""What a :class:`pyredisson.Lease` can be of: what an owner holds of a lock, or one hold of a multi-lock."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyredisson.core.ownership.owner_protocols import Caller
-
-T = TypeVar("T")
 
 
 class CallNote:
@@ -31,70 +28,38 @@ NO_CALL: Final = CallNote(0)
 
 
 class Owned(ABC):
-    """What one owner holds. Plain state, to which a :class:`pyredisson.Lease` can be.
+    """What is held. Plain state, to which a :class:`pyredisson.Lease` can be.
 
     Attributes:
-        what: What is held, in messages.
-        overlaps: With whom its holder may have worked at the same time after a loss.
         name: The name of the lock, or of what else it is.
         owner: The owner's field in Redis.
         who: The owner.
         loss: Why it was lost, if it was.
-        mutex: Makes its changes atomic.
-        holds: The nested holds, the innermost last.
-        mark: What it has left in the context of its owner; set by ``leave_mark()``.
         on_loss: Called when it is lost.
-        call: The note of the last call on it.
     """
 
-    __slots__ = ("__weakref__", "call", "holds", "mark", "mutex", "on_loss")
+    __slots__ = ("__weakref__", "loss", "name", "on_loss", "owner", "who")
 
-    what: str
-    overlaps: str
-    name: str
-    owner: str
-    who: Caller
-    loss: str | None
-    mutex: AbstractContextManager[Any]
-    holds: list[Any]
-    mark: Callable[[], Any] | None
-    on_loss: tuple[Callable[[], None], ...]
-    call: CallNote
+    def __init__(self, name: str, owner: str, who: Caller) -> None:
+        self.name: str = name
+        self.owner: str = owner
+        self.who: Caller = who
+        self.loss: str | None = None
+        self.on_loss: tuple[Callable[[], None], ...] = ()
 
-    async def called(self, thread: int, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Make a call on it, and note so long which thread is in the middle of it."""
-        note = CallNote(thread)
-        try:
-            self.call = note
-            return await call(*args)
-        finally:
-            note.thread = 0
+    @property
+    def what(self) -> str:
+        """What is held, in messages."""
+        return "lock"
 
-    def has(self, hold: object) -> bool:
-        """Whether that very hold is among those that are held (or lost, and not yet unlocked)."""
-        return hold in self.holds
+    @property
+    def overlaps(self) -> str:
+        """With whom its holder may have worked at the same time after a loss, and what to do about it."""
+        return "another holder; protect such writes with a fencing token"
 
     @abstractmethod
-    def remaining(self, now: float) -> float:
-        """Seconds for which the hold is certain."""
-
-    def bound(self) -> bool:
-        """Whether any of it can only be released by its owner."""
-        return any(hold.block is None for hold in self.holds)
-
-    def move_to_top(self, hold: object) -> None:
-        """Make this hold the one that is released next."""
-        with self.mutex:
-            if self.holds and self.holds[-1] is not hold:
-                self.holds.remove(hold)
-                self.holds.append(hold)
-
-    def merge_holds(self) -> list[Any]:
-        """Let one hold stand for all, which are about to be released in one request. Returns all of them."""
-        with self.mutex:
-            merged = [*self.holds]
-            del self.holds[1:]
-            return merged
+    def remaining_of(self, hold: Any, now: float) -> float:
+        """Return the seconds for which this hold is certain."""
 
     def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""

@@ -1,28 +1,14 @@
-"""Callers, and the marks by which a call chain knows its own holds again; ``shared/`` has the classes."""
+"""Callers; ``shared/`` has the classes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from pyredisson.core.ownership.ownership import Ownership
 
 T = TypeVar("T")
-
-
-class Holding(Protocol):
-    """What an owner holds, as far as its mark has to know."""
-
-    name: str
-    owner: str
-    who: Caller
-    mark: Callable[[], Any] | None
-
-    def in_use(self) -> bool:
-        """Whether anything is held, or in flight."""
-        ...
-
-    def bound(self) -> bool:
-        """Whether any of it can only be released by the call chain that acquired it."""
-        ...
 
 
 class Caller(Protocol):
@@ -35,12 +21,12 @@ class Caller(Protocol):
 
     @property
     def shared(self) -> bool:
-        """Whether call chains that have nothing to do with each other may run under it: see :meth:`acting`."""
+        """Whether call chains that have nothing to do with each other may run under it; see :class:`CallChains`."""
         ...
 
     @property
-    def divided(self) -> bool:
-        """Whether that has happened."""
+    def traced(self) -> bool:
+        """Whether its holds are visible in the contexts in which they were acquired."""
         ...
 
     @property
@@ -64,36 +50,16 @@ class Caller(Protocol):
         """Describe one that ended while it held a lock."""
         ...
 
-    def acting(self, names: tuple[str, ...], taken: Callable[[Caller], bool]) -> Caller:
-        """Who the calling context is for these locks: the owner of its own hold, else one that holds none of them.
-
-        Args:
-            names: The locks.
-            taken: Whether an owner holds, or asks for, one of them.
-        """
+    def root(self) -> Caller:
+        """Return the thread that it shares with other call chains; itself, if that cannot be."""
         ...
 
-    def mark(self, held: Holding, names: tuple[str, ...], report: Callable[[Holding], object]) -> None:
-        """Note in the calling context, and in ``held.mark``, that something is about to be held.
-
-        Args:
-            held: What. Its ``mark`` returns the mark as long as that stands in a context, then ``None``.
-            names: The locks that this is about.
-            report: As for :meth:`check_left_behind`, which is done as well.
-        """
+    def divide(self) -> Caller:
+        """Return another call chain of the same thread, with a number of its own."""
         ...
 
-    def has_mark(self, held: Holding, /) -> bool:
-        """Whether the calling context has the mark of what is held, or was held last."""
-        ...
-
-    def check_left_behind(self, held: Holding, report: Callable[[Holding], object]) -> None:
-        """Look whether this thread holds anything for another call chain, although it has gone on to this one.
-
-        Args:
-            held: What it is about to hold now.
-            report: Called with what it has left held.
-        """
+    def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
+        """Note what its thread acquires; return what that holds for another call chain, although it has gone on."""
         ...
 
 

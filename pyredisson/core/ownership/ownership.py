@@ -11,7 +11,6 @@ held        some    none      a release; the deadline; a loss
 releasing   some    RELEASE   the reply; or settling, which completes it; or the deadline
 queued      none    WAIT      settling, which gives up the place in the queue
 lost        some    none      one unlock for each hold, each with an error (``loss`` says why)
-expired     none    any       one unlock for each hold that ran out, each with an error (``expired`` counts them)
 =========== ======= ========= ==========================================================================================
 
 Rules kept here:
@@ -23,18 +22,21 @@ Rules kept here:
    next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
    server. Each request has a number; an answer to an earlier one changes nothing.
 4. State is changed by methods of this class alone. They do no I/O, are atomic, and return what is now due.
-   Holds of blocks that were left meanwhile are released after the request in flight (``releases_due``).
-5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so.
+   A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
+   the request in flight (``in_flight.due``).
+5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so. What ran out by its
+   fixed lease is held no longer (``ended``): its unlock says so, and nothing else depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.ownership.liveness import OVERLAPS
+from pyredisson.core.ownership.hold import HoldState
+from pyredisson.core.ownership.liveness import GONE
 from pyredisson.core.ownership.owned import NO_CALL, CallNote, Owned
 from pyredisson.core.ownership.pending_request import (
     AcquireBegun,
@@ -47,52 +49,49 @@ from pyredisson.core.ownership.pending_request import (
 )
 
 if TYPE_CHECKING:
-    from pyredisson.core.kind import LockKind
+    from pyredisson.core.kind import HeldKind
+    from pyredisson.core.ownership.call_chains import CallChains
     from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.runtime import Runtime
+
+T = TypeVar("T")
+
+#: How many holds that have ended are remembered, for their unlocks to come.
+REMEMBERED: Final = 100
 
 
 class Ownership(Owned):
     """What one owner holds of one lock. See the module's rules."""
 
-    what = "lock"
-    overlaps = OVERLAPS
-
     __slots__ = (
+        "call",
+        "chains",
         "deadline",
+        "ended",
         "epoch",
-        "expired",
         "generation",
+        "holds",
         "in_flight",
         "kind",
         "kind_state",
-        "loss",
-        "name",
-        "owner",
+        "mutex",
         "ready",
-        "since",
         "table",
-        "who",
     )
 
     def __init__(self, key: tuple[str, str], who: Caller, runtime: Runtime) -> None:
-        self.name: str = key[0]
-        self.owner: str = key[1]
-        self.who: Caller = who
-        self.kind: LockKind | None = None  # That asked last: it knows how its requests look.
+        super().__init__(*key, who)
+        self.kind: HeldKind | None = None  # That asked last: it knows how its requests look.
         self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
         self.ready: ReadyRequests | None = None  # For who comes again.
         self.table: object = None  # In which it is listed.
-        self.mark: Callable[[], Any] | None = None  # What its hold has left in the context of its owner; see Mark.
+        self.chains: CallChains | None = None  # Where its holds are visible; only for what is in a table.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
-        self.holds: list[Hold] = []
-        self.since: tuple[float, ...] = ()  # When each hold was asked for that is held, or was at that depth last.
+        self.holds: list[Hold] = []  # The innermost last.
+        self.ended: list[Hold] = []  # Those that simply ran out, and whose unlock is to come.
         self.deadline: float = 0.0
-        self.loss: str | None = None
-        self.on_loss: tuple[Callable[[], None], ...] = ()
         self.call: CallNote = NO_CALL
-        self.expired: int = 0  # Holds that simply ran out, and whose unlock is to come.
         self.epoch: int = 0
         self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
         self.in_flight: InFlight = InFlight()
@@ -100,6 +99,15 @@ class Ownership(Owned):
     def __repr__(self) -> str:
         state = f"lost ({self.loss})" if self.loss else f"×{len(self.holds)}"
         return f"<Ownership {self.name!r} {self.owner} {state}{f' {self.pending.value}?' if self.pending else ''}>"
+
+    async def called(self, thread: int, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Make a call on it, and note so long which thread is in the middle of it."""
+        note = CallNote(thread)
+        try:
+            self.call = note
+            return await call(*args)
+        finally:
+            note.thread = 0
 
     # ---- what it is ----------------------------------------------------------------------------------------------
 
@@ -128,9 +136,9 @@ class Ownership(Owned):
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
         # must not leave a lock behind that is renewed forever. The owner's next successful step resumes it.
         in_flight = self.in_flight
-        if in_flight.released_behind or in_flight.releases_due or in_flight.pending is Pending.RELEASE:
+        if in_flight.released_behind or in_flight.due or in_flight.pending is Pending.RELEASE:
             return False
-        return self.loss is None and True in [hold.watchdog for hold in self.holds]
+        return self.loss is None and True in [hold.watchdog and hold.renewals_left != 0 for hold in self.holds]
 
     def watched(self) -> bool:
         """Whether its holder is to be notified when it is lost."""
@@ -138,32 +146,72 @@ class Ownership(Owned):
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        return not (self.in_use() or self.epoch or self.in_flight.queued_ms)
+        return not (self.in_use() or self.ended or self.epoch or self.in_flight.queued_ms)
 
     def in_use(self) -> bool:
-        """Whether its owner holds anything, has anything under way, or has yet to be notified of an end."""
+        """Whether its owner holds anything, or has anything under way."""
         in_flight = self.in_flight
-        open_ = in_flight.pending or in_flight.released_behind or in_flight.releases_due
-        return bool(self.holds or open_ or self.expired)
+        return bool(self.holds or in_flight.pending or in_flight.released_behind or in_flight.due)
 
     def unclaimed(self) -> int:
         """How many holds no one is releasing yet."""
         in_flight = self.in_flight
-        return len(self.holds) - (in_flight.pending is Pending.RELEASE) - in_flight.releases_due
+        claimed = len(in_flight.holds) if in_flight.pending is Pending.RELEASE else 0
+        return len(self.holds) - claimed - len(in_flight.due)
 
     def done_with(self) -> bool:
         """Whether nothing is open but the last release of a block: its owner has no more use for it."""
         in_flight = self.in_flight
         release = in_flight.pending is Pending.RELEASE and in_flight.of_block
-        return release and not self.expired and self.unclaimed() <= 0
+        return release and self.unclaimed() <= 0
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by its owner."""
+        return any(hold.block is None for hold in self.holds)
 
     def remaining(self, now: float) -> float:
-        """Seconds for which the hold is certain."""
+        """Seconds for which it is certain."""
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
+
+    def remaining_of(self, hold: Hold, now: float) -> float:
+        """See :meth:`Owned.remaining_of`."""
+        return self.remaining(now) if hold.state is HoldState.HELD else 0.0
+
+    def sees(self, hold: Hold) -> bool:
+        """Whether a hold of this owner is visible to the calling context."""
+        return self.chains is None or not self.who.shared or self.chains.sees(hold)
+
+    @property
+    def what(self) -> str:
+        """See :attr:`Owned.what`."""
+        return (self.kind and self.kind.what) or super().what
+
+    @property
+    def overlaps(self) -> str:
+        """See :attr:`Owned.overlaps`."""
+        return (self.kind and self.kind.overlaps) or super().overlaps
+
+    def gone(self) -> str:
+        """How a loss is explained that the server reported."""
+        return GONE if self.kind is None else self.kind.gone
+
+    def to_unlock(self) -> Hold | None:
+        """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended."""
+        in_flight = self.in_flight
+        releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
+        claimed = (*releasing, *in_flight.due)
+        for hold in reversed(self.holds):
+            if hold.whole is None and hold not in claimed:
+                return hold
+        return self.ended_here()
+
+    def ended_here(self) -> Hold | None:
+        """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
+        return next((hold for hold in reversed(self.ended) if hold.whole is None and self.sees(hold)), None)
 
     # ---- the links to others -------------------------------------------------------------------------------------
 
-    def adopt(self, kind: LockKind) -> None:
+    def adopt(self, kind: HeldKind) -> None:
         """From now on this kind of lock makes its requests. Those of another kind are of no use."""
         if type(self.kind) is not type(kind):
             self.ready = None
@@ -174,9 +222,74 @@ class Ownership(Owned):
         """These are its usual requests."""
         self.ready = ready
 
-    def listed_in(self, table: object) -> None:
-        """It was put into this table, or taken out of the one that it was in."""
+    def listed_in(self, table: object, chains: CallChains | None = None) -> None:
+        """It was put into this table, or taken out of the one that it was in. ``chains``: of its thread, or task."""
         self.table = table
+        self.chains = chains or self.chains
+
+    # ---- its holds -----------------------------------------------------------------------------------------------
+
+    def take(self, hold: Hold) -> None:
+        """Hold it from now on, visibly where it is acquired; what a condition has given up is as visible as before."""
+        known = hold.trace() if hold.trace is not None else None
+        hold.state = HoldState.HELD
+        self.holds.append(hold)
+        if known is not None:
+            known.state = HoldState.HELD
+        elif self.chains is not None:
+            self.chains.enter(hold, self.who)
+
+    def drop(self, hold: Hold, state: HoldState = HoldState.OVER) -> None:
+        """A hold is held no longer; with the last one a loss is forgotten."""
+        if self.holds[-1:] == [hold]:
+            self.holds.pop()
+        elif hold in self.holds:
+            self.holds.remove(hold)
+        if state is HoldState.ENDED:
+            self.ended.append(hold)
+            if len(self.ended) > REMEMBERED:
+                self.ended.pop(0).become(HoldState.OVER)
+        hold.become(state)
+        if self.chains is not None and state is HoldState.OVER:
+            self.chains.leave()
+        if not self.holds:
+            self.loss = None
+
+    def forfeit(self, holds: Sequence[Hold]) -> Sequence[Hold]:
+        """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
+        with self.mutex:
+            self.in_flight.becoming = HoldState.OVER
+            forfeited = [hold for hold in holds if hold.state is HoldState.GIVEN_UP]
+            for hold in forfeited:
+                self.drop(hold)
+            return [hold for hold in forfeited if hold.whole is not None]
+
+    def forget(self, hold: Hold) -> None:
+        """The unlock of a hold that has ended has come."""
+        with self.mutex:
+            self._forget(hold)
+
+    def _forget(self, hold: Hold) -> None:
+        if hold in self.ended:
+            self.ended.remove(hold)
+            hold.become(HoldState.OVER)
+            if self.chains is not None:
+                self.chains.leave()
+
+    def claim(self, hold: Hold) -> None:
+        """The acquire for this hold is left pending: the calling context, and no other, goes on with it."""
+        if self.pending is not None and hold in self.in_flight.holds and self.chains is not None and self.who.shared:
+            hold.state = HoldState.NEW
+            self.chains.enter(hold, self.who)
+
+    def _disclaim(self) -> None:
+        for hold in self.in_flight.holds:
+            if hold.state is HoldState.NEW:
+                hold.become(HoldState.OVER)
+
+    def asked_here(self) -> bool:
+        """Whether its last request was made in the calling context."""
+        return self.chains is None or any(map(self.chains.sees, self.in_flight.holds))
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
@@ -189,12 +302,16 @@ class Ownership(Owned):
                 self.epoch += 1
             in_flight.released_behind = in_flight.without_end = False
             in_flight.lease_ms = hold.lease_ms
-            request_id = in_flight.begin(Pending.ACQUIRE)
+            self._disclaim()
+            request_id = in_flight.begin(Pending.ACQUIRE, hold)
             in_flight.doubtful = repeat
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
 
-    def granted(self, request_id: int, hold: Hold, deadline: float) -> bool:
-        """The server took the hold. Returns whether it stands: a later request may have given it back."""
+    def granted(self, request_id: int, hold: Hold, sent: float) -> bool:
+        """The server took the hold, by a request that was ``sent`` then.
+
+        Returns whether it stands: a later request may have given it back.
+        """
         with self.mutex:
             if request_id != self.in_flight.request_id:
                 return False
@@ -202,11 +319,10 @@ class Ownership(Owned):
                 self.in_flight.pending = None
                 return False
             self.generation += 1
-            depth = len(self.holds)
-            if not depth or deadline > self.deadline:
+            deadline, hold.since = sent + hold.certain, sent
+            if not self.holds or deadline > self.deadline:
                 self.deadline = deadline
-            self.since = (*self.since[:depth], deadline - hold.certain)
-            self.holds.append(hold)
+            self.take(hold)
             self.in_flight.pending = None
             self.in_flight.queued_ms = 0
             return True
@@ -220,30 +336,44 @@ class Ownership(Owned):
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def begin_release(self, *, block: bool = False) -> ReleaseBegun:
-        """Note that an unlock is about to be sent; the pending request is settled by now.
+    def begin_release(
+        self, *releasing: Hold, block: bool = False, becoming: HoldState = HoldState.OVER
+    ) -> ReleaseBegun:
+        """Note that the unlock of these holds is about to be sent; the pending request is settled by now.
 
-        ``block`` says that it is the end of a block: no one will ask for its outcome.
+        Args:
+            releasing: One of them; all, for the wait of a condition.
+            block: Whether it is the end of a block: no one will ask for its outcome.
+            becoming: What becomes of them.
         """
         with self.mutex:
-            holds, in_flight = self.holds, self.in_flight
+            in_flight, hold = self.in_flight, releasing[0] if releasing else None
             in_flight.released_behind = False
-            if self.loss is None and holds:
-                request_id = in_flight.begin(Pending.RELEASE)
-                in_flight.of_block = block
-                if len(holds) == 1:
-                    return ReleaseBegun(request_id, self.epoch, 1, holds[0].lease_ms, Unlock.RELEASE)
-                lease = max(hold.lease_ms for hold in holds[:-1])
-                return ReleaseBegun(request_id, self.epoch, len(holds), lease, Unlock.RELEASE)
+            held = hold is not None and hold.state is HoldState.HELD
+            if held and self.loss is None:
+                request_id = in_flight.begin(Pending.RELEASE, *releasing)
+                in_flight.becoming, in_flight.of_block = becoming, block
+                lease = self._lease_without(releasing) or releasing[-1].lease_ms
+                return ReleaseBegun(request_id, self.epoch, self._count(), lease, Unlock.RELEASE)
             in_flight.request_id = request_id = in_flight.request_id + 1
-            if self.loss is not None:
-                in_flight.pending = None
-                lease = self._pop().lease_ms
-                return ReleaseBegun(request_id, self.epoch, 0, lease, Unlock.LOST)
-            if not self.expired:
+            if hold is None or hold.state in (HoldState.NEW, HoldState.OVER):
                 return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.NOT_OWNED)
-            self.expired -= 1
-            return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.LOST)
+            if held:
+                in_flight.pending = None
+                self.drop(hold)
+                return ReleaseBegun(request_id, self.epoch, 0, hold.lease_ms, Unlock.LOST)
+            self._forget(hold)
+            return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.ENDED if self.holds else Unlock.LOST)
+
+    def _count(self) -> int:
+        """How many holds there are for a release, which takes one away."""
+        return len(self.holds) - len(self.in_flight.holds) + 1
+
+    def _lease_without(self, releasing: Sequence[Hold]) -> int:
+        """The longest lease of the other holds; 0 if there are none."""
+        if len(self.holds) <= len(releasing):
+            return 0
+        return max([hold.lease_ms for hold in self.holds if hold not in releasing], default=0)
 
     def begin_force(self) -> tuple[int, int]:
         """Note that the lock is about to be forced open. Returns the number of the request, and the epoch."""
@@ -257,13 +387,8 @@ class Ownership(Owned):
             behind, self.in_flight.released_behind = self.in_flight.released_behind, False
             return behind
 
-    def ended_meanwhile(self) -> None:
-        """The hold that was being released had ended by itself, and the call that releases it reports that."""
-        with self.mutex:
-            self.expired -= not self.in_flight.of_block and self.expired > 0
-
     def released(self, request_id: int, deadline: float, *, behind: bool = False) -> bool:
-        """The server took one hold away; the rest is certain until ``deadline`` at least.
+        """The server took what was to be released; the rest is certain until ``deadline`` at least.
 
         ``behind`` says that its caller did not wait for it: the next unlock learns that it is done.
         """
@@ -274,7 +399,9 @@ class Ownership(Owned):
             in_flight.released_behind = behind and not in_flight.of_block
             in_flight.pending = None
             self.generation += 1
-            self._pop()  # The watchdog may have given it up for lost meanwhile.
+            for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
+                asked_again = behind and hold.whole is not None and hold.whole.released
+                self.drop(hold, HoldState.ENDED if asked_again else in_flight.becoming)
             if self.holds and deadline > self.deadline:
                 self.deadline = deadline
             return True
@@ -301,15 +428,17 @@ class Ownership(Owned):
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def release_later(self, *, block: bool) -> bool:
-        """One more hold is done with: settling releases it after the pending request. Returns whether there is one."""
+    def release_later(self, hold: Hold | None, *, block: bool) -> bool:
+        """A hold is done with: settling releases it after the pending request. Returns whether that is to come."""
         with self.mutex:
             in_flight = self.in_flight
-            if in_flight.releases_due and not block:
-                return True
-            if self.unclaimed() <= 0:
+            if in_flight.due and not block:
+                return True  # It is the same unlock, called again.
+            releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
+            if hold is None or hold.state is not HoldState.HELD or hold in releasing:
                 return False
-            in_flight.releases_due += 1
+            if hold not in in_flight.due:
+                in_flight.due.append(hold)
             in_flight.of_block = block
             return True
 
@@ -326,11 +455,10 @@ class Ownership(Owned):
             if in_flight.pending is None:
                 if self.loss is not None:
                     self._drop_due()
-                if not in_flight.releases_due or not self.holds:
-                    in_flight.releases_due = 0
+                in_flight.due = [hold for hold in in_flight.due if hold.state is HoldState.HELD]
+                if not in_flight.due:
                     return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
-                in_flight.releases_due -= 1
-                in_flight.begin(Pending.RELEASE)
+                in_flight.begin(Pending.RELEASE, in_flight.due.pop(0))
             else:
                 in_flight.request_id += 1
             # An acquire is pending only while it is in doubt; and who settled it before us may be at it still.
@@ -339,8 +467,9 @@ class Ownership(Owned):
             )
             in_flight.settling = True
             self.epoch += repeat
-            count = len(self.holds) + (in_flight.pending is not Pending.RELEASE)
-            lease = max((hold.lease_ms for hold in self.holds[: count - 1]), default=in_flight.lease_ms)
+            releases = in_flight.pending is Pending.RELEASE
+            count = self._count() if releases else len(self.holds) + 1
+            lease = self._lease_without(in_flight.holds if releases else ()) or in_flight.lease_ms
             return SettleBegun(in_flight.request_id, self.epoch, in_flight.pending, count, lease, repeat)
 
     def given_back(self, request_id: int) -> bool:
@@ -349,6 +478,7 @@ class Ownership(Owned):
             if request_id != self.in_flight.request_id:
                 return False
             self.generation += 1
+            self._disclaim()
             self.in_flight.pending = None
             self.in_flight.queued_ms = 0
             return True
@@ -362,10 +492,7 @@ class Ownership(Owned):
         with self.mutex:
             if request_id != self.in_flight.request_id:
                 return
-            if self.in_flight.pending is Pending.RELEASE and self.holds:
-                self._give_up_release()
-            else:
-                self._outrank()
+            self._give_up_release()
             self._drop_due()
             self.in_flight.queued_ms = 0
 
@@ -387,102 +514,101 @@ class Ownership(Owned):
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
 
-    def hand_over(self) -> bool:
-        """One hold is done with, and its block can wait for nothing: the watchdog is to release it.
+    def hand_over(self, hold: Hold | None) -> bool:
+        """A hold is done with, and its block can wait for nothing: the watchdog is to release it.
 
         Returns whether there is anything to settle.
         """
         with self.mutex:
-            in_flight = self.in_flight
+            if hold is None or hold.state is not HoldState.HELD:
+                return False
             if self.loss is not None:
-                if self.holds:
-                    self._pop()
+                self.drop(hold)
                 return False
-            if in_flight.pending is not None:
-                in_flight.releases_due += self.unclaimed() > 0
-                return True
-            if not self.holds:
-                return False
-            in_flight.begin(Pending.RELEASE)
-            in_flight.until = self.deadline
+            in_flight = self.in_flight
+            if in_flight.pending is None:
+                in_flight.begin(Pending.RELEASE, hold)
+                in_flight.until = self.deadline
+            elif hold not in in_flight.holds and hold not in in_flight.due:
+                in_flight.due.append(hold)
             in_flight.of_block = True
             return True
 
-    def undo_acquire(self, count: int) -> bool:
-        """The caller leaves in the middle of an acquire: what it took beyond ``count`` holds is to be released.
+    def undo_acquire(self, hold: Hold) -> bool:
+        """The caller leaves in the middle of an acquire: what it took for this hold is to be released.
 
-        Wherever it was, in the middle of one of our own methods, too. ``count`` is negative if it was not that far yet.
-        Returns whether there is anything to settle.
+        Wherever it was, in the middle of one of our own methods, too. Returns whether there is anything to settle.
         """
         with self.mutex:
-            in_flight = self.in_flight
-            if in_flight.pending is None and (count < 0 or len(self.holds) <= count):
+            in_flight, taken = self.in_flight, hold.state is HoldState.HELD
+            if in_flight.pending is None and not taken:
                 if not in_flight.queued_ms:
                     return False
                 in_flight.begin(Pending.WAIT)
                 return True
-            if count >= 0:
-                del self.holds[count:]
-                if not self.holds:
-                    self.loss = None
+            if taken:
+                self.drop(hold)
+                in_flight.pending = Pending.ACQUIRE
             self.generation += 1
-            in_flight.repeat(Pending.ACQUIRE if count >= 0 else in_flight.pending or Pending.ACQUIRE)
+            in_flight.repeat(in_flight.pending or Pending.ACQUIRE)
             return True
 
-    def redo_release(self, count: int) -> bool:
-        """The caller leaves in the middle of an unlock, begun with ``count`` holds: one of them is to be released.
+    def redo_release(self, *releasing: Hold, becoming: HoldState = HoldState.OVER) -> bool:
+        """The caller leaves in the middle of an unlock: these holds are to be released.
 
         Whether that was done already matters not, since it is settled as a repeat. Returns whether to settle it.
         """
         with self.mutex:
-            if not count or len(self.holds) < count:
+            in_flight = self.in_flight
+            if not releasing or releasing[0].state is not HoldState.HELD:
                 return False
             if self.loss is not None:  # Nothing is held that could be released; a copy may be under way still.
-                self.epoch += self.in_flight.pending is not None
-                self.in_flight.request_id += 1
-                self.in_flight.pending = None
-                self._pop()
+                self.epoch += in_flight.pending is not None
+                in_flight.request_id += 1
+                in_flight.pending = None
+                self.drop(releasing[0])
                 return False
             self.generation += 1
-            self.in_flight.of_block = True  # The interrupted caller does not come back and ask after it.
-            self.in_flight.repeat(Pending.RELEASE)
+            in_flight.of_block = True  # The interrupted caller does not come back and ask after it.
+            in_flight.holds, in_flight.becoming = releasing, becoming
+            in_flight.repeat(Pending.RELEASE)
             return True
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
-    def expire(self, now: float) -> bool:
-        """Draw the consequences if the deadline has passed. Returns whether a loss must be reported."""
-        if not self.holds or now < self.deadline or self.loss is not None:
-            return False
+    def expire(self, now: float) -> Sequence[Hold]:
+        """Draw the consequences if the deadline has passed. Returns the holds whose loss must be reported."""
+        if not self.holds or now < self.deadline:
+            return ()
         with self.mutex:
-            if not self.holds or now < self.deadline or self.loss is not None:
-                return False
+            watched = any(hold.watched for hold in self.holds)
+            if not self.holds or now < self.deadline or (self.loss is not None and watched):
+                return ()
             self.generation += 1
             if self.in_flight.pending is Pending.RELEASE:  # Its holder has no use for it any more: no loss.
                 self._give_up_release()
             self._drop_due()
-            if any(hold.watched for hold in self.holds):
+            holds = (*self.holds,)
+            if any(hold.watched and hold.whole is None for hold in holds):
                 self.loss = "its lease expired before it could be renewed"
-                return True
-            self.expired += len(self.holds)
-            self.holds.clear()
-            return False
+                return holds
+            for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
+                self.drop(hold, HoldState.ENDED)
+            return [hold for hold in holds if hold.watched]
 
-    def lose(self, reason: str, generation: int | None = None) -> bool:
-        """The hold was taken away. Returns whether its holder is to be notified (not twice, nor for a hold since gone).
-
-        The holder of a multi-lock is notified by the multi-lock.
+    def lose(self, reason: str, generation: int | None = None) -> Sequence[Hold]:
+        """The hold was taken away. Returns the holds that are lost by it (none twice, nor one that is gone since).
 
         ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
         """
         with self.mutex:
             if self.loss is not None or not self.holds or generation not in (None, self.generation):
-                return False
+                return ()
             if generation is not None and self.in_flight.pending is Pending.RELEASE:
-                return False  # The answer may have seen this very release. If not, the release says so itself.
+                return ()  # The answer may have seen this very release. If not, the release says so itself.
             self.generation += 1
             self.loss = reason
-            return not all(hold.part for hold in self.holds)
+            return (*self.holds,)
 
     def renewed(self, generation: int, sent: float, lease_ms: int) -> None:
         """A renewal that was sent at ``sent`` was confirmed."""
@@ -490,62 +616,67 @@ class Ownership(Owned):
             if generation == self.generation and self.loss is None:
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
 
-    def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> bool:
-        """An unlock found that the hold was gone: that hold has ended with it, and the others are lost.
+    def extended(self) -> None:
+        """The watchdog has renewed it once more."""
+        for hold in (*self.holds,):
+            hold.renewals_left -= hold.renewals_left > 0
+
+    def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[Hold]:
+        """A release found that the hold was gone: that hold has ended with it, and the others are lost.
+
+        What a condition would have given up is all lost, and none of it has ended.
 
         ``behind`` says that its caller did not wait for it: the next unlock learns of the loss.
-        Returns whether the loss must be reported; not that of a plain hold that has expired.
+        Returns the holds whose loss must be reported; not that of a plain hold that has expired.
         """
         with self.mutex:
             if request_id != self.in_flight.request_id or not self.holds:
-                return False
+                return ()
             self.generation += 1
-            self.in_flight.pending = None
-            reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in self.holds))
-            if self.holds.pop().part and all(hold.part for hold in self.holds):
-                reported = False
-            self.expired += behind and not self.in_flight.of_block
+            in_flight, holds = self.in_flight, (*self.holds,)
+            in_flight.pending = None
+            reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in holds))
             self.loss = reason
+            if in_flight.becoming is not HoldState.GIVEN_UP:
+                told = behind and not in_flight.of_block
+                for hold in in_flight.holds:
+                    self.drop(hold, HoldState.ENDED if told else HoldState.OVER)
             self._drop_due()
-            return reported
+            return holds if reported else ()
 
-    def clear(self) -> None:
-        """The owner itself ended all its holds."""
+    def clear(self) -> Sequence[Hold]:
+        """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it."""
         with self.mutex:
-            in_flight = self.in_flight
+            in_flight, holds = self.in_flight, (*self.holds,)
             self.epoch += in_flight.pending is not None
             self.generation += 1
-            self.holds.clear()
-            self.expired = 0
+            for hold in (*holds, *[each for each in self.ended if each.whole is None]):
+                self.drop(hold)
+            self.ended = [each for each in self.ended if each.whole is not None]
             self.loss = None
             in_flight.request_id += 1
             in_flight.pending = None
-            in_flight.releases_due = 0
+            in_flight.due = []
             in_flight.released_behind = False
-
-    def _pop(self) -> Hold:
-        """The innermost hold has ended; with the last one a loss is forgotten."""
-        hold = self.holds.pop()
-        if not self.holds:
-            self.loss = None
-        return hold
+            return [hold for hold in holds if hold.whole is not None]
 
     def _drop_due(self) -> None:
         """Nothing is held any more: what is done with need not be released."""
-        in_flight = self.in_flight
-        del self.holds[max(0, len(self.holds) - in_flight.releases_due) :]
-        in_flight.releases_due = 0
-        if not self.holds:
-            self.loss = None
-
-    def _outrank(self) -> None:
-        """Nothing is pending any more; but a copy may be under way still, and what comes next outranks it."""
-        self.in_flight.request_id += 1
-        self.in_flight.pending = None
-        self.epoch += 1
+        for hold in self.in_flight.due:
+            self.drop(hold)
+        self.in_flight.due = []
 
     def _give_up_release(self) -> None:
-        """The hold that is being released has ended by itself."""
-        self._outrank()
-        self.holds.pop()
-        self.expired += not self.in_flight.of_block
+        """The request is not pending any more; the hold that it was to release has ended by itself.
+
+        A copy may be under way still, and what comes next outranks it.
+        """
+        in_flight = self.in_flight
+        if in_flight.pending is Pending.RELEASE:
+            for hold in in_flight.holds:
+                asked_again = not in_flight.of_block or (hold.whole is not None and hold.whole.released)
+                if hold.state is HoldState.HELD:
+                    self.drop(hold, HoldState.ENDED if asked_again else HoldState.OVER)
+        in_flight.request_id += 1
+        in_flight.pending = None
+        self.epoch += 1

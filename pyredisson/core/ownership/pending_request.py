@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyredisson.core.ownership.hold import HoldState
+
 if TYPE_CHECKING:
+    from pyredisson.core.ownership.hold import Hold
     from pyredisson.core.runtime import Request
 
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
@@ -30,6 +33,7 @@ class Unlock(Enum):
 
     RELEASE = "release"  # ask the server to take one hold away
     LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
+    ENDED = "ended"  # that hold has ended, and its owner holds the lock anew
     NOT_OWNED = "not owned"
 
 
@@ -92,9 +96,11 @@ class InFlight:
         doubtful: A copy of it may have run.
         settling: Another call took it over to settle it, and may be at it still.
         lease_ms: The lease that was asked for last.
+        holds: The holds that it is about: one, but for the wait of a condition, which releases all.
+        becoming: What becomes of those that are released.
         of_block: It is the release of a block: no caller will ask for its outcome.
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
-        releases_due: How many more holds are to be released once it is settled, since their blocks were left.
+        due: The holds that are to be released once it is settled, since their blocks were left.
         without_end: It was refused until the lock is released, whose key never expires.
         released_behind: A release that had failed was settled since, and its owner does not know that yet.
     """
@@ -105,15 +111,18 @@ class InFlight:
     doubtful: bool = False
     settling: bool = False
     lease_ms: int = 1
+    holds: tuple[Hold, ...] = ()
+    becoming: HoldState = HoldState.OVER
     of_block: bool = False
     queued_ms: int = 0
-    releases_due: int = 0
+    due: list[Hold] = field(default_factory=list)
     without_end: bool = False
     released_behind: bool = False
 
-    def begin(self, pending: Pending) -> int:
+    def begin(self, pending: Pending, *holds: Hold) -> int:
         """Note a request that no earlier copy of can have run. Returns its number."""
         self.doubtful = self.settling = False
+        self.holds, self.becoming = holds, HoldState.OVER
         self.pending = pending
         self.request_id = number = self.request_id + 1
         return number

@@ -1,66 +1,123 @@
-"""The tables of what owners hold, in which the entries of one lock are found without a look at the others."""
+"""The table of what owners hold, in which the entries of one lock, or of one thread in it, are found at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
+from pyredisson.core.ownership.call_chains import CallChains
 from pyredisson.core.ownership.liveness import holder_alive
 
 if TYPE_CHECKING:
+    from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Runtime
 
-
-class TableEntry(Protocol):
-    """What one owner holds of one lock."""
-
-    @property
-    def key(self) -> tuple[Any, Any]:
-        """The lock, and its owner."""
-        ...
+#: How many ownerships may be kept for nothing but to say "lost" to a late unlock.
+REMEMBERED: Final = 1000
 
 
-EntryT = TypeVar("EntryT", bound=TableEntry)
+class OwnershipTable:
+    """The ownerships of a client, by (name, owner field).
 
-
-class OwnerTable(Generic[EntryT]):
-    """Entries by (lock, owner), indexed by lock."""
+    An idle ownership stays for its owner's next acquire, until there are too many of them.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         #: As a rule a lock has one entry, which stands here by itself; several are in a dictionary, by their owners.
-        self._by_lock: dict[Any, EntryT | dict[Any, EntryT]] = {}
+        self._by_lock: dict[str, Ownership | dict[str, Ownership]] = {}
+        self._chains: dict[tuple[str, int], CallChains] = {}  # By lock and thread.
         self._size = 0
+        self._sweep_at = 2 * REMEMBERED
         self._mutex = runtime.mutex()
+        self._now = runtime.now
 
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[EntryT]:
+    def __iter__(self) -> Iterator[Ownership]:
         return iter([entry for of_lock in list(self._by_lock.values()) for entry in _each(of_lock)])
 
-    def find(self, key: tuple[Any, Any]) -> EntryT | None:
+    def find(self, key: tuple[str, str]) -> Ownership | None:
         """Return the entry, if there is one."""
         of_lock = self._by_lock.get(key[0])
         if isinstance(of_lock, dict):
             return of_lock.get(key[1])
-        return of_lock if of_lock is not None and of_lock.key[1] == key[1] else None
+        return of_lock if of_lock is not None and of_lock.owner == key[1] else None
 
-    def enter(self, entry: EntryT, /) -> EntryT:
-        """Put an entry into the table, unless there is one: then return that."""
+    def of(self, name: str) -> list[Ownership]:
+        """Return all entries of one lock."""
         with self._mutex:
-            listed = self._list(*entry.key, entry)
-            self._size += listed is entry
+            return _each(self._by_lock.get(name, {}))
+
+    def held(self) -> list[Ownership]:
+        """The ownerships that hold something, or may."""
+        return [ownership for ownership in self if ownership.holds or ownership.pending]
+
+    # ---- who acts ------------------------------------------------------------------------------------------------
+
+    def acting(self, name: str, who: Caller, settled_later: Callable[[Ownership], bool]) -> Caller:
+        """Return as whom the calling context acts: rule 4 of :mod:`pyredisson.core.ownership.call_chains`.
+
+        Args:
+            name: The lock.
+            who: The calling thread.
+            settled_later: Whether the pending request of an ownership is left to the background.
+        """
+        chains = self._chains.get((name, who.number))
+        if chains is None:
+            return who
+        owner = chains.owner_here()
+        if owner is not None:
+            return owner
+        for each in tuple(chains.members):
+            if each.in_use() and not (each.done_with() and settled_later(each)):
+                return each.who if each.asked_here() else who.divide()
+            if each.who is not who and each.idle():
+                self._let_go(each)
+        return who
+
+    def of_thread(self, name: str, who: Caller, field: str) -> list[Ownership]:
+        """Return the entries of one lock of the call chains of a thread; for other owners that of a ``field``."""
+        if who.shared:
+            chains = self._chains.get((name, who.root().number))
+            return [] if chains is None else list(chains.members)
+        found = self.find((name, field))
+        return [] if found is None else [found]
+
+    # ---- changes -------------------------------------------------------------------------------------------------
+
+    def enter(self, ownership: Ownership) -> Ownership:
+        """Put an ownership into the table, unless there is one: then return that."""
+        if self._size >= self._sweep_at:
+            self._sweep()
+        with self._mutex:
+            listed = self._list(ownership)
+            if listed is ownership and ownership.table is not self:
+                self._size += 1
+                ownership.listed_in(self, self._chains_of(ownership))
             return listed
 
-    def _list(self, lock: object, owner: object, entry: EntryT) -> EntryT:
+    def _chains_of(self, ownership: Ownership) -> CallChains | None:
+        """Return where the holds of an ownership are visible, of which it is a member from now on."""
+        who = ownership.who
+        if not who.traced:
+            return None
+        chains = ownership.chains or CallChains()
+        if who.shared:
+            chains = self._chains.setdefault((ownership.name, who.root().number), chains)
+        chains.members.append(ownership)
+        return chains
+
+    def _list(self, entry: Ownership) -> Ownership:
+        lock, owner = entry.key
         while True:
             of_lock = self._by_lock.setdefault(lock, entry)
             if isinstance(of_lock, dict):
                 listed = of_lock.setdefault(owner, entry)
                 if self._by_lock.get(lock) is of_lock:  # Else a signal handler has dropped it, empty still.
                     return listed
-            elif (other := of_lock.key[1]) == owner:
+            elif (other := of_lock.owner) == owner:
                 return of_lock
             else:
                 both = {other: of_lock}
@@ -68,58 +125,24 @@ class OwnerTable(Generic[EntryT]):
                 if lock in self._by_lock and self._by_lock[lock] is of_lock:
                     self._by_lock[lock] = both
 
-    def drop(self, entry: EntryT, /) -> None:
-        """Take an entry out."""
-        lock, owner = entry.key
+    def drop(self, ownership: Ownership) -> None:
+        """Take an ownership out that is idle, or whose owner is gone."""
+        lock, owner = ownership.key
         with self._mutex:
+            ownership.listed_in(None)
             of_lock = self._by_lock.get(lock)
             found = of_lock.pop(owner, None) if isinstance(of_lock, dict) else of_lock
-            self._size -= found is entry
-            if lock in self._by_lock and self._by_lock[lock] is of_lock and (of_lock is entry or not of_lock):
+            self._size -= found is ownership
+            if lock in self._by_lock and self._by_lock[lock] is of_lock and (of_lock is ownership or not of_lock):
                 del self._by_lock[lock]
-
-    def of(self, lock: object) -> list[EntryT]:
-        """Return all entries of one lock."""
-        with self._mutex:
-            return _each(self._by_lock.get(lock, {}))
-
-
-def _each(of_lock: EntryT | dict[Any, EntryT]) -> list[EntryT]:
-    return list(of_lock.values()) if isinstance(of_lock, dict) else [of_lock]
-
-
-class OwnershipTable(OwnerTable["Ownership"]):
-    """The table of a client's ownerships, by (raw name, owner field).
-
-    An idle ownership stays for its owner's next acquire, until there are too many of them.
-    """
-
-    #: How many ownerships may be kept for nothing but to say "lost" to a late unlock.
-    REMEMBERED = 1000
-
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime)
-        self._runtime = runtime
-        self._sweep_at = 2 * self.REMEMBERED
-
-    def enter(self, ownership: Ownership) -> Ownership:
-        """Put an ownership into the table, unless there is one: then return that."""
-        if len(self) >= self._sweep_at:
-            self._sweep()
-        ownership.listed_in(self)
-        return super().enter(ownership)
-
-    def drop(self, ownership: Ownership) -> None:
-        """Take an ownership out whose owner is gone."""
-        ownership.listed_in(None)
-        super().drop(ownership)
-
-    def held(self) -> list[Ownership]:
-        """The ownerships that hold something, or may."""
-        return [ownership for ownership in self if ownership.holds or ownership.pending]
+            chains = ownership.chains
+            if chains is not None and ownership in chains.members:
+                chains.members.remove(ownership)
+                if not chains.members and ownership.who.shared:
+                    self._chains.pop((lock, ownership.who.root().number), None)
 
     def _sweep(self) -> None:
-        now = self._runtime.now()
+        now = self._now()
         remembered = []
         for ownership in self:
             if not ownership.pending and not ownership.watched():  # The watchdog sees to the others, and reports them.
@@ -128,12 +151,16 @@ class OwnershipTable(OwnerTable["Ownership"]):
                 self._let_go(ownership)
             elif not ownership.holds and not ownership.pending:
                 remembered.append(ownership)
-        for ownership in remembered[: -self.REMEMBERED]:
+        for ownership in remembered[:-REMEMBERED]:
             self._let_go(ownership)
-        self._sweep_at = max(2 * self.REMEMBERED, 2 * len(self))
+        self._sweep_at = max(2 * REMEMBERED, 2 * len(self))
 
     def _let_go(self, ownership: Ownership) -> None:
         # Its owner may be about to use it: either we see its request noted, or it sees itself unlisted.
         with ownership.mutex:
             if not ownership.holds and not ownership.pending:
                 self.drop(ownership)
+
+
+def _each(of_lock: Ownership | dict[str, Ownership]) -> list[Ownership]:
+    return list(of_lock.values()) if isinstance(of_lock, dict) else [of_lock]

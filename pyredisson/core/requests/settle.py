@@ -8,6 +8,7 @@ from pyredisson.core import events
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.kind import LockKind
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import ReleaseCall
@@ -56,8 +57,9 @@ async def settle(
         if begun.pending is None:
             return last
         try:
-            assert ownership.kind is not None, "a request is pending that no kind of lock has made"
-            call = ReleaseCall(ownership.kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
+            kind = ownership.kind
+            assert isinstance(kind, LockKind), "a request is pending that no kind of lock has made"
+            call = ReleaseCall(kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
             reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
             if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
@@ -102,8 +104,7 @@ def _settled(
         raise unusable(reply)
     elif reply is None and not (repeated and begun.hold_count == 1 and sent < ownership.deadline):
         # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
-        if ownership.lose_one(begun.request_id, GONE, client.runtime.now(), behind=behind):
-            client.report_lost(ownership)
+        client.report_lost(ownership, ownership.lose_one(begun.request_id, GONE, client.runtime.now(), behind=behind))
         if not behind:
             raise lost_error(ownership)
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):

@@ -80,7 +80,7 @@ class Polling(Waiting):
 
     def _tries_left(self, attempt: LockAttempt, refused: Refused) -> float:
         """Return how many attempts remain. Those of a part of a multi-lock have no limit: its own wait has."""
-        if self.tries is None or attempt.hold.part:
+        if self.tries is None or attempt.hold.whole is not None:
             return math.inf
         return self.tries - (refused is not AT_ONCE)  # That is no answer: the server could not be reached.
 

@@ -12,13 +12,11 @@ from functools import partial
 from typing import Any
 
 from pyredisson.core.names import ReadWriteNames
-from pyredisson.core.ownership.owned import Owned
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.events import Acquired, Event, Lost, Released
 from pyredisson.kinds.token_lock import TokenPair
-from pyredisson.quorum.ownership import MultiOwnership
-from pyredisson.quorum.table import multi_locks_of
+from pyredisson.quorum.hold import MultiHold
 from tests.simulated.engine.runtime import AnyClient
 from tests.simulated.engine.world import Node, World
 
@@ -66,7 +64,7 @@ class EventRules:
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
-        held: list[Owned] = [*client.core.ownerships.of(name), *multi_locks_of(client.core)]
+        held = [*client.core.ownerships.of(name), *multi_holds(client)]
         return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:
@@ -76,6 +74,12 @@ class EventRules:
             raise violation
 
         self._world.after(0.0, fail)  # What a listener raises goes no further.
+
+
+def multi_holds(client: AnyClient[Any]) -> list[MultiHold]:
+    """Return the holds of multi-locks of which a client is the first member's."""
+    parts = [part for ownership in client.core.ownerships for part in ownership.holds if part.whole is not None]
+    return [whole for whole in dict.fromkeys(part.whole for part in parts) if whole.client is client.core]
 
 
 class OwnershipRules(ABC):
@@ -204,12 +208,12 @@ class QuorumRules:
         for client in self._clients:
             client.core.listen(self._heard, lambda: True)
 
-    def believers(self, name: str) -> list[MultiOwnership]:
+    def believers(self, name: str) -> list[MultiHold]:
         """The holds whose owners may, at this moment, act as holders."""
         return [
             hold
             for client in self._clients
-            for hold in multi_locks_of(client.core)
+            for hold in multi_holds(client)
             if hold.name == name and hold.remaining(client.runtime.now()) > 0
         ]
 
@@ -315,9 +319,8 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.subscriptions.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        open_ = [hold for hold in multi_locks_of(client.core) if hold.remaining(now) or hold.acquiring]
-        if open_ or multi_locks_of(client.core).watched():
-            found.append(f"multi-locks of {client.id}: {open_}, {multi_locks_of(client.core).watched()} watched")
+        if open_ := [hold for hold in multi_holds(client) if hold.remaining(now)]:
+            found.append(f"multi-locks of {client.id}: {open_}")
         if client.core.watchdog.watching():
             found.append(f"{client.core.watchdog.watching()} ownerships watched by {client.id}")
     return found

@@ -19,14 +19,14 @@ from pyredisson.config import Config
 from pyredisson.core.client import ClientCore
 from pyredisson.core.diagnosis.identity import Identity
 from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.core.ownership.owner_protocols import Caller, Holding
+from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
 from pyredisson.net.resp import failure_of, reply_error
-from pyredisson.shared.marks import AnyOwner
+from pyredisson.shared.any_owner import AnyOwner
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
 
@@ -50,9 +50,6 @@ class SimulatedOwner(AnyOwner):
     def alive(self) -> bool:
         """Whether it still runs."""
         return not self.ended
-
-    def mark(self, held: Holding, names: tuple[str, ...], tell: Callable[[Holding], object]) -> None:
-        """All tasks of a world are in one context, which tells nothing."""
 
     def describe(self) -> str:
         """What to call it in a message."""

@@ -1,0 +1,118 @@
+"""Who owns: the call chains that share a thread, and what each of them holds of one lock.
+
+Frameworks run many requests in one thread, one after another or by turns (thread pools, ``sync_to_async``), each in a
+:mod:`contextvars` context of its own. Rules kept here:
+
+1. An ownership is what one owner holds of one lock of one client: a number, and a stack of holds. Each hold has an
+   identity: what is released, extended, lost or counted is that hold.
+2. The number is the thread's (the task's, the made owner's), as long as no one else of this thread is in the lock.
+3. A hold is visible in a context if it was acquired there, or in one that this was copied from since. The wait of a
+   condition gives the same holds back, as visible as before.
+4. A call acts as the ownership of that lock and thread that has a visible hold; if none has, as the thread's own
+   number if nothing of that lock and thread is in use, else as a new number. Each lock is decided by itself.
+5. A context is a persistent map already, so what is visible stands in it: in one context variable for each lock and
+   thread, a list of traces, innermost first. A trace is known by identity alone: nothing old revives, no two clients
+   meet. It is in no other place, and so it is gone when the last context is in which its hold can be released: then
+   the hold is no longer renewed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Final
+
+from pyredisson.core.ownership.hold import HoldState
+
+if TYPE_CHECKING:
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.owner_protocols import Caller
+    from pyredisson.core.ownership.ownership import Ownership
+
+_serials = itertools.count(1)
+
+#: Context variables that no lock uses at this moment. Contexts keep each variable that was ever set in them, which is
+#: why they are usually made at the top of modules; here there are never more than were in use at one time.
+_free: Final[list[ContextVar[Trace | None]]] = []
+
+
+class Trace:
+    """Stands in contexts for a hold that was acquired there.
+
+    Attributes:
+        outer: The trace that was there before.
+        serial: Of the :class:`CallChains`: another one may use its variable later.
+        state: That of the hold.
+        who: The owner of the hold.
+    """
+
+    __slots__ = ("__weakref__", "outer", "serial", "state", "who")
+
+    outer: Trace | None
+    serial: int
+    state: HoldState
+    who: Caller
+
+
+class CallChains:
+    """The call chains of one thread in one lock of one client; of a task there is one.
+
+    Attributes:
+        members: What each of them holds of it, or did: the ownerships that are in the client's table.
+        serial: Its number.
+    """
+
+    __slots__ = ("_variable", "members", "serial")
+
+    def __init__(self) -> None:
+        try:
+            self._variable = _free.pop()
+        except IndexError:
+            self._variable = ContextVar("pyredisson.holds", default=None)
+        self.serial: int = next(_serials)
+        self.members: list[Ownership] = []
+
+    def __del__(self) -> None:
+        _free.append(self._variable)
+
+    # ---- what is visible -----------------------------------------------------------------------------------------
+
+    def enter(self, hold: Hold, who: Caller) -> None:
+        """Make a hold visible in the calling context."""
+        trace = Trace()
+        trace.outer, trace.serial, trace.state, trace.who = None, self.serial, hold.state, who
+        hold.trace = weakref.ref(trace)
+        before = self._variable.set(trace).old_value  # In one step: a signal handler may come between any two.
+        if before is not None and before is not Token.MISSING:
+            trace.outer = self._first(before)
+
+    def leave(self) -> None:
+        """Forget, in the calling context, the innermost holds that have ended."""
+        while (trace := self._variable.get()) is not None and trace.state is HoldState.OVER:
+            token = self._variable.set(trace.outer)
+            if token.old_value is not trace:
+                self._variable.reset(token)  # A signal handler has acquired the lock meanwhile.
+
+    def _first(self, trace: Trace | None) -> Trace | None:
+        """Return the innermost trace of a list that is of use yet."""
+        while trace is not None and (trace.state is HoldState.OVER or trace.serial != self.serial):
+            trace = trace.outer
+        return trace
+
+    def sees(self, hold: Hold) -> bool:
+        """Return whether a hold is visible in the calling context."""
+        known = hold.trace() if hold.trace is not None else None
+        trace = self._variable.get() if known is not None else None
+        while trace is not None and trace is not known:
+            trace = trace.outer
+        return trace is not None
+
+    def owner_here(self) -> Caller | None:
+        """Return the owner of the innermost hold that is visible in the calling context, if there is one."""
+        trace = self._variable.get()
+        while trace is not None:
+            if trace.state is HoldState.HELD and trace.serial == self.serial:
+                return trace.who
+            trace = trace.outer
+        return None

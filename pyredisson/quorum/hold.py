@@ -1,0 +1,255 @@
+"""One hold of a multi-lock: one ordinary hold of each member, and what makes them one.
+
+A multi-lock has nothing of its own in Redis, and no owner, deadline or renewal of its own here: each part is a hold in
+its member's ownership, acquired, renewed, extended, lost and released as any other. What is kept here says which parts
+there are, how many are needed, and until when that many are certain.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pyredisson.core import events
+from pyredisson.core.deadline import lease_ms
+from pyredisson.core.ownership.hold import Hold, HoldState
+from pyredisson.core.ownership.liveness import lost_error
+from pyredisson.core.ownership.owned import CallNote, Owned
+from pyredisson.quorum.decisions import certain_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyredisson.core.client import ClientCore
+    from pyredisson.core.deadline import Seconds
+    from pyredisson.core.ownership.owner_protocols import Caller
+    from pyredisson.core.ownership.ownership import Ownership
+    from pyredisson.quorum.member import Member
+
+#: The kind of all multi-locks, quorums included, as inspection shows it.
+KIND: Final = "multi_lock"
+
+_numbers = itertools.count(1)
+
+
+class MultiHold(Owned):
+    """One hold of a multi-lock by one owner; a :class:`pyredisson.Lease` can be of it.
+
+    Attributes:
+        block: As for :class:`Hold`; for all parts.
+        client: The first member's client.
+        key: Which multi-lock this is.
+        members: Its members.
+        number: The greater, the later it was begun.
+        ownerships: What the owner holds of each member.
+        parts: The hold of each member; ``None`` where none was acquired.
+        quorum: How many are needed.
+        released: Whether its unlock was sent, which too few servers have confirmed.
+        since: When it was acquired; without listeners, when it was requested.
+        state: What has become of it: NEW, HELD or OVER.
+        votes: Which members count.
+        watchdog: Whether it is renewed until it is released.
+        watched: Whether its holder is notified when it is lost.
+    """
+
+    __slots__ = (
+        "_gone",
+        "_lease",
+        "_mutex",
+        "block",
+        "client",
+        "key",
+        "members",
+        "number",
+        "ownerships",
+        "parts",
+        "quorum",
+        "released",
+        "since",
+        "state",
+        "votes",
+        "watchdog",
+        "watched",
+    )
+
+    #: A multi-lock has no fencing token: each member has its own.
+    token = None
+
+    def __init__(
+        self,
+        members: tuple[Member, ...],
+        quorum: int,
+        key: object,
+        name: str,
+        who: Caller,
+        lease_time: Seconds | None,
+        *,
+        block: bool = False,
+    ) -> None:
+        self.client: ClientCore = members[0].client
+        super().__init__(name, f"{self.client.id}:{who.number}", who)
+        self.members: tuple[Member, ...] = members
+        self.quorum: int = quorum
+        self.key: object = key
+        self.number: int = next(_numbers)
+        self.watchdog: bool = lease_time is None
+        self.watched: bool = block or self.watchdog
+        self.block: Callable[[], object | None] | None = None
+        self.ownerships: tuple[Ownership, ...] = ()
+        self.parts: list[Hold | None] = [None] * len(members)
+        self.votes: list[bool] = [True] * len(members)
+        self.since: float = 0.0
+        self.state: HoldState = HoldState.NEW
+        self.released: bool = False
+        self._lease = None if lease_time is None else lease_ms(lease_time)
+        self._gone = False
+        self._mutex = self.client.runtime.mutex()
+
+    # ---- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def fixed_lease(self) -> float | None:
+        """Seconds until it ends if it is not released; ``None`` if the watchdogs renew it."""
+        return None if self._lease is None else self._lease / 1000
+
+    def lease_ms(self, member: Member | None = None) -> int:
+        """Return the lease of the part of a member; of all parts the longest."""
+        if self._lease is not None:
+            return self._lease
+        if member is not None:
+            return member.client.watchdog.lease_ms
+        return max(each.client.watchdog.lease_ms for each in self.members)
+
+    def each(self) -> list[tuple[int, Member, Ownership, Hold]]:
+        """Return the parts that were acquired, each with its index, its member, and what the owner holds of that."""
+        parts = enumerate(zip(self.members, self.ownerships, self.parts, strict=True))
+        return [(index, member, own, part) for index, (member, own, part) in parts if part is not None]
+
+    def depth(self) -> int:
+        """Return how often its owner holds this multi-lock, as far as these members tell."""
+        wholes = {id(part.whole): part.whole for own in self.ownerships for part in own.holds if part.whole is not None}
+        return sum(each.key == self.key and each.state is HoldState.HELD for each in wholes.values())
+
+    def held(self) -> list[tuple[int, Member, Ownership, Hold]]:
+        """Return the parts that are held, in the same form."""
+        return [each for each in self.each() if each[3].state is HoldState.HELD]
+
+    def clients(self) -> list[ClientCore]:
+        """Return the clients of its members, each once."""
+        return list(dict.fromkeys(member.client for member in self.members))
+
+    def certain_until(self) -> float:
+        """Until when enough members are certain; minus infinity if they are too few. Given up ones are not lost."""
+        deadlines = []
+        for index, _, own, part in self.each():
+            if self.votes[index] and part.state is HoldState.GIVEN_UP:
+                deadlines.append(math.inf)
+            elif self.votes[index] and part.state is HoldState.HELD and own.loss is None:
+                deadlines.append(own.deadline)
+        return certain_until(deadlines, self.quorum)
+
+    def remaining_of(self, hold: Any, now: float) -> float:
+        """See :meth:`Owned.remaining_of`; it is the hold itself."""
+        return self.remaining(now)
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which enough members are certain."""
+        if self.state is not HoldState.HELD or self.released or self.loss is not None:
+            return 0.0
+        until = self.certain_until()
+        return max(0.0, until - now) if until < math.inf else 0.0
+
+    # ---- changes -------------------------------------------------------------------------------------------------
+
+    def new_part(self, index: int, *, renewed: bool = False) -> Hold:
+        """Return the hold of a member, which is yet to be acquired. ``renewed``: in any case, until all are there."""
+        part = Hold(self.lease_ms(self.members[index]), watchdog=self.watchdog or renewed, whole=self)
+        part.watched = self.watched or renewed
+        part.block = self.block
+        bound = self.client.config.quorum_max_extensions
+        if bound is not None and self.members[index].node:
+            part.renewals_left = bound
+        return part
+
+    def note_call(self, note: CallNote) -> None:
+        """Note a call on its members."""
+        for each in self.ownerships:
+            each.call = note
+
+    def acquired(self) -> None:
+        """Enough members are held."""
+        self.state = HoldState.HELD
+
+    def over(self) -> None:
+        """Its owner has no use for it any more, whatever becomes of its parts."""
+        self.state = HoldState.OVER
+        for _, _, own, part in self.each():
+            own.forget(part)
+
+    # ---- losses --------------------------------------------------------------------------------------------------
+
+    def lost_part(self, *, quietly: bool = False) -> None:
+        """A part was lost: if too few members are left, this is lost as well, and reported to all clients involved."""
+        with self._mutex:
+            standing = self.certain_until() > self.client.runtime.now()
+            if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
+                return
+            losses = (own.loss for _, _, own, _ in self.each())
+            lost = next((each for each in losses if each is not None), "too few of its members are certain to be held")
+            self.loss = self._why() or lost
+        for callback in self.on_loss:
+            callback()
+        for client in self.clients():
+            client.announce_loss(self, self.loss, quietly=quietly)
+
+    def _why(self) -> str | None:
+        """Say that it was extended as often as it may be, if that is why it is lost."""
+        bound = self.client.config.quorum_max_extensions
+        if bound is None or not any(part.renewals_left == 0 for _, _, _, part in self.each()):
+            return None
+        return f"it was extended {bound} times, as often as Config.quorum_max_extensions allows"
+
+    def find_loss(self) -> str | None:
+        """Return why it is lost, if it is; a loss that was not noticed before is reported."""
+        now = self.client.runtime.now()
+        for _, member, own, _ in self.each():
+            member.client.report_lost(own, own.expire(now))
+        if self.state is HoldState.HELD and self.watched:
+            self.lost_part()
+        return self.loss
+
+    def ended(self) -> bool:
+        """Whether it ran out by its fixed lease, and its owner may acquire anew."""
+        return not self.watched and not any(
+            part.state is HoldState.HELD and own.loss is not None for _, _, own, part in self.each()
+        )
+
+    def raise_if_lost(self) -> None:
+        """Raise ``LockLostError`` if it is lost, so that its owner cannot acquire once more."""
+        lost = self.find_loss()
+        if lost is not None and not self.ended():
+            raise lost_error(self, lost)
+
+    def holder_gone(self, hint: str) -> None:
+        """No one can release it any more: emit that once, not for each member."""
+        if not self._gone:
+            self._gone = True
+            self.client.emit(events.HolderGone(self.name, self.owner, hint))
+
+
+def innermost(members: Sequence[Member], who: Caller, key: object) -> MultiHold | None:
+    """Return the innermost hold of a multi-lock by an owner, as far as it is visible in the calling context."""
+    found: MultiHold | None = None
+    for member in members:
+        lock = member.lock
+        for own in member.client.ownerships.of_thread(member.name, who, lock.kind.field(who.number)):
+            for part in (*reversed(own.holds), *reversed(own.ended)):
+                whole = part.whole
+                if whole is None or whole.key != key or whole.state is not HoldState.HELD or not own.sees(part):
+                    continue
+                if found is None or whole.number > found.number:
+                    found = whole
+                break
+    return found
