@@ -17,6 +17,7 @@ Where they leave a choice, both answers are accepted, and the model goes on with
 * a member of which only lost holds of a multi-lock are left may be acquired anew, or not before that is unlocked,
 * a member's part of a multi-lock that has ended is given back at once, or when the multi-lock is unlocked,
 * a hold with a fixed lease that was forced away is lost, or over once that lease has ended, too,
+* a condition's wait that finds that its lock is gone ends one hold by that, all, or none,
 * leaving a block of a closed client raises ``ClientClosedError`` or nothing.
 
 A step that could end in either way for another reason (two waiters of one lock, a release that might mean one of two
@@ -33,6 +34,8 @@ from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwned
 from tests.programs.steps import NOT_REENTRANT, SHORT, Step, Target, multi_name, targets_of
 
 HELD, LOST, OVER, EITHER, RELEASED = "held", "lost", "over", "lost or over", "released"
+#: A condition's wait has found that its lock was gone: one of the holds may have ended by that.
+UNSURE = "lost or released"
 
 Effect = Callable[[], object]
 
@@ -135,6 +138,7 @@ class Own:
         short: It ends when the program lets leases end.
         least: When it ends at the earliest, if it was not lost.
         most: When it ends at the latest, unless it is renewed.
+        token: The token of a fenced lock's holds, once that was seen.
     """
 
     who: Who
@@ -144,6 +148,7 @@ class Own:
     short: bool = False
     least: float = 0.0
     most: float = 0.0
+    token: int | None = None
 
     def counts(self) -> set[int]:
         """How often Redis may say that it is held."""
@@ -192,6 +197,7 @@ class Lock:
     Attributes:
         ended: Holds that were lost or have ended, and were not unlocked since.
         token: The last token that was seen.
+        most: When a read-write lock ends at the latest: its sides share what was written last.
         waiter: Who waits for it, or is about to have it.
     """
 
@@ -199,6 +205,7 @@ class Lock:
     whos: list[Who] = field(default_factory=list)
     ended: list[Hold] = field(default_factory=list)
     token: int = 0
+    most: float = 0.0
     waiter: Waiter | None = None
 
     def owns(self, side: str | None = None) -> Iterator[Own]:
@@ -207,6 +214,11 @@ class Lock:
             for own in who.owns.values():
                 if own.holds and side in (None, own.side):
                     yield own
+
+    def mode(self) -> str:
+        """Which side of a read-write lock is held, as it is stored: a writer may read, too."""
+        sides = {own.side for own in self.owns()}
+        return "write" if "write" in sides else next(iter(sides), "")
 
     def conflicts(self, own: Own) -> list[Own]:
         """Whose holds exclude this owner."""
@@ -328,7 +340,7 @@ class Locks:
             if each.own.who is own.who and each.state is EITHER:
                 each.state = OVER
         if not own.holds:
-            own.gone, own.short, own.least, own.most = False, True, 0.0, 0.0
+            own.gone, own.short, own.least, own.most, own.token = False, True, 0.0, 0.0, None
         adds = own.side == "write" and bool(own.holds)
         own.holds.append(hold)
         self.lasts(own, step.lease, adds=adds)
@@ -342,7 +354,9 @@ class Locks:
         """It lasts for this lease from now on, at least."""
         seconds = self.timeout if lease is None else lease
         own.least = max(own.least, self.began + seconds)
-        own.most = max(own.most + seconds * adds, self.ended + seconds)
+        lock = own.who.lock
+        own.most = max(own.most, self.ended + seconds, (lock.most + seconds) * adds)
+        lock.most = max(lock.most, own.most)
         own.short = own.short and lease == SHORT
 
     def drop(self, hold: Hold) -> None:
@@ -353,6 +367,7 @@ class Locks:
             own.holds.remove(hold)
             left = [self.timeout if each.lease is None else each.lease for each in own.holds]
             own.most = max(own.most, self.ended + max(left, default=0.0))
+            lock.most = max(lock.most, own.most)
         if hold in lock.ended:
             lock.ended.remove(hold)
         self.tidy(lock)
@@ -360,6 +375,8 @@ class Locks:
     @staticmethod
     def tidy(lock: Lock) -> None:
         lock.whos = [who for who in lock.whos if who.in_use()]
+        if not any(lock.owns()):
+            lock.most = 0.0
 
     def give_back(self, multi: MultiHold) -> None:
         """A multi-lock has been unlocked: its parts are released."""
@@ -446,7 +463,7 @@ class Locks:
         results: list[Any] = []
         if any(hold.state is LOST and hold.multi is None for hold in left):
             return [LockLostError]
-        if any(hold.state in (LOST, EITHER) for hold in left):
+        if any(hold.state in (LOST, EITHER, UNSURE) for hold in left):
             results.append(LockLostError)
         if held and not reentrant:
             return [*results, LockError]

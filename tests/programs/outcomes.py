@@ -13,6 +13,7 @@ from tests.programs.model import (
     LOST,
     OVER,
     RELEASED,
+    UNSURE,
     Block,
     Hold,
     Lock,
@@ -26,7 +27,7 @@ from tests.programs.model import (
     naming,
     one_of,
 )
-from tests.programs.steps import Step, Target, multi_name, targets_of
+from tests.programs.steps import SHORT, Step, Target, multi_name, targets_of
 
 
 class LockOutcomes(Locks):
@@ -90,20 +91,30 @@ class LockOutcomes(Locks):
                 blocking.append(own.who.lock)
         if len(failing) > 1 and any(own.gone for own in owns):
             raise Unclear
+        if failing and "+" in step.on and any(own.holds and own.short for own in owns) and step.lease != SHORT:
+            raise Unclear  # It may have made a short lease longer.
         return owns, [*dict.fromkeys(failing), *[True] * may_be_granted], stuck, blocking
 
     def _way(self, result: Any, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> Way:
         if result is True:
             got = (lambda _: True) if block else self._got(step)
             if step.face == "token":
-                held, last = bool(owns[0].holds), owns[0].who.lock.token
-                got = last if held else (lambda token: type(token) is int and token > last)
+                last, known = owns[0].who.lock.token, owns[0].token if owns[0].holds else None
+                got = known or (lambda token: type(token) is int and token > last)
             return Way(got, partial(self._take, step, targets, owns, block))
         if result is LockLostError:
             return Way(LockLostError, lambda: [self.find_gone(own) for own in owns])
+        if result is False and "+" in step.on:
+            return Way(LockTimeoutError if block else False, lambda: [self._tried(own, step) for own in owns if own.holds])
         if result is False:
             return Way(LockTimeoutError if block else (None if step.face == "token" else False))
         return Way(result)
+
+    def _tried(self, own: Own, step: Step) -> None:
+        """A member was acquired once more for a multi-lock, and given back: its time is not shortened then."""
+        least = own.least
+        self.lasts(own, step.lease, adds=own.side == "write")
+        own.least = least
 
     def _take(self, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> None:
         if "+" not in step.on:
@@ -168,13 +179,18 @@ class LockOutcomes(Locks):
             ways = self._refused(own)
             return ways + [Way(LockLostError, partial(self.drop, hold)) for hold in ended[-1:]]
         if ended:
-            return [Way(LockLostError, partial(self.drop, ended[-1]))]
+            return self._ending(ended[-1])
         parts = self.left_over(step, target)
         ways = [Way(LockNotOwnedError)] + [Way(LockLostError)] * any(part.state is not OVER for part in parts)
         unseen = [hold for hold in self.left_over(step, target, seen=False) if hold.multi is None]
         if unseen:
             ways.append(Way(LockLostError, partial(self.drop, unseen[-1])))
         return ways
+
+    def _ending(self, hold: Hold) -> list[Way]:
+        """The end of a hold that has ended before."""
+        found = (LockLostError, LockNotOwnedError) if hold.state is UNSURE else (LockLostError,)
+        return [Way(error, partial(self.drop, hold)) for error in found]
 
     def _check_innermost(self, hold: Hold | MultiHold, step: Step) -> None:
         """Whether a hold of another context is inside of what this one sees, is not said."""
@@ -228,22 +244,23 @@ class LockOutcomes(Locks):
             raise Unclear
         hold = block.hold
         if any(client in self.closed for client in block.clients):
-            way = Way(lambda outcome: outcome is None or type(outcome) is ClientClosedError)
+            ways = [Way(None), Way(ClientClosedError)]
         elif hold.state is RELEASED:
-            way = Way(LockNotOwnedError)
+            ways = [Way(LockNotOwnedError)]
         elif isinstance(hold, MultiHold):
-            way = self._giving_back(hold)
+            ways = [self._giving_back(hold)]
         elif hold.state is HELD:
-            way = self._releasing(hold)
+            ways = [self._releasing(hold)]
         else:
-            way = Way(LockLostError, partial(self.drop, hold))
-        match = None if step.face == "error" else way.match
+            ways = self._ending(hold)
 
-        def left() -> None:
+        def left(way: Way) -> None:
             way.effect()
             del self.blocks[step.n]
 
-        return Plan([Way(match, left)])
+        if step.face == "error":
+            return Plan([Way(None, partial(left, ways[0]))])
+        return Plan([Way(way.match, partial(left, way)) for way in ways])
 
     # ---- extending -----------------------------------------------------------------------------------------------
 
@@ -303,7 +320,7 @@ class LockOutcomes(Locks):
         locked = False
         for target in targets:
             lock = self.lock(target)
-            owns = list(lock.owns(target.side))
+            owns = self._freed(target)
             parted = any(len(own.counts()) > 1 for own in owns)
             mine = [*self.left_over(step, target), *self.left_over(step, target, seen=False)]
             if mine or parted or any(own.gone for own in lock.owns()) or self._reserved(lock, step):
@@ -318,10 +335,15 @@ class LockOutcomes(Locks):
                     if all(part.own.who in who.values() for part in multi.parts):
                         self.give_back(multi)
             for target in targets:
-                for own in list(self.lock(target).owns(target.side)):
+                for own in self._freed(target):
                     self._force_away(own, who[target] is own.who, target.client)
 
         return Plan([Way(locked, freed)])
+
+    def _freed(self, target: Target) -> list[Own]:
+        """What a forced unlock frees: of a read-write lock all, if this is the side that is held."""
+        lock = self.lock(target)
+        return list(lock.owns()) if target.side in ("", lock.mode()) else []
 
     def _force_away(self, own: Own, mine: bool, client: int) -> None:
         if own.who.client != client:
@@ -390,10 +412,16 @@ class LockOutcomes(Locks):
         if ended or len(own.counts()) > 1:
             raise Unclear
         if own.gone:
-            return Plan([Way(LockLostError, partial(self.find_gone, own))])
+            return Plan([Way(LockLostError, partial(self._find_gone_in_wait, own))])
         if step.wait is not None:
             return Plan([Way(False, partial(self._held_again, own))])
         return Plan(waiter=self._condition_waiter(step, own, lock))
+
+    def _find_gone_in_wait(self, own: Own) -> None:
+        holds = [*own.holds]
+        self.find_gone(own)
+        for hold in holds:
+            hold.state = UNSURE
 
     def _held_again(self, own: Own) -> None:
         """All holds were given up, and acquired again."""
@@ -434,7 +462,7 @@ class LockOutcomes(Locks):
         found = set()
         for lock in self.locks.values():
             for own in lock.owns():
-                if own.who.thread == step.thread and own.who.client not in self.closed and not own.gone:
+                if own.who.thread == step.thread and own.who.client not in self.closed:
                     for hold in own.holds:
                         if not (hold.multi or hold).block and not self.visible(hold, step):
                             found.add(hold.multi.name if hold.multi else lock.target.name)
@@ -477,6 +505,8 @@ class LockOutcomes(Locks):
 
     def __call__(self, step: Step) -> Plan:
         """How a step may end. Raises :class:`Unclear`."""
+        if step.context and (0, step.context) not in self.seen:
+            raise Unclear
         plan: Plan = getattr(self, step.op)(step)
         return plan
 

@@ -191,6 +191,8 @@ class Run:
         if step.face == "token" and type(outcome) is int:
             self.model.lock(targets_of(step.on)[0]).token = outcome
         way.effect()
+        if step.face == "token" and type(outcome) is int:
+            self.model.act(step, targets_of(step.on)[0]).token = outcome
 
     def _check_in_time(self, step: Step | None = None) -> None:
         """Whether no short lease may have ended by itself."""
@@ -329,7 +331,8 @@ class Run:
                 raise Fault("stored field", f"{what}: {fields} is not held")
         if sure and all(len(own.counts()) == 1 for own in owns):
             now = time.monotonic()
-            least, most = max(own.least for own in sure) - now, max(own.most for own in sure) - before
+            most = lock.most if lock.target.kind == "rw" else max(own.most for own in sure)
+            least, most = max(own.least for own in sure) - now, most - before
             if not least - 0.05 <= left <= most + 0.05:
                 raise Fault("time to live", f"{what}: {left:.3f} s instead of {least:.3f} to {most:.3f}")
 
