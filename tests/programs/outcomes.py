@@ -1,0 +1,516 @@
+"""How each operation on locks may end, and what it changes: one method an operation, over :mod:`tests.programs.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError
+from tests.programs.model import (
+    EITHER,
+    HELD,
+    LOST,
+    OVER,
+    RELEASED,
+    UNSURE,
+    Block,
+    Hold,
+    Lock,
+    Locks,
+    MultiHold,
+    Own,
+    Plan,
+    Unclear,
+    Waiter,
+    Way,
+    naming,
+    one_of,
+)
+from tests.programs.steps import SHORT, Step, Target, multi_name, targets_of
+
+
+class LockOutcomes(Locks):
+    """The operations on locks and multi-locks."""
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def acquire(self, step: Step) -> Plan:
+        """``lock()``, ``try_lock()``, ``acquire()``, ``with lock:``, or the token of a fenced lock."""
+        return self._acquire(step, partial(self._got, step), block=0)
+
+    def enter(self, step: Step) -> Plan:
+        """``hold()``."""
+        if step.n in self.blocks:
+            raise Unclear
+        return self._acquire(step, lambda: None, block=step.n)
+
+    @staticmethod
+    def _got(step: Step) -> Any:
+        return {"lock": None, "token": lambda token: type(token) is int}.get(step.face, True)
+
+    def _acquire(self, step: Step, got: Any, block: int) -> Plan:
+        targets = targets_of(step.on)
+        if self.is_closed(targets):
+            return Plan([Way(ClientClosedError)])
+        if step.owner in self.closed_owners:
+            return Plan([Way(LockError)])
+        owns, results, stuck, blocking = self._attempts(step, targets)
+        if False in results and step.wait != 0:
+            if stuck:
+                results[results.index(False)] = LockError
+                if "+" in step.on and step.wait is not None:
+                    results.append(False)
+            elif step.wait is None:
+                return Plan(waiter=self._waiter(step, targets, blocking, block))
+        if False in results and step.face in ("lock", "with"):
+            raise Unclear
+        return Plan([self._way(result, step, targets, owns, block) for result in results])
+
+    def _attempts(self, step: Step, targets: tuple[Target, ...]) -> tuple[list[Own], list[Any], bool, list[Lock]]:
+        """What each member may end with, all in all: errors, ``False`` or ``True``."""
+        owns: list[Own] = []
+        failing: list[Any] = []
+        stuck, may_be_granted, blocking = False, True, []
+        if "+" in step.on:
+            mine = [multi for multi in self._multis_of(step, targets) if self.visible(multi.parts[0], step)]
+            if any(multi.state is LOST for multi in mine):
+                failing.append(LockLostError)
+                may_be_granted = False
+            elif any(multi.state is EITHER for multi in mine):
+                failing.append(LockLostError)
+        for index, target in enumerate(targets):
+            own = next((each.who.on(target.side) for each in owns if each.who.lock is self.lock(target) and each.who.client == target.client), None)
+            own = own or self.act(step, target)
+            owns.append(own)
+            results = self.attempt(own, step, target, targets[:index])
+            failing += [result for result in results if result is not True]
+            may_be_granted = may_be_granted and True in results
+            if False in results:
+                stuck = stuck or self.stuck(step, own)
+                blocking.append(own.who.lock)
+        if len(failing) > 1 and any(own.gone for own in owns):
+            raise Unclear
+        if failing and "+" in step.on and any(own.holds and own.short for own in owns) and step.lease != SHORT:
+            raise Unclear  # It may have made a short lease longer.
+        return owns, [*dict.fromkeys(failing), *[True] * may_be_granted], stuck, blocking
+
+    def _way(self, result: Any, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> Way:
+        if result is True:
+            got = (lambda _: True) if block else self._got(step)
+            if step.face == "token":
+                last, known = owns[0].who.lock.token, owns[0].token if owns[0].holds else None
+                got = known or (lambda token: type(token) is int and token > last)
+            return Way(got, partial(self._take, step, targets, owns, block))
+        if result is LockLostError:
+            return Way(LockLostError, lambda: [self.find_gone(own) for own in owns])
+        if result is False and "+" in step.on:
+            return Way(LockTimeoutError if block else False, lambda: [self._tried(own, step) for own in owns if own.holds])
+        if result is False:
+            return Way(LockTimeoutError if block else (None if step.face == "token" else False))
+        return Way(result)
+
+    def _tried(self, own: Own, step: Step) -> None:
+        """A member was acquired once more for a multi-lock, and given back: its time is not shortened then."""
+        least = own.least
+        self.lasts(own, step.lease, adds=own.side == "write")
+        own.least = least
+
+    def _take(self, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> None:
+        if "+" not in step.on:
+            hold: Hold | MultiHold = self.grant(owns[0], step, block)
+        else:
+            for multi in self._multis_of(step, targets):
+                if multi.state is EITHER:
+                    multi.state = OVER
+            hold = MultiHold(targets, self.thread_of(step), step.lease, block)
+            self.multis.append(hold)
+            for own in owns:
+                self.grant(own, step, multi=hold)
+        if block:
+            self.blocks[block] = Block(step.on, hold, tuple(target.client for target in targets), step.owner)
+
+    def _waiter(self, step: Step, targets: tuple[Target, ...], blocking: list[Lock], block: int) -> Waiter:
+        """The actor waits until what it waits for is free."""
+        locks = [self.lock(target) for target in targets]
+        for lock in locks:
+            if lock.waiter is not None:
+                raise Unclear
+        for lock in blocking:
+            for own in lock.owns():
+                if own.who.thread in self.waiters or own.who.client in self.closed or own.gone:
+                    raise Unclear
+
+        def ready() -> bool:
+            _, results, _, _ = self._attempts(step, targets)
+            return False not in results
+
+        def ways() -> list[Way]:
+            owns, results, _, _ = self._attempts(step, targets)
+            return [self._way(result, step, targets, owns, block) for result in results]
+
+        return Waiter(step, ready, ways, locks, tuple(target.client for target in targets))
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    def release(self, step: Step) -> Plan:
+        """``unlock()``, ``release()``, or the end of ``with lock:``; its face may say that the body raised an error."""
+        targets = targets_of(step.on)
+        if self.is_closed(targets):
+            ways = [Way(ClientClosedError)]
+        else:
+            ways = self._unlock_multi(step, targets) if "+" in step.on else self._unlock(step, targets[0])
+        if step.face == "error":
+            ways = [Way(None, way.effect) for way in ways]
+            if len(ways) > 1:
+                raise Unclear
+        return Plan(ways)
+
+    def _unlock(self, step: Step, target: Target) -> list[Way]:
+        own = self.act(step, target)
+        mine = [hold for hold in own.holds if hold.multi is None]
+        ended = [hold for hold in self.left_over(step, target) if hold.multi is None]
+        if mine:
+            self._check_innermost(mine[-1], step)
+            return [self._releasing(mine[-1])]
+        if own.holds:
+            if own.gone:
+                raise Unclear
+            ways = self._refused(own)
+            return ways + [Way(LockLostError, partial(self.drop, hold)) for hold in ended[-1:]]
+        if ended:
+            return self._ending(ended[-1])
+        parts = self.left_over(step, target)
+        ways = [Way(LockNotOwnedError)] + [Way(LockLostError)] * any(part.state is not OVER for part in parts)
+        unseen = [hold for hold in self.left_over(step, target, seen=False) if hold.multi is None]
+        if unseen:
+            ways.append(Way(LockLostError, partial(self.drop, unseen[-1])))
+        return ways
+
+    def _ending(self, hold: Hold) -> list[Way]:
+        """The end of a hold that has ended before."""
+        found = (LockLostError, LockNotOwnedError) if hold.state is UNSURE else (LockLostError,)
+        return [Way(error, partial(self.drop, hold)) for error in found]
+
+    def _check_innermost(self, hold: Hold | MultiHold, step: Step) -> None:
+        """Whether a hold of another context is inside of what this one sees, is not said."""
+        if not self.visible(hold if isinstance(hold, Hold) else hold.parts[0], step):
+            raise Unclear
+
+    def _releasing(self, hold: Hold) -> Way:
+        """The release of a hold that is held, as far as its client knows."""
+        if not hold.own.gone:
+            return Way(None, partial(self.drop, hold))
+
+        def find_out() -> None:
+            self.find_gone(hold.own)
+            self.drop(hold)
+
+        return Way(LockLostError, find_out)
+
+    @staticmethod
+    def _refused(own: Own) -> list[Way]:
+        """What is held through multi-locks alone is not released or extended by itself."""
+        names = [hold.multi.name for hold in own.holds if hold.multi is not None]
+        if any(hold.multi is not None and hold.multi.state is not HELD for hold in own.holds):
+            return [Way(LockNotOwnedError)]
+        return [Way(naming(name)) for name in dict.fromkeys(names)]
+
+    def _multis_of(self, step: Step, targets: tuple[Target, ...]) -> list[MultiHold]:
+        thread = self.thread_of(step)
+        return [multi for multi in self.multis if multi.targets == targets and multi.thread == thread]
+
+    def _unlock_multi(self, step: Step, targets: tuple[Target, ...]) -> list[Way]:
+        multis = self._multis_of(step, targets)
+        held = [multi for multi in multis if multi.state is HELD]
+        if held and any(self.visible(multi.parts[0], step) for multi in held):
+            self._check_innermost(held[-1], step)
+            return [self._giving_back(held[-1])]
+        ended = [multi for multi in multis if multi.state is not HELD]
+        seen = [multi for multi in ended if self.visible(multi.parts[0], step)]
+        if seen:
+            return [self._giving_back(([multi for multi in seen if multi.state is LOST] or seen)[-1])]
+        ways = [Way(LockNotOwnedError)]
+        return ways + [Way(LockLostError, partial(self.give_back, multi)) for multi in ended[-1:]]
+
+    def _giving_back(self, multi: MultiHold) -> Way:
+        lost = multi.state is not HELD or any(part.own.gone for part in multi.parts)
+        return Way(LockLostError if lost else None, partial(self.give_back, multi))
+
+    def leave(self, step: Step) -> Plan:
+        """The end of a block, wherever that is; its face may say that the body raised an error."""
+        block = self.blocks.get(step.n)
+        if block is None or -block.owner in self.waiters:
+            raise Unclear
+        hold = block.hold
+        if any(client in self.closed for client in block.clients):
+            ways = [Way(None), Way(ClientClosedError)]
+        elif hold.state is RELEASED:
+            ways = [Way(LockNotOwnedError)]
+        elif isinstance(hold, MultiHold):
+            ways = [self._giving_back(hold)]
+        elif hold.state is HELD:
+            ways = [self._releasing(hold)]
+        else:
+            ways = self._ending(hold)
+
+        def left(way: Way) -> None:
+            way.effect()
+            del self.blocks[step.n]
+
+        if step.face == "error":
+            return Plan([Way(None, partial(left, ways[0]))])
+        return Plan([Way(way.match, partial(left, way)) for way in ways])
+
+    # ---- extending -----------------------------------------------------------------------------------------------
+
+    def extend(self, step: Step) -> Plan:
+        """``extend()`` of a lock."""
+        assert step.lease is not None
+        targets = targets_of(step.on)
+        if self.is_closed(targets):
+            return Plan([Way(ClientClosedError)])
+        if "+" in step.on:
+            return Plan(self._extend_multi(step, targets))
+        own = self.act(step, targets[0])
+        mine = [hold for hold in own.holds if hold.multi is None]
+        ended = self.left_over(step, targets[0])
+        if own.gone:
+            raise Unclear
+        if mine:
+            return Plan([Way(True, partial(self.lasts, own, step.lease))])
+        if own.holds:
+            return Plan(self._refused(own) + [Way(LockLostError)] * bool(ended))
+        if any(hold.multi is None for hold in ended):
+            return Plan([Way(LockLostError)])
+        unsure = [*ended, *self.left_over(step, targets[0], seen=False)]
+        return Plan([Way(LockNotOwnedError)] + [Way(LockLostError)] * bool(unsure))
+
+    def _extend_multi(self, step: Step, targets: tuple[Target, ...]) -> list[Way]:
+        multis = self._multis_of(step, targets)
+        seen = [multi for multi in multis if self.visible(multi.parts[0], step)]
+        held = [multi for multi in seen if multi.state is HELD]
+        if any(part.own.gone for multi in multis for part in multi.parts):
+            raise Unclear
+        if held:
+            return [Way(True, lambda: [self.lasts(part.own, step.lease) for part in held[-1].parts])]
+        return [Way(LockLostError)] if seen else [Way(LockNotOwnedError)] + [Way(LockLostError)] * bool(multis)
+
+    def extend_block(self, step: Step) -> Plan:
+        """``lease.extend()``."""
+        block = self.blocks.get(step.n)
+        if block is None or any(client in self.closed for client in block.clients):
+            raise Unclear
+        hold = block.hold
+        parts = hold.parts if isinstance(hold, MultiHold) else [hold]
+        if any(part.own.gone for part in parts):
+            raise Unclear
+        if hold.state is not HELD:
+            return Plan([Way(LockLostError)])
+        return Plan([Way(True, lambda: [self.lasts(part.own, step.lease) for part in parts])])
+
+    # ---- taken away ----------------------------------------------------------------------------------------------
+
+    def force(self, step: Step) -> Plan:
+        """``force_unlock()``."""
+        targets = targets_of(step.on)
+        if self.is_closed(targets):
+            return Plan([Way(ClientClosedError)])
+        who = {target: self.act(step, target).who for target in targets}
+        locked = False
+        for target in targets:
+            lock = self.lock(target)
+            owns = self._freed(target)
+            parted = any(len(own.counts()) > 1 for own in owns)
+            mine = [*self.left_over(step, target), *self.left_over(step, target, seen=False)]
+            if mine or parted or any(own.gone for own in lock.owns()) or self._reserved(lock, step):
+                raise Unclear
+            if self._given_up_with(owns):
+                raise Unclear
+            locked = locked or bool(owns)
+
+        def freed() -> None:
+            if "+" in step.on:
+                for multi in [each for each in self._multis_of(step, targets) if each.state is HELD]:
+                    if all(part.own.who in who.values() for part in multi.parts):
+                        self.give_back(multi)
+            for target in targets:
+                for own in self._freed(target):
+                    self._force_away(own, who[target] is own.who, target.client)
+
+        return Plan([Way(locked, freed)])
+
+    def _freed(self, target: Target) -> list[Own]:
+        """What a forced unlock frees: of a read-write lock all, if this is the side that is held."""
+        lock = self.lock(target)
+        return list(lock.owns()) if target.side in ("", lock.mode()) else []
+
+    def _force_away(self, own: Own, mine: bool, client: int) -> None:
+        if own.who.client != client:
+            if own.who.client in self.closed:
+                own.holds.clear()
+            else:
+                own.gone = True
+        elif not mine:
+            self.lose(own, must=True)
+        else:
+            multis = dict.fromkeys(hold.multi for hold in own.holds if hold.multi is not None)
+            for hold in list(own.holds):
+                self.drop(hold)
+            for multi in multis:
+                self.lose_multi(multi, LOST, must=False)
+        self.tidy(own.who.lock)
+
+    def _reserved(self, lock: Lock, step: Step) -> bool:
+        """Whether a multi-lock that waits for another member may have it."""
+        return lock.waiter is not None and lock.waiter.step is not step and "+" in lock.waiter.step.on
+
+    def _given_up_with(self, owns: Iterable[Own]) -> bool:
+        """Whether a member of one of these multi-locks is given up for a condition's wait just now."""
+        given_up = [part for waiter in self.waiters.values() for part in waiter.holds]
+        multis = {hold.multi for own in owns for hold in own.holds if hold.multi is not None}
+        return any(hold.multi in multis for hold in given_up if hold.multi is not None)
+
+    def delete(self, step: Step) -> Plan:
+        """The key is deleted by another program."""
+        (target,) = targets_of(step.on)
+        lock = self.lock(target)
+        owns = list(lock.owns())
+        if target.kind == "rw" or not owns or lock.waiter is not None or self._given_up_with(owns):
+            raise Unclear
+        if any(own.gone or len(own.counts()) > 1 for own in owns):
+            raise Unclear
+
+        def deleted() -> None:
+            for own in owns:
+                own.gone = own.who.client not in self.closed
+                if not own.gone:
+                    own.holds.clear()
+            self.tidy(lock)
+
+        return Plan([Way(1, deleted)])
+
+    def let_end(self, step: Step) -> Plan:
+        """Time passes, until the short leases have ended."""
+        if not any(own.short for lock in self.locks.values() for own in lock.owns()):
+            raise Unclear
+        return Plan([Way(None, self.ended_by_time)])
+
+    # ---- conditions ----------------------------------------------------------------------------------------------
+
+    def cond_wait(self, step: Step) -> Plan:
+        """``wait()`` of a condition."""
+        (target,) = targets_of(step.on)
+        if self.is_closed([target]):
+            return Plan([Way(ClientClosedError)])
+        own, lock = self.act(step, target), self.lock(target)
+        ended = [*self.left_over(step, target), *self.left_over(step, target, seen=False)]
+        if not own.holds:
+            if any(hold.state is not LOST or hold.multi for hold in ended):
+                raise Unclear
+            return Plan([Way(LockLostError if self.left_over(step, target) else LockNotOwnedError)])
+        if ended or len(own.counts()) > 1:
+            raise Unclear
+        if own.gone:
+            return Plan([Way(LockLostError, partial(self._find_gone_in_wait, own))])
+        if step.wait is not None:
+            return Plan([Way(False, partial(self._held_again, own))])
+        return Plan(waiter=self._condition_waiter(step, own, lock))
+
+    def _find_gone_in_wait(self, own: Own) -> None:
+        holds = [*own.holds]
+        self.find_gone(own)
+        for hold in holds:
+            hold.state = UNSURE
+
+    def _held_again(self, own: Own) -> None:
+        """All holds were given up, and acquired again."""
+        own.least = own.most = 0.0
+        own.short = True
+        for hold in own.holds:
+            self.lasts(own, hold.lease)
+
+    def _condition_waiter(self, step: Step, own: Own, lock: Lock) -> Waiter:
+        raise Unclear
+
+    def notify(self, step: Step) -> Plan:
+        """``notify()`` of a condition."""
+        (target,) = targets_of(step.on)
+        if self.is_closed([target]):
+            return Plan([Way(ClientClosedError)])
+        own = self.act(step, target)
+        if own.holds and not own.gone and len(own.counts()) == 1:
+            return Plan([Way(None)])
+        return Plan([Way(lambda outcome: type(outcome) in (LockNotOwnedError, LockLostError))])
+
+    # ---- contexts, clients, owners -------------------------------------------------------------------------------
+
+    def copy(self, step: Step) -> Plan:
+        """``copy_context()`` in the context of the actor."""
+        if (0, step.n) in self.seen:
+            raise Unclear
+        return Plan([Way(None, lambda: self.seen.update({(0, step.n): set(self.sees(step))}))])
+
+    def forget(self, step: Step) -> Plan:
+        """The handles that were kept are dropped."""
+        return Plan([Way(None)])
+
+    # ---- what can be seen ----------------------------------------------------------------------------------------
+
+    def left_behind(self, step: Step) -> set[str]:
+        """What this thread holds for another context, which is worth a warning."""
+        found = set()
+        for lock in self.locks.values():
+            for own in lock.owns():
+                if own.who.thread == step.thread and own.who.client not in self.closed:
+                    for hold in own.holds:
+                        if not (hold.multi or hold).block and not self.visible(hold, step):
+                            found.add(hold.multi.name if hold.multi else lock.target.name)
+        return found
+
+    @staticmethod
+    def _locked(lock: Lock, side: str) -> set[bool]:
+        """Whether a lock may be locked, or not."""
+        counts = [own.counts() for own in lock.owns(side)]
+        if any(0 not in each for each in counts):
+            return {True}
+        return {False, *(bool(max(each)) for each in counts)}
+
+    def answers(self, step: Step) -> list[tuple[str, str, Any]]:
+        """What the actor of a step is told of what it has touched: name, method and answer."""
+        targets = targets_of(step.on)
+        if self.is_closed(targets) or step.owner in self.closed_owners:
+            return []
+        found: list[tuple[str, str, Any]] = []
+        for word in filter(None, step.on.split("+")):
+            (target,) = targets_of(word)
+            lock, own = self.lock(target), self.act(step, target)
+            if lock.waiter is not None:
+                continue
+            counts = own.counts()
+            found += [
+                (word, "is_locked", one_of(self._locked(lock, target.side))),
+                (word, "is_held_by_current_thread", one_of({count > 0 for count in counts})),
+                (word, "get_hold_count", one_of(counts)),
+            ]
+        if "+" in step.on:
+            multis = [each for each in self._multis_of(step, targets) if self.visible(each.parts[0], step)]
+            held = [each for each in multis if each.state is HELD]
+            sure = not any(part.own.gone for each in held for part in each.parts)
+            found += [
+                (step.on, "is_held_by_current_thread", one_of({bool(held)} | ({False} if not sure else set()))),
+                (step.on, "get_hold_count", one_of({len(held)} | (set() if sure else {0}))),
+            ]
+        return found
+
+    def __call__(self, step: Step) -> Plan:
+        """How a step may end. Raises :class:`Unclear`."""
+        if step.context and (0, step.context) not in self.seen:
+            raise Unclear
+        plan: Plan = getattr(self, step.op)(step)
+        return plan
+
+
+def name_of(step: Step) -> str:
+    """What messages call what a step is done with."""
+    return multi_name(targets_of(step.on))
