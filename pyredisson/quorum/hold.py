@@ -55,6 +55,7 @@ class MultiHold(Owned):
     """
 
     __slots__ = (
+        "_ends",
         "_gone",
         "_lease",
         "_mutex",
@@ -104,6 +105,7 @@ class MultiHold(Owned):
         self.state: HoldState = HoldState.NEW
         self.released: bool = False
         self._lease = None if lease_time is None else lease_ms(lease_time)
+        self._ends = 0.0  # By its lease, if no member is lost.
         self._gone = False
         self._mutex = self.client.runtime.mutex()
 
@@ -129,8 +131,9 @@ class MultiHold(Owned):
 
     def depth(self) -> int:
         """Return how often its owner holds this multi-lock, as far as these members tell."""
-        wholes = {id(part.whole): part.whole for own in self.ownerships for part in own.holds if part.whole is not None}
-        return sum(each.key == self.key and each.state is HoldState.HELD for each in wholes.values())
+        now, parts = self.client.runtime.now(), (part for own in self.ownerships for part in own.holds)
+        wholes = {id(part.whole): part.whole for part in parts if part.whole is not None}
+        return sum(each.key == self.key and each.remaining(now) > 0 for each in wholes.values())
 
     def held(self) -> list[tuple[int, Member, Ownership, Hold]]:
         """Return the parts that are held, in the same form."""
@@ -181,6 +184,11 @@ class MultiHold(Owned):
     def acquired(self) -> None:
         """Enough members are held."""
         self.state = HoldState.HELD
+        self._ends = self.certain_until()
+
+    def extended(self) -> None:
+        """Its members were renewed by its owner."""
+        self._ends = max(self._ends, self.certain_until())
 
     def over(self) -> None:
         """Its owner has no use for it any more, whatever becomes of its parts."""
@@ -191,9 +199,13 @@ class MultiHold(Owned):
     # ---- losses --------------------------------------------------------------------------------------------------
 
     def lost_part(self, *, quietly: bool = False) -> None:
-        """A part was lost: if too few members are left, this is lost as well, and reported to all clients involved."""
+        """A part was lost: if too few members are left, this is lost as well, and reported to all clients involved.
+
+        A fixed lease of no block that simply ran out is no loss.
+        """
+        now = self.client.runtime.now()
         with self._mutex:
-            standing = self.certain_until() > self.client.runtime.now()
+            standing = self.certain_until() > now or self._ran_out(now)
             if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
                 return
             losses = (own.loss for _, _, own, _ in self.each())
@@ -220,17 +232,17 @@ class MultiHold(Owned):
             self.lost_part()
         return self.loss
 
-    def ended(self) -> bool:
-        """Whether it ran out by its fixed lease, and its owner may acquire anew."""
-        return not self.watched and not any(
-            part.state is HoldState.HELD and own.loss is not None for _, _, own, part in self.each()
-        )
-
     def raise_if_lost(self) -> None:
-        """Raise ``LockLostError`` if it is lost, so that its owner cannot acquire once more."""
+        """Raise ``LockLostError`` if it is lost, so that its owner cannot acquire once more.
+
+        Unless it has a fixed lease, of no block, which would have ended by now in any case.
+        """
         lost = self.find_loss()
-        if lost is not None and not self.ended():
+        if lost is not None and not self._ran_out(self.client.runtime.now()):
             raise lost_error(self, lost)
+
+    def _ran_out(self, now: float) -> bool:
+        return not self.watched and now >= self._ends
 
     def holder_gone(self, hint: str) -> None:
         """No one can release it any more: emit that once, not for each member."""

@@ -179,7 +179,7 @@ class MultiLockCore:
                     outer.over()  # Its release was settled, and no one asks after it any more.
                 elif outer is not None:
                     outer.raise_if_lost()  # Before the answers were read.
-                whole.state = HoldState.HELD
+                whole.acquired()
             if client.has_listeners():
                 if acquired:
                     whole.since = client.runtime.now()
@@ -209,6 +209,7 @@ class MultiLockCore:
         _raise_if_ended(whole)
         sent = self.client.runtime.now()
         await extend(whole, lease)
+        whole.extended()
         _raise_if_ended(whole)
         return whole.certain_until() >= sent + certain_for(lease)
 

@@ -29,16 +29,20 @@ def one(setting, seed, steps, port):
         except (Fault, TooSlow) as error:
             return run, error
         return run, None
+
     result = []
+
     def work():
         try:
             result.append(run_at_once(program()))
         except BaseException as e:
             result.append(e)
+
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    if isinstance(result[0], BaseException): raise result[0]
+    if isinstance(result[0], BaseException):
+        raise result[0]
     return result[0]
 
 
@@ -60,13 +64,16 @@ with Server.start(VALKEY) as server:
         kinds[type(fault).__name__] += 1
         if fault:
             print(seed, len(run.steps), type(fault).__name__, str(fault)[:300])
-            t=time.monotonic()
+            t = time.monotonic()
             if args.shrink and isinstance(fault, Fault):
+
                 def fails(steps):
                     _, other = one(args.setting, seed, steps, server.port)
                     return isinstance(other, Fault) and other.kind == fault.kind
+
                 short = shrink(run.steps, fails)
-                for step in short: print("      ", step)
+                for step in short:
+                    print("      ", step)
                 print("   ", one(args.setting, seed, short, server.port)[1])
-            spent += time.monotonic()-t
+            spent += time.monotonic() - t
     print(kinds, done / (time.monotonic() - began - spent), "steps/s")

@@ -414,7 +414,9 @@ class Locks:
         if state is OVER:
             return
         for client in dict.fromkeys(target.client for target in multi.targets):
-            told = any(each.state is LOST and each.targets == multi.targets for each in self.multis if each is not multi)
+            told = any(
+                each.state is LOST and each.targets == multi.targets for each in self.multis if each is not multi
+            )
             self.tells.append(Tell(client, multi.name, None, must and multi.watched and not told))
 
     def find_gone(self, own: Own) -> None:

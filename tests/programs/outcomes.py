@@ -80,7 +80,14 @@ class LockOutcomes(Locks):
             elif any(multi.state is EITHER for multi in mine):
                 failing.append(LockLostError)
         for index, target in enumerate(targets):
-            own = next((each.who.on(target.side) for each in owns if each.who.lock is self.lock(target) and each.who.client == target.client), None)
+            own = next(
+                (
+                    each.who.on(target.side)
+                    for each in owns
+                    if each.who.lock is self.lock(target) and each.who.client == target.client
+                ),
+                None,
+            )
             own = own or self.act(step, target)
             owns.append(own)
             results = self.attempt(own, step, target, targets[:index])
@@ -105,7 +112,9 @@ class LockOutcomes(Locks):
         if result is LockLostError:
             return Way(LockLostError, lambda: [self.find_gone(own) for own in owns])
         if result is False and "+" in step.on:
-            return Way(LockTimeoutError if block else False, lambda: [self._tried(own, step) for own in owns if own.holds])
+            return Way(
+                LockTimeoutError if block else False, lambda: [self._tried(own, step) for own in owns if own.holds]
+            )
         if result is False:
             return Way(LockTimeoutError if block else (None if step.face == "token" else False))
         return Way(result)

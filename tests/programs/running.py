@@ -134,7 +134,9 @@ class Run:
                 lock_watchdog_timeout=self.model.timeout,
                 on_lock_lost=lambda name, thread: self.told.append((number, name, thread)),
             )
-            self.clients[number] = pyredisson.Redisson.from_url(f"redis://127.0.0.1:{self.port}/{database}", config=config)
+            self.clients[number] = pyredisson.Redisson.from_url(
+                f"redis://127.0.0.1:{self.port}/{database}", config=config
+            )
         return self.clients[number]
 
     def handle(self, on: str, owner: int, *, fresh: bool) -> Any:
@@ -384,7 +386,9 @@ class Run:
     def _all_told(self, step: Step) -> bool:
         while self.told:
             client, name, thread = self.told.pop(0)
-            tells = [tell for tell in self.model.tells if not tell.called and (tell.client, tell.name) == (client, name)]
+            tells = [
+                tell for tell in self.model.tells if not tell.called and (tell.client, tell.name) == (client, name)
+            ]
             tells.sort(key=lambda tell: (not tell.must, tell.who is not None and tell.who.number != thread))
             if not tells:
                 raise Fault("told of a loss that is none", f"{name} of {thread}, after {step!r}")

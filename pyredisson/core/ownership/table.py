@@ -72,7 +72,7 @@ class OwnershipTable:
             return owner
         for each in tuple(chains.members):
             if each.in_use() and not (each.done_with() and settled_later(each)):
-                return each.who if each.asked_here() else who.divide()
+                return each.who if not each.holds and each.asked_here() else who.divide()
             if each.who is not who and each.idle():
                 self._let_go(each)
         return who
