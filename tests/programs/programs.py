@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.programs.model import HELD, LOST, Hold, MultiHold, Unclear
-from tests.programs.outcomes import LockOutcomes
+from tests.programs.outcomes import Model
 from tests.programs.steps import IN_VAIN, LOCKS, LONG, NOT_REENTRANT, SHORT, Step, Target
 
 #: How often each kind of lock is drawn.
@@ -32,8 +32,9 @@ class Setting:
     """
 
     name: str
+    form: str = "thread"
+    actors: int = 1
     contexts: bool = False
-    threads: int = 1
     clients: tuple[int, ...] = (0,)
     multi: bool = True
 
@@ -43,7 +44,11 @@ SETTINGS = {
     for each in (
         Setting("thread"),
         Setting("contexts", contexts=True),
-        Setting("clients", contexts=True, clients=(0, 1, 2)),
+        Setting("threads", "threads", 4, contexts=True),
+        Setting("clients", "threads", 3, contexts=True, clients=(0, 1, 2, 3)),
+        Setting("task", "tasks"),
+        Setting("tasks", "tasks", 6),
+        Setting("greenlets", "threads", 4, contexts=True),
     )
 }
 
@@ -51,7 +56,7 @@ SETTINGS = {
 class Drawing:
     """Draws the steps of one program."""
 
-    def __init__(self, setting: Setting, random: Random, model: LockOutcomes) -> None:
+    def __init__(self, setting: Setting, random: Random, model: Model) -> None:
         self.setting, self.random, self.model = setting, random, model
         self.number = 0
         self.clients = list(setting.clients)
@@ -122,16 +127,8 @@ class Drawing:
             return self._target()
         if self.multis and self.random.random() < 0.6:
             return self.random.choice(self.multis[-4:])
-        members = list(
-            dict.fromkeys(
-                self._target()
-                for _ in range(
-                    self.random.choice((1, 2, 2, 2, 3) if not __import__("os").environ.get("AVOID") else (2, 2, 3))
-                )
-            )
-        )
-        if len(members) == 1 and __import__("os").environ.get("AVOID"):
-            return members[0]
+        members = list(dict.fromkeys(self._target() for _ in range(self.random.choice((1, 2, 2, 2, 3) if not __import__("os").environ.get("AVOID") else (2, 2, 3)))))
+        if len(members) == 1 and __import__("os").environ.get("AVOID"): return members[0]
         on = members[0] + "+" if len(members) == 1 else "+".join(members)
         self.multis.append(on)
         return on
@@ -147,9 +144,9 @@ class Drawing:
     # ---- what is held --------------------------------------------------------------------------------------------
 
     def _own_holds(self) -> list[Hold]:
-        return [
-            hold for lock in self.model.locks.values() for own in lock.owns() for hold in [*own.holds] if not hold.multi
-        ] + [hold for lock in self.model.locks.values() for hold in lock.ended if not hold.multi]
+        return [hold for lock in self.model.locks.values() for own in lock.owns() for hold in [*own.holds] if not hold.multi] + [
+            hold for lock in self.model.locks.values() for hold in lock.ended if not hold.multi
+        ]
 
     def _releasable(self) -> list[str]:
         """What was acquired without a block."""
@@ -172,11 +169,7 @@ class Drawing:
     def _acquire(self) -> Step:
         on = self._on()
         lease = self._lease(on)
-        faces = (
-            ["", "", "lock"]
-            + ["acquire", "with"] * (lease is None)
-            + ["token"] * (on.startswith("fenced") and "+" not in on)
-        )
+        faces = ["", "", "lock"] + ["acquire", "with"] * (lease is None) + ["token"] * (on.startswith("fenced") and "+" not in on)
         wait = self.random.choice((0, 0, 0, 0, 0, IN_VAIN))
         return Step("acquire", self._by(), on, lease, wait, face=self.random.choice(faces), fresh=self._fresh())
 
@@ -219,20 +212,12 @@ class Drawing:
         return Step("delete", self._by(), self.random.choice(held)) if held else None
 
     def _condition_name(self) -> str | None:
-        held = [
-            each
-            for each in self._releasable()
-            if "+" not in each and each.rpartition(":")[2].startswith(("lock", "fair"))
-        ]
+        held = [each for each in self._releasable() if "+" not in each and each.rpartition(":")[2].startswith(("lock", "fair"))]
         return self.random.choice(held) if held else None
 
     def _cond_wait(self) -> Step | None:
         on = self._condition_name()
-        return (
-            Step("cond_wait", self._by(), on, wait=self.random.choice((0, IN_VAIN)), fresh=self._fresh())
-            if on
-            else None
-        )
+        return Step("cond_wait", self._by(), on, wait=self.random.choice((0, IN_VAIN)), fresh=self._fresh()) if on else None
 
     def _notify(self) -> Step | None:
         on = self._condition_name()
