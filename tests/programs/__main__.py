@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import threading
 import time
-from random import Random
 from collections import Counter
+from random import Random
 
-from tests.programs.actors import run_at_once
 from tests.programs.programs import SETTINGS, Drawing
-from tests.programs.running import Fault, Run, TooSlow
+from tests.programs.running import Fault, Run, run_program
 from tests.programs.shrinking import shrink
 from tests.servers import VALKEY, Server
 
 
 def one(setting, seed, steps, port):
-    async def program():
-        run = Run(port)
+    setting = SETTINGS[setting]
+
+    async def program(run: Run):
         given = steps if isinstance(steps, list) else None
-        drawing = Drawing(SETTINGS[setting], Random(seed), run.model)
-        try:
-            with run:
-                for step in given if given is not None else (drawing.step() for _ in range(steps)):
-                    await run.do(step)
-                while (step := drawing.unwind()) is not None:
-                    assert await run.do(step)
-        except (Fault, TooSlow) as error:
-            return run, error
-        return run, None
-    result = []
-    def work():
-        try:
-            result.append(run_at_once(program()))
-        except BaseException as e:
-            result.append(e)
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    if isinstance(result[0], BaseException): raise result[0]
-    return result[0]
+        drawing = Drawing(setting, Random(seed), run.model)
+        for step in given if given is not None else (drawing.step() for _ in range(steps)):
+            await run.do(step)
+        while (step := drawing.unwind()) is not None:
+            assert await run.do(step)
+
+    return run_program(program, port, setting.form)
 
 
 parser = argparse.ArgumentParser()
@@ -51,6 +36,7 @@ parser.add_argument("--shrink", action="store_true")
 args = parser.parse_args()
 with Server.start(VALKEY) as server:
     began = time.monotonic()
+    cpu = time.process_time()
     done = 0
     spent = 0
     kinds = Counter()
@@ -69,4 +55,4 @@ with Server.start(VALKEY) as server:
                 for step in short: print("      ", step)
                 print("   ", one(args.setting, seed, short, server.port)[1])
             spent += time.monotonic()-t
-    print(kinds, done / (time.monotonic() - began - spent), "steps/s")
+    print(kinds, done / (time.monotonic() - began - spent), "steps/s", done/(time.process_time()-cpu))

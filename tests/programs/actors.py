@@ -1,6 +1,6 @@
-"""Those who do the steps: threads with contexts, or tasks. A step is done in its actor, one at a time.
+"""Those who do the steps: threads with contexts, or tasks. Each step is done in its actor, one after another.
 
-``await`` only suspends where the actors are tasks; a program for threads is run by :func:`run_at_once`.
+Calls are coroutines. Those of threads do not suspend, and are run by :func:`run_at_once`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tests.programs.steps import Step
@@ -34,46 +35,52 @@ def run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("it has suspended")
 
 
-def _outcome(call: Call) -> Any:
-    """What a call returns, or the error that it raises."""
-    try:
-        return call()
-    except Exception as error:
-        error.__traceback__ = None
-        return error
+async def settled(result: Any) -> Any:
+    """What a call of either form returns."""
+    return await result if inspect.isawaitable(result) else result
 
 
 class ThreadActors:
-    """Threads; the first one is that which runs the program."""
+    """Threads. ``single``: there is but one, which is the one that runs the program."""
 
     tasks = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, single: bool) -> None:
         self.contexts: dict[int, contextvars.Context] = {}
+        self._single = single
         self._orders: dict[int, queue.SimpleQueue[Any]] = {}
         self._threads: dict[int, threading.Thread] = {}
 
     def start(self, step: Step, calls: list[Call]) -> Future[list[Any]]:
         """Let the actor of a step make calls, one after another."""
         future: Future[list[Any]] = Future()
-        context = self.contexts.get(step.context)
-        if step.thread == 0:
-            self._make(future, context, calls)
+        order = future, self.contexts.get(step.context), calls
+        if self._single:
+            self._make(*order)
             return future
         if step.thread not in self._orders:
             orders = self._orders[step.thread] = queue.SimpleQueue()
             thread = self._threads[step.thread] = threading.Thread(target=self._serve, args=(orders,), daemon=True)
             thread.start()
-        self._orders[step.thread].put((future, context, calls))
+        self._orders[step.thread].put(order)
         return future
 
-    async def result(self, pending: Future[list[Any]], within: float = PATIENCE) -> list[Any]:
+    async def result(self, pending: Any, within: float = PATIENCE) -> list[Any]:
         """What the calls returned or raised. Raises ``TimeoutError``."""
-        return pending.result(within)
+        try:
+            results: list[Any] = pending.result(within)
+        except BaseException as error:
+            # Before Python 3.11 this is another class.
+            raise (TimeoutError() if "Timeout" in type(error).__name__ else error) from None
+        return results
 
     async def pause(self, seconds: float) -> None:
         """Let time pass."""
         time.sleep(seconds)
+
+    def cancel(self, thread: int) -> None:
+        """Threads cannot be cancelled."""
+        raise NotImplementedError
 
     async def end(self, thread: int) -> None:
         """End a thread."""
@@ -83,6 +90,7 @@ class ThreadActors:
 
     async def close(self) -> None:
         """End all."""
+        self.contexts.clear()
         for thread in list(self._orders):
             await self.end(thread)
 
@@ -94,7 +102,91 @@ class ThreadActors:
 
     @staticmethod
     def _make(future: Future[list[Any]], context: contextvars.Context | None, calls: list[Call]) -> None:
-        if context is None:
-            future.set_result([_outcome(call) for call in calls])
-        else:
-            future.set_result(context.run(lambda: [_outcome(call) for call in calls]))
+        def make() -> list[Any]:
+            return [_outcome(call) for call in calls]
+
+        future.set_result(make() if context is None else context.run(make))
+
+
+def _outcome(call: Call) -> Any:
+    """What a call returns, or the error that it raises."""
+    try:
+        result = call()
+        return run_at_once(result) if inspect.iscoroutine(result) else result
+    except Exception as error:
+        error.__traceback__ = None
+        return error
+
+
+class TaskActors:
+    """Tasks of one task group; before Python 3.11, of none."""
+
+    tasks = True
+
+    def __init__(self) -> None:
+        self.contexts: dict[int, contextvars.Context] = {}
+        self._tasks: dict[int, tuple[asyncio.Task[None], asyncio.Queue[Any]]] = {}
+        self._group: Any = None
+
+    def start(self, step: Step, calls: list[Call]) -> asyncio.Future[list[Any]]:
+        """Let the actor of a step make calls, one after another."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        if step.thread not in self._tasks:
+            orders: asyncio.Queue[Any] = asyncio.Queue()
+            create = asyncio.create_task if self._group is None else self._group.create_task
+            self._tasks[step.thread] = create(self._serve(orders)), orders
+        self._tasks[step.thread][1].put_nowait((future, calls))
+        return future
+
+    async def result(self, pending: Any, within: float = PATIENCE) -> list[Any]:
+        """What the calls returned or raised. Raises ``TimeoutError``."""
+        await asyncio.wait([pending], timeout=within)
+        if not pending.done():
+            raise TimeoutError
+        results: list[Any] = pending.result()
+        return results
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    def cancel(self, thread: int) -> None:
+        """Cancel what a task waits for; the task goes on."""
+        self._tasks[thread][0].cancel()
+
+    async def end(self, thread: int) -> None:
+        """End a task."""
+        task, orders = self._tasks.pop(thread, (None, None))
+        if task is not None and orders is not None:
+            orders.put_nowait(None)
+            await asyncio.wait([task], timeout=PATIENCE)
+
+    async def __aenter__(self) -> TaskActors:
+        if hasattr(asyncio, "TaskGroup"):
+            self._group = await asyncio.TaskGroup().__aenter__()
+        return self
+
+    async def close(self) -> None:
+        """End all."""
+        for thread in list(self._tasks):
+            await self.end(thread)
+        if self._group is not None:
+            await self._group.__aexit__(None, None, None)
+
+    @staticmethod
+    async def _serve(orders: asyncio.Queue[Any]) -> None:
+        while (order := await orders.get()) is not None:
+            future, calls = order
+            results: list[Any] = []
+            for call in calls:
+                try:
+                    results.append(await settled(call()))
+                except (Exception, asyncio.CancelledError) as error:
+                    error.__traceback__ = None
+                    results.append(error)
+                    task = asyncio.current_task()
+                    if isinstance(error, asyncio.CancelledError) and hasattr(task, "uncancel"):
+                        task.uncancel()  # type: ignore[union-attr]
+            with suppress(asyncio.InvalidStateError):
+                future.set_result(results)
+            del order, calls, results

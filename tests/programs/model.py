@@ -26,6 +26,7 @@ holds) raises :class:`Unclear`, and is not made.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -199,6 +200,7 @@ class Lock:
         token: The last token that was seen.
         most: When a read-write lock ends at the latest: its sides share what was written last.
         waiter: Who waits for it, or is about to have it.
+        conditions: Who waits for its condition, those first who have waited longest.
     """
 
     target: Target
@@ -207,6 +209,7 @@ class Lock:
     token: int = 0
     most: float = 0.0
     waiter: Waiter | None = None
+    conditions: list[Waiter] = field(default_factory=list)
 
     def owns(self, side: str | None = None) -> Iterator[Own]:
         """What is held of it."""
@@ -231,14 +234,30 @@ class Lock:
 
 @dataclass(eq=False)
 class Waiter:
-    """An actor that waits, until it is ready and then ends in one of several ways."""
+    """An actor that waits.
+
+    Attributes:
+        step: The step.
+        ready: Whether it has to go on.
+        ways: How its step may end then.
+        clients: The clients of what it waits for.
+        joined: Called when it has begun to wait.
+        gone: Called when it waits no longer.
+        left: The lock that it has given up, for a condition, and what its owner had of it.
+        notified: Whether its condition was notified.
+        cancelled: Whether it was cancelled.
+    """
 
     step: Step
     ready: Callable[[], bool]
     ways: Callable[[], list[Way]]
-    locks: list[Lock] = field(default_factory=list)
     clients: tuple[int, ...] = ()
-    begun: Callable[[], bool] | None = None
+    joined: Effect = lambda: None
+    gone: Effect = lambda: None
+    left: Own | None = None
+    holds: list[Hold] = field(default_factory=list)
+    notified: bool = False
+    cancelled: bool = False
 
 
 @dataclass
@@ -266,7 +285,7 @@ class Block:
     """A block that was entered."""
 
     on: str
-    hold: Hold | MultiHold
+    hold: Any
     clients: tuple[int, ...]
     owner: int
     left: bool = False
@@ -287,6 +306,7 @@ class Locks:
         self.blocks: dict[int, Block] = {}
         self.tells: list[Tell] = []
         self.waiters: dict[int, Waiter] = {}
+        self.ended_threads: set[int] = set()
 
     # ---- who acts ------------------------------------------------------------------------------------------------
 
@@ -422,6 +442,11 @@ class Locks:
         if own.gone:
             self.lose(own, must=False)
 
+    def spans(self) -> list[tuple[float, float]]:
+        """When each of the short leases ends, at the earliest and at the latest."""
+        owns = [own for lock in self.locks.values() for own in lock.owns() if own.short]
+        return [(own.least, own.most) for own in owns if not own.gone and own.who.client not in self.closed]
+
     def ended_by_time(self) -> None:
         """The short leases have ended."""
         over = [own for lock in self.locks.values() for own in lock.owns() if own.short]
@@ -448,6 +473,43 @@ class Locks:
             return EITHER if blocks or parts_watched else OVER
 
         self.end(own, state)
+
+    # ---- who waits -----------------------------------------------------------------------------------------------
+
+    def is_busy(self, step: Step) -> bool:
+        """Whether the actor of a step, its context or its owner waits, or has ended."""
+        waiting = self.waiters.values()
+        return (
+            step.thread in self.waiters
+            or step.thread in self.ended_threads
+            or any(step.context and step.context == waiter.step.context for waiter in waiting)
+            or any(step.owner and step.owner == waiter.step.owner for waiter in waiting)
+        )
+
+    def wait(self, waiter: Waiter) -> None:
+        """An actor has begun to wait."""
+        self.waiters[waiter.step.thread] = waiter
+        waiter.joined()
+
+    def next_ready(self) -> Waiter | None:
+        """One who has to go on now."""
+        return next((waiter for waiter in self.waiters.values() if self._is_over(waiter) or waiter.ready()), None)
+
+    def _is_over(self, waiter: Waiter) -> bool:
+        closed = any(client in self.closed for client in waiter.clients)
+        return closed or (waiter.cancelled and waiter.left is None)
+
+    def go_on(self, waiter: Waiter) -> list[Way]:
+        """How the step of a waiter that is ready may end. It waits no longer."""
+        if any(client in self.closed for client in waiter.clients):
+            ways = [Way(ClientClosedError)]
+        elif self._is_over(waiter):
+            ways = [Way(CancelledError)]
+        else:
+            ways = waiter.ways()
+        del self.waiters[waiter.step.thread]
+        waiter.gone()
+        return ways
 
     # ---- what one attempt does -----------------------------------------------------------------------------------
 

@@ -12,6 +12,9 @@ from pyredisson import ClientClosedError, LockNotOwnedError, LockTimeoutError
 from tests.programs.model import HELD, RELEASED, Locks, Plan, Unclear, Waiter, Way
 from tests.programs.steps import SHORT, Step, Target, targets_of
 
+#: The kinds that have blocks.
+SEMAPHORES = ("sem", "permits")
+
 #: The value of a bounded semaphore, and the parties of a barrier.
 VALUE = PARTIES = 2
 
@@ -68,6 +71,20 @@ class NumberOutcomes(Locks):
         (target,) = targets_of(step.on)
         number = self.stored.setdefault(target.place, Number(target, VALUE if target.kind == "bounded" else None))
         return number
+
+    def _short(self) -> list[Permit]:
+        permits = [permit for number in self.stored.values() for permit in number.permits.values()]
+        return [permit for permit in permits if permit.ends is not None and permit.state is HELD]
+
+    def spans(self) -> list[tuple[float, float]]:
+        """See :meth:`Locks.spans`."""
+        return super().spans() + [permit.ends for permit in self._short() if permit.ends is not None]
+
+    def ended_by_time(self) -> None:
+        """See :meth:`Locks.ended_by_time`."""
+        super().ended_by_time()
+        for permit in self._short():
+            self._given(permit)
 
     def _set_number(self, step: Step) -> Number:
         number = self.number(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ from tests.programs.model import (
     Block,
     Hold,
     Lock,
-    Locks,
     MultiHold,
     Own,
     Plan,
@@ -27,11 +27,12 @@ from tests.programs.model import (
     naming,
     one_of,
 )
-from tests.programs.steps import SHORT, Step, Target, multi_name, targets_of
+from tests.programs.numbers import SEMAPHORES, NumberOutcomes, Permit
+from tests.programs.steps import LOCKS, SHORT, Step, Target, targets_of
 
 
-class LockOutcomes(Locks):
-    """The operations on locks and multi-locks."""
+class Model(NumberOutcomes):
+    """All operations."""
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
@@ -43,6 +44,12 @@ class LockOutcomes(Locks):
         """``hold()``."""
         if step.n in self.blocks:
             raise Unclear
+        targets = targets_of(step.on)
+        if targets[0].kind in SEMAPHORES:
+            clients = (targets[0].client,)
+            return self.take_permits(
+                step, 1, lambda permit: self.blocks.update({step.n: Block(step.on, permit, clients, 0)})
+            )
         return self._acquire(step, lambda: None, block=step.n)
 
     @staticmethod
@@ -149,7 +156,13 @@ class LockOutcomes(Locks):
             owns, results, _, _ = self._attempts(step, targets)
             return [self._way(result, step, targets, owns, block) for result in results]
 
-        return Waiter(step, ready, ways, locks, tuple(target.client for target in targets))
+        def wait_for(waiter: Waiter | None) -> None:
+            for lock in locks:
+                lock.waiter = waiter
+
+        waiter = Waiter(step, ready, ways, tuple(target.client for target in targets), gone=lambda: wait_for(None))
+        waiter.joined = partial(wait_for, waiter)
+        return waiter
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -240,7 +253,9 @@ class LockOutcomes(Locks):
     def leave(self, step: Step) -> Plan:
         """The end of a block, wherever that is; its face may say that the body raised an error."""
         block = self.blocks.get(step.n)
-        if block is None or -block.owner in self.waiters:
+        if block is None or self._is_given_up(block.hold.parts if isinstance(block.hold, MultiHold) else [block.hold]):
+            raise Unclear
+        if any(block.owner and block.owner == waiter.step.owner for waiter in self.waiters.values()):
             raise Unclear
         hold = block.hold
         if any(client in self.closed for client in block.clients):
@@ -249,6 +264,8 @@ class LockOutcomes(Locks):
             ways = [Way(LockNotOwnedError)]
         elif isinstance(hold, MultiHold):
             ways = [self._giving_back(hold)]
+        elif isinstance(hold, Permit):
+            ways = self.leave_permits(hold)
         elif hold.state is HELD:
             ways = [self._releasing(hold)]
         else:
@@ -365,11 +382,15 @@ class LockOutcomes(Locks):
         """Whether a multi-lock that waits for another member may have it."""
         return lock.waiter is not None and lock.waiter.step is not step and "+" in lock.waiter.step.on
 
+    def _is_given_up(self, holds: Iterable[Any]) -> bool:
+        """Whether one of these is given up for a condition's wait just now."""
+        given_up = [hold for waiter in self.waiters.values() for hold in waiter.holds]
+        return any(hold in given_up for hold in holds)
+
     def _given_up_with(self, owns: Iterable[Own]) -> bool:
-        """Whether a member of one of these multi-locks is given up for a condition's wait just now."""
-        given_up = [part for waiter in self.waiters.values() for part in waiter.holds]
-        multis = {hold.multi for own in owns for hold in own.holds if hold.multi is not None}
-        return any(hold.multi in multis for hold in given_up if hold.multi is not None)
+        """Whether a member of one of these multi-locks is."""
+        multis = dict.fromkeys(hold.multi for own in owns for hold in own.holds if hold.multi is not None)
+        return any(self._is_given_up(multi.parts) for multi in multis)
 
     def delete(self, step: Step) -> Plan:
         """The key is deleted by another program."""
@@ -392,7 +413,7 @@ class LockOutcomes(Locks):
 
     def let_end(self, step: Step) -> Plan:
         """Time passes, until the short leases have ended."""
-        if not any(own.short for lock in self.locks.values() for own in lock.owns()):
+        if not self.spans():
             raise Unclear
         return Plan([Way(None, self.ended_by_time)])
 
@@ -431,17 +452,71 @@ class LockOutcomes(Locks):
             self.lasts(own, hold.lease)
 
     def _condition_waiter(self, step: Step, own: Own, lock: Lock) -> Waiter:
-        raise Unclear
+        if any(SHORT in (hold.lease, hold.multi and hold.multi.lease) for hold in own.holds):
+            raise Unclear
+
+        def join() -> None:
+            waiter.holds, own.holds = own.holds, []
+            lock.conditions.append(waiter)
+            self.tidy(lock)
+
+        def take_again() -> None:
+            own.holds, waiter.holds = waiter.holds, []
+            lock.whos.append(own.who)
+            self._held_again(own)
+
+        def gone() -> None:
+            lock.conditions.remove(waiter)
+            lock.waiter = None if lock.waiter is waiter else lock.waiter
+
+        waiter = Waiter(
+            step,
+            ready=lambda: lock.waiter is waiter and not lock.conflicts(own),
+            ways=lambda: [Way(CancelledError if waiter.cancelled else True, take_again)],
+            clients=(own.who.client,),
+            joined=join,
+            gone=gone,
+            left=own,
+        )
+        return waiter
 
     def notify(self, step: Step) -> Plan:
-        """``notify()`` of a condition."""
+        """``notify()`` of a condition: the one who has waited longest is to have its lock next."""
         (target,) = targets_of(step.on)
         if self.is_closed([target]):
             return Plan([Way(ClientClosedError)])
-        own = self.act(step, target)
-        if own.holds and not own.gone and len(own.counts()) == 1:
-            return Plan([Way(None)])
-        return Plan([Way(lambda outcome: type(outcome) in (LockNotOwnedError, LockLostError))])
+        own, lock = self.act(step, target), self.lock(target)
+        if not own.holds or own.gone:
+            return Plan([Way(LockNotOwnedError), Way(LockLostError)])
+        if len(own.counts()) > 1:
+            raise Unclear
+        waiting = [waiter for waiter in lock.conditions if not waiter.notified and not waiter.cancelled]
+        if waiting and lock.waiter is not None:
+            raise Unclear
+
+        def notified() -> None:
+            for waiter in waiting[:1]:
+                waiter.notified, lock.waiter = True, waiter
+
+        return Plan([Way(None, notified)])
+
+    def cancel(self, step: Step) -> Plan:
+        """A task that waits is cancelled; one that waits for a condition has the lock again first."""
+        waiter = self.waiters.get(step.n)
+        if not self.tasks or waiter is None or waiter.cancelled or "barrier" in waiter.step.on:
+            raise Unclear
+        lock = None if waiter.left is None else waiter.left.who.lock
+        if lock is not None:
+            others = [each for each in lock.conditions if each is not waiter]
+            if lock.waiter not in (None, waiter) or (waiter.notified and others):
+                raise Unclear
+
+        def cancelled() -> None:
+            waiter.cancelled = True
+            if lock is not None:
+                lock.waiter = waiter
+
+        return Plan([Way(None, cancelled)])
 
     # ---- contexts, clients, owners -------------------------------------------------------------------------------
 
@@ -450,6 +525,47 @@ class LockOutcomes(Locks):
         if (0, step.n) in self.seen:
             raise Unclear
         return Plan([Way(None, lambda: self.seen.update({(0, step.n): set(self.sees(step))}))])
+
+    def end_thread(self, step: Step) -> Plan:
+        """A thread or task ends that holds nothing but blocks."""
+        holds = [hold for lock in self.locks.values() for own in lock.owns() for hold in own.holds]
+        holds += [hold for lock in self.locks.values() for hold in lock.ended]
+        left = [hold for hold in holds if hold.own.who.thread == step.n and not (hold.multi or hold).block]
+        if step.n in self.waiters or left or step.n == step.thread:
+            raise Unclear
+        return Plan([Way(None, partial(self.ended_threads.add, step.n))])
+
+    def close(self, step: Step) -> Plan:
+        """``close()`` of a client: what it holds is left to its leases."""
+        client = step.n
+        shared = [multi for multi in self.multis if len({target.client for target in multi.targets}) > 1]
+        if client in self.closed or any(client == target.client for multi in shared for target in multi.targets):
+            raise Unclear
+        for waiter in self.waiters.values():
+            if "+" in waiter.step.on:
+                raise Unclear
+        locks = [lock for lock in self.locks.values() if any(who.client == client for who in lock.whos)]
+        if any(lock.waiter is not None and client not in lock.waiter.clients for lock in locks):
+            raise Unclear
+        if any(isinstance(block.hold, Permit) and client in block.clients for block in self.blocks.values()):
+            raise Unclear
+
+        def closed() -> None:
+            self.closed.add(client)
+            self.multis = [multi for multi in self.multis if multi.targets[0].client != client]
+            for lock in self.locks.values():
+                lock.ended = [hold for hold in lock.ended if hold.own.who.client != client]
+                for own in [own for own in lock.owns() if own.who.client == client and own.gone]:
+                    own.holds.clear()
+                self.tidy(lock)
+
+        return Plan([Way(None, closed)])
+
+    def close_owner(self, step: Step) -> Plan:
+        """``close()`` of an owner that holds nothing."""
+        if any(who.thread == -step.n for lock in self.locks.values() for who in lock.whos):
+            raise Unclear
+        return Plan([Way(None, partial(self.closed_owners.add, step.n))])
 
     def forget(self, step: Step) -> Plan:
         """The handles that were kept are dropped."""
@@ -479,8 +595,10 @@ class LockOutcomes(Locks):
     def answers(self, step: Step) -> list[tuple[str, str, Any]]:
         """What the actor of a step is told of what it has touched: name, method and answer."""
         targets = targets_of(step.on)
-        if self.is_closed(targets) or step.owner in self.closed_owners:
+        if self.is_closed(targets) or step.owner in self.closed_owners or self.is_busy(step):
             return []
+        if targets[0].kind not in LOCKS:
+            return self.numbers_seen(step)
         found: list[tuple[str, str, Any]] = []
         for word in filter(None, step.on.split("+")):
             (target,) = targets_of(word)
@@ -505,12 +623,7 @@ class LockOutcomes(Locks):
 
     def __call__(self, step: Step) -> Plan:
         """How a step may end. Raises :class:`Unclear`."""
-        if step.context and (0, step.context) not in self.seen:
+        if self.is_busy(step) or (step.context and (0, step.context) not in self.seen):
             raise Unclear
         plan: Plan = getattr(self, step.op)(step)
         return plan
-
-
-def name_of(step: Step) -> str:
-    """What messages call what a step is done with."""
-    return multi_name(targets_of(step.on))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.programs.model import HELD, LOST, Hold, MultiHold, Unclear
-from tests.programs.outcomes import LockOutcomes
+from tests.programs.outcomes import Model
 from tests.programs.steps import IN_VAIN, LOCKS, LONG, NOT_REENTRANT, SHORT, Step, Target
 
 #: How often each kind of lock is drawn.
@@ -32,8 +32,9 @@ class Setting:
     """
 
     name: str
+    form: str = "thread"
+    actors: int = 1
     contexts: bool = False
-    threads: int = 1
     clients: tuple[int, ...] = (0,)
     multi: bool = True
 
@@ -43,7 +44,11 @@ SETTINGS = {
     for each in (
         Setting("thread"),
         Setting("contexts", contexts=True),
-        Setting("clients", contexts=True, clients=(0, 1, 2)),
+        Setting("threads", "threads", 4, contexts=True),
+        Setting("clients", "threads", 3, contexts=True, clients=(0, 1, 2, 3)),
+        Setting("task", "tasks"),
+        Setting("tasks", "tasks", 6),
+        Setting("greenlets", "threads", 4, contexts=True),
     )
 }
 
@@ -51,7 +56,7 @@ SETTINGS = {
 class Drawing:
     """Draws the steps of one program."""
 
-    def __init__(self, setting: Setting, random: Random, model: LockOutcomes) -> None:
+    def __init__(self, setting: Setting, random: Random, model: Model) -> None:
         self.setting, self.random, self.model = setting, random, model
         self.number = 0
         self.clients = list(setting.clients)

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
 import redis
 
 import pyredisson
-from tests.programs.actors import ThreadActors
-from tests.programs.model import HELD, Block, Lock, MultiHold, Own, Plan, Unclear, Way
-from tests.programs.outcomes import LockOutcomes
-from tests.programs.steps import LOCKS, PLACES, SHORT, Step, Target, targets_of
+import pyredisson.asyncio
+from tests.programs.actors import TaskActors, ThreadActors, settled
+from tests.programs.model import HELD, Lock, MultiHold, Own, Unclear, Way
+from tests.programs.numbers import PARTIES, VALUE, Permit
+from tests.programs.outcomes import Model
+from tests.programs.steps import LOCKS, PLACES, Step, targets_of
 
 #: Seconds within which a holder is told, and a waiter goes on.
 SOON = 2.0
 
-#: What the watchdog's lease is if nothing is to be renewed while a program runs.
+#: The watchdog's timeout: nothing is to be renewed while a program runs.
 TIMEOUT = 30.0
+
+#: What the methods of clients are called that make handles.
+MAKERS = {
+    **LOCKS,
+    "sem": "get_semaphore",
+    "bounded": "get_bounded_semaphore",
+    "permits": "get_permit_expirable_semaphore",
+    "latch": "get_count_down_latch",
+    "event": "get_event",
+    "barrier": "get_barrier",
+}
+ARGUMENTS = {"bounded": (VALUE,), "barrier": (PARTIES,)}
+
+#: What may be left in Redis: the last token of fenced locks, and what ends by itself.
+LEFT = (b"redisson_lock_token:", b":rwlock_timeout:", b"redisson_unlock_latch", b"pyredisson_")
 
 
 class Fault(AssertionError):
@@ -57,57 +76,82 @@ class Body(Exception):
 
 
 class Entered:
-    """A block, left by the same means by which it was entered: itself, a generator, or an ``ExitStack``."""
+    """A block of either form, entered and left by itself, in a generator, or by an exit stack."""
 
     def __init__(self, block: Any, face: str) -> None:
-        self.face = face
         self.lease: Any = None
-        self._block = self._made(block, face)
+        self._face = face
+        self._sync = hasattr(block, "__enter__")
+        if face == "generator":
+            self._block = self._within(block) if self._sync else self._within_async(block)
+        else:
+            self._block = block
 
     @staticmethod
-    def _made(block: Any, face: str) -> Any:
-        def within() -> Any:
-            with block as lease:
-                yield lease
+    def _within(block: Any) -> Any:
+        with block as lease:
+            yield lease
 
-        return {"generator": within, "stack": contextlib.ExitStack}.get(face, lambda: block)() if face else block
+    @staticmethod
+    async def _within_async(block: Any) -> Any:
+        async with block as lease:
+            yield lease
 
-    def enter(self, block: Any) -> None:
-        if self.face == "generator":
-            self.lease = next(self._block)
-        elif self.face == "stack":
-            self.lease = self._block.enter_context(block)
+    async def enter(self) -> None:
+        """Enter it."""
+        if self._face == "generator":
+            self.lease = next(self._block) if self._sync else await self._block.__anext__()
+        elif self._face == "stack":
+            stack = contextlib.ExitStack() if self._sync else contextlib.AsyncExitStack()
+            enter = stack.enter_context if self._sync else stack.enter_async_context  # type: ignore[attr-defined]
+            self.lease = await settled(enter(self._block))
+            self._block = stack
         else:
-            self.lease = self._block.__enter__()
+            self.lease = await settled(self._block.__enter__() if self._sync else self._block.__aenter__())
 
-    def leave(self, *, error: bool) -> None:
+    async def leave(self, *, error: bool) -> None:
+        """Leave it, as its body ends or raises an error."""
         raised = Body()
         try:
-            if self.face == "generator":
-                self._block.throw(raised) if error else next(self._block, None)
+            if self._face != "generator":
+                ended = (Body, raised, None) if error else (None, None, None)
+                await settled(self._block.__exit__(*ended) if self._sync else self._block.__aexit__(*ended))
             elif error:
-                self._block.__exit__(Body, raised, None)
+                await settled(self._block.throw(raised) if self._sync else self._block.athrow(raised))
+            elif self._sync:
+                next(self._block, None)
             else:
-                self._block.__exit__(None, None, None)
+                with contextlib.suppress(StopAsyncIteration):
+                    await self._block.__anext__()
         except Body:
-            assert error
+            if not error:
+                raise
 
 
 class Run:
-    """A program, as far as it has run."""
+    """A program, as far as it has run.
 
-    def __init__(self, port: int, *, timeout: float = TIMEOUT) -> None:
+    Args:
+        port: The server's.
+        actors: Those who do its steps.
+    """
+
+    def __init__(self, port: int, actors: ThreadActors | TaskActors) -> None:
         self.port = port
-        self.actors = ThreadActors()
-        self.model = LockOutcomes(tasks=False, timeout=timeout)
+        self.actors = actors
+        self.api: Any = pyredisson.asyncio if actors.tasks else pyredisson
+        self.model = Model(tasks=actors.tasks, timeout=TIMEOUT)
         self.steps: list[Step] = []
-        self.clients: dict[int, Any] = {}
-        self.numbers: dict[int, int] = {}
         self.told: list[tuple[int, str, int]] = []
+        self._clients: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}
         self._handles: dict[tuple[str, int], Any] = {}
         self._owners: dict[int, Any] = {}
         self._blocks: dict[int, Entered] = {}
+        self._permits: dict[int, str] = {}
+        self._waiting: dict[int, Any] = {}
         self._log = Records()
+        self._threads = set(threading.enumerate())
         self._stores = [redis.Redis(port=port, db=database) for database in sorted({place[0] for place in PLACES})]
 
     def __enter__(self) -> Run:
@@ -118,26 +162,31 @@ class Run:
 
     def __exit__(self, *exc: object) -> None:
         logging.getLogger("pyredisson").removeHandler(self._log)
-        for client in self.clients.values():
-            client.close()
         for store in self._stores:
             store.close()
+
+    async def close(self) -> None:
+        """Close the clients, which ends all waits, and then the actors."""
+        for client in self._clients.values():
+            await settled(client.close())
+        await self.actors.close()
 
     # ---- handles -------------------------------------------------------------------------------------------------
 
     def client(self, number: int) -> Any:
         """A client, connected at first use."""
-        if number not in self.clients:
+        if number not in self._clients:
             database, prefix = PLACES[number % len(PLACES)]
             config = pyredisson.Config(
                 prefix=prefix,
-                lock_watchdog_timeout=self.model.timeout,
+                lock_watchdog_timeout=TIMEOUT,
                 on_lock_lost=lambda name, thread: self.told.append((number, name, thread)),
             )
-            self.clients[number] = pyredisson.Redisson.from_url(f"redis://127.0.0.1:{self.port}/{database}", config=config)
-        return self.clients[number]
+            url = f"redis://127.0.0.1:{self.port}/{database}"
+            self._clients[number] = self.api.Redisson.from_url(url, config=config)
+        return self._clients[number]
 
-    def handle(self, on: str, owner: int, *, fresh: bool) -> Any:
+    def handle(self, on: str, owner: int, *, fresh: bool = False) -> Any:
         """A handle, kept from before or made anew."""
         handle = None if fresh else self._handles.get((on, owner))
         if handle is None:
@@ -146,16 +195,16 @@ class Run:
 
     def _new_handle(self, on: str, owner: int) -> Any:
         if "+" in on:
-            return pyredisson.MultiLock(*[self._new_handle(word, owner) for word in on.split("+") if word])
+            return self.api.MultiLock(*[self._new_handle(word, owner) for word in on.split("+") if word])
         (target,) = targets_of(on)
         client = self.client(target.client)
-        made = {"owner": self._owner(owner)} if owner else {}
-        handle = getattr(client, LOCKS[target.kind])(target.name, **made)
+        made = {"owner": self._owner(owner, client)} if owner and target.kind in LOCKS else {}
+        handle = getattr(client, MAKERS[target.kind])(target.name, *ARGUMENTS.get(target.kind, ()), **made)
         return getattr(handle, f"{target.side}_lock")() if target.side else handle
 
-    def _owner(self, number: int) -> Any:
+    def _owner(self, number: int, client: Any) -> Any:
         if number not in self._owners:
-            self._owners[number] = self.client(0).new_owner()
+            self._owners[number] = client.new_owner()
         return self._owners[number]
 
     # ---- a step --------------------------------------------------------------------------------------------------
@@ -168,37 +217,71 @@ class Run:
         except Unclear:
             return False
         self.steps.append(step)
-        await self._perform(step, plan)
-        await self._compare(step)
-        self._check_in_time()
-        return True
-
-    async def _perform(self, step: Step, plan: Plan) -> None:
-        model = self.model
         model.began = time.monotonic()
-        (outcome,) = await self.actors.result(self.actors.start(step, [partial(self._call, step)]))
-        model.ended = time.monotonic()
-        self._note(step, plan.ways, outcome)
         if step.op == "let_end":
-            self._check_in_time(step)
+            await self.actors.pause(max(most for _, most in model.spans()) + 0.01 - time.monotonic())
+            plan.ways[0].effect()
+        else:
+            pending = self.actors.start(step, [partial(self._call, step)])
+            if plan.waiter is not None:
+                model.wait(plan.waiter)
+                self._waiting[step.thread] = pending
+                await self._until_waiting(plan.waiter.left)
+            else:
+                (outcome,) = await self.actors.result(pending)
+                model.ended = time.monotonic()
+                self._note(step, plan.ways, outcome)
+        await self._go_on()
+        await self._compare(step)
+        if any(time.monotonic() > least - 0.02 for least, _ in model.spans()):
+            raise TooSlow
+        return True
 
     def _note(self, step: Step, ways: list[Way], outcome: Any) -> None:
         way = next((way for way in ways if way.fits(outcome)), None)
         if way is None:
-            name = type(outcome).__name__ if isinstance(outcome, Exception) else repr(outcome)
+            name = type(outcome).__name__ if isinstance(outcome, BaseException) else repr(outcome)
             allowed = " or ".join(map(repr, ways))
             raise Fault(f"{step.op} ended with {name} instead of {allowed}", f"{step!r}: {outcome!r}")
-        if step.face == "token" and type(outcome) is int:
-            self.model.lock(targets_of(step.on)[0]).token = outcome
+        token = outcome if step.face == "token" and type(outcome) is int else None
+        if token is not None:
+            self.model.lock(targets_of(step.on)[0]).token = token
         way.effect()
-        if step.face == "token" and type(outcome) is int:
-            self.model.act(step, targets_of(step.on)[0]).token = outcome
+        if token is not None:
+            self.model.act(step, targets_of(step.on)[0]).token = token
 
-    def _check_in_time(self, step: Step | None = None) -> None:
-        """Whether no short lease may have ended by itself."""
-        ends = [own.least for lock in self.model.locks.values() for own in lock.owns() if own.short]
-        if ends and time.monotonic() > min(ends) - 0.02:
-            raise TooSlow
+    async def _until_waiting(self, left: Own | None) -> None:
+        """Until a condition's wait has given its lock up; who waits for something else may begin later."""
+        deadline = time.monotonic() + SOON
+        while left is not None:
+            database, key = left.who.lock.target.place
+            if not self._stores[database].hexists(key, self._field(left)):
+                return
+            if time.monotonic() > deadline:
+                raise Fault("not given up", f"{key} for a condition's wait")
+            await self.actors.pause(0.001)
+
+    async def _go_on(self) -> None:
+        """Let those go on who have to, and see that the others do not."""
+        model = self.model
+        while (waiter := model.next_ready()) is not None:
+            step = waiter.step
+            if waiter.cancelled and waiter.left is None:
+                self.actors.cancel(step.thread)
+            model.began = time.monotonic()
+            try:
+                (outcome,) = await self.actors.result(self._waiting.pop(step.thread), within=SOON + 3)
+            except TimeoutError:
+                raise Fault(f"{step.op} waits on", f"{step!r}, after {self.steps[-1]!r}") from None
+            model.ended = time.monotonic()
+            self._note(step, model.go_on(waiter), outcome)
+        for thread, pending in self._waiting.items():
+            if pending.done():
+                (outcome,) = await self.actors.result(pending)
+                step = model.waiters[thread].step
+                raise Fault(f"{step.op} waits no longer", f"{step!r}: {outcome!r}, after {self.steps[-1]!r}")
+
+    # ---- calls ---------------------------------------------------------------------------------------------------
 
     def _call(self, step: Step) -> Any:
         """Make the call of a step, in its actor."""
@@ -209,39 +292,41 @@ class Run:
         return self.handle(step.on, step.owner, fresh=step.fresh)
 
     def _do_acquire(self, step: Step) -> Any:
-        lock, lease = self._lock(step), step.lease
+        lock, wait, lease = self._lock(step), step.wait, step.lease
         match step.face:
             case "lock":
                 return lock.lock(lease)
             case "acquire":
-                return lock.acquire(step.wait != 0, -1 if not step.wait else step.wait)
+                return lock.acquire(wait != 0, -1 if not wait else wait)
             case "with":
-                return lock.__enter__()
+                return lock.__aenter__() if self.actors.tasks else lock.__enter__()
             case "token":
-                return lock.try_lock_and_get_token(step.wait, lease)
+                return lock.try_lock_and_get_token(wait, lease)
             case _:
-                return lock.try_lock(step.wait, lease)
+                return lock.try_lock(wait, lease)
 
     def _do_release(self, step: Step) -> Any:
         lock = self._lock(step)
+        leave = lock.__aexit__ if self.actors.tasks else lock.__exit__
         match step.face:
             case "with":
-                return lock.__exit__(None, None, None)
+                return leave(None, None, None)
             case "error":
-                return lock.__exit__(Body, Body(), None)
+                return leave(Body, Body(), None)
             case "release":
                 return lock.release()
             case _:
                 return lock.unlock()
 
-    def _do_enter(self, step: Step) -> Any:
-        block = self._lock(step).hold(step.wait, step.lease)
-        entered = Entered(block, step.face)
-        entered.enter(block)
+    async def _do_enter(self, step: Step) -> None:
+        lock = self._lock(step)
+        times = (step.wait,) if targets_of(step.on)[0].kind == "sem" else (step.wait, step.lease)
+        entered = Entered(lock.hold(*((1,) * (len(times) == 1)), *times), step.face)
+        await entered.enter()
         self._blocks[step.n] = entered
 
-    def _do_leave(self, step: Step) -> Any:
-        return self._blocks.pop(step.n).leave(error=step.face == "error")
+    async def _do_leave(self, step: Step) -> None:
+        await self._blocks.pop(step.n).leave(error=step.face == "error")
 
     def _do_extend(self, step: Step) -> Any:
         return self._lock(step).extend(step.lease)
@@ -256,10 +341,6 @@ class Run:
         database, key = targets_of(step.on)[0].place
         return self._stores[database].delete(key)
 
-    def _do_let_end(self, step: Step) -> None:
-        most = [own.most for lock in self.model.locks.values() for own in lock.owns() if own.short]
-        time.sleep(max(0.0, max(most) + 0.01 - time.monotonic()))
-
     def _do_cond_wait(self, step: Step) -> Any:
         return self._condition(step).wait(step.wait)
 
@@ -267,8 +348,7 @@ class Run:
         return self._condition(step).notify()
 
     def _condition(self, step: Step) -> Any:
-        (target,) = targets_of(step.on)
-        return self.client(target.client).get_condition(self._lock(step))
+        return self.client(targets_of(step.on)[0].client).get_condition(self._lock(step))
 
     def _do_copy(self, step: Step) -> None:
         self.actors.contexts[step.n] = contextvars.copy_context()
@@ -276,24 +356,79 @@ class Run:
     def _do_forget(self, step: Step) -> None:
         self._handles.clear()
 
+    def _do_cancel(self, step: Step) -> None:
+        if self.model.waiters[step.n].left is not None:  # The others are, once the model knows.
+            self.actors.cancel(step.n)
+
+    def _do_end_thread(self, step: Step) -> Any:
+        return self.actors.end(step.n)
+
+    def _do_close(self, step: Step) -> Any:
+        return self.client(step.n).close()
+
+    def _do_close_owner(self, step: Step) -> None:
+        if step.n in self._owners:
+            self._owners[step.n].close()
+
+    # Semaphores and the like.
+
+    def _do_set(self, step: Step) -> Any:
+        handle = self._lock(step)
+        return (handle.try_set_count if "latch" in step.on else handle.try_set_permits)(step.n)
+
+    async def _do_take(self, step: Step) -> Any:
+        handle = self._lock(step)
+        match targets_of(step.on)[0].kind:
+            case "permits":
+                permit = await settled(handle.try_acquire(step.wait, step.lease))
+                if permit is not None:
+                    self._permits[step.n] = permit
+                return permit
+            case "bounded":
+                return await settled(handle.acquire(step.wait != 0, step.wait or None))
+            case _:
+                return await settled(handle.try_acquire(step.n, step.wait))
+
+    def _do_give(self, step: Step) -> Any:
+        handle = self._lock(step)
+        if targets_of(step.on)[0].kind != "permits":
+            return handle.release(step.n)
+        permit = self._permits.get(step.n, "0" * 32)
+        return handle.try_release(permit) if step.face == "try" else handle.release(permit)
+
+    def _do_drain(self, step: Step) -> Any:
+        return self._lock(step).drain_permits()
+
+    def _do_down(self, step: Step) -> Any:
+        return self._lock(step).count_down()
+
+    def _do_wipe(self, step: Step) -> Any:
+        return self._lock(step).delete()
+
+    def _do_wait_for(self, step: Step) -> Any:
+        return self._lock(step).wait(step.wait)
+
+    def _do_flag(self, step: Step) -> Any:
+        return getattr(self._lock(step), step.face)()
+
     # ---- comparing -----------------------------------------------------------------------------------------------
 
     async def _compare(self, step: Step) -> None:
         await self._compare_answers(step)
-        self._compare_stores({self.model.lock(target) for target in targets_of(step.on)})
+        self._compare_stores({self.model.lock(target) for target in targets_of(step.on) if target.kind in LOCKS})
         self._compare_leases()
         await self._compare_told(step)
 
     async def _compare_answers(self, step: Step) -> None:
-        answers = self.model.answers(step) if step.on else []
-        if not answers:
+        if not step.on or self.model.is_busy(step):
             return
-        calls = [getattr(self.handle(word, step.owner, fresh=False), method) for word, method, _ in answers]
-        if step.thread not in self.numbers:
-            calls.append(pyredisson.current_thread_id)
+        answers = self.model.answers(step)
+        calls = [getattr(self.handle(word, step.owner), method) for word, method, _ in answers]
+        if step.thread not in self._numbers:
+            calls.append(self.api.current_thread_id)
         outcomes = await self.actors.result(self.actors.start(step, calls))
-        if step.thread not in self.numbers:
-            self.numbers[step.thread] = outcomes[-1]
+        if step.thread not in self._numbers:
+            self._numbers[step.thread] = outcomes[-1]
         for (word, method, match), outcome in zip(answers, outcomes, strict=False):
             if not Way(match).fits(outcome):
                 raise Fault(f"{method} is {outcome!r} instead of {Way(match)!r}", f"{word}, after {step!r}")
@@ -301,17 +436,17 @@ class Run:
     def _compare_stores(self, locks: Iterable[Lock]) -> None:
         by_store: dict[int, list[Lock]] = {}
         for lock in locks:
-            by_store.setdefault(lock.target.place[0], []).append(lock)
+            if lock.waiter is None:
+                by_store.setdefault(lock.target.place[0], []).append(lock)
         for database, several in by_store.items():
             pipe = self._stores[database].pipeline(transaction=False)
             for lock in several:
                 key = lock.target.place[1]
                 pipe.get(key) if lock.target.kind == "token" else pipe.hgetall(key)
                 pipe.pttl(key)
-            now, replies = time.monotonic(), pipe.execute()
+            before, replies = time.monotonic(), pipe.execute()
             for lock, stored, left in zip(several, replies[::2], replies[1::2], strict=True):
-                if lock.waiter is None:
-                    self._compare_stored(lock, stored, left / 1000, now)
+                self._compare_stored(lock, stored, left / 1000, before)
 
     def _compare_stored(self, lock: Lock, stored: Any, left: float, before: float) -> None:
         what = f"{lock.target.name} is stored as {stored!r}"
@@ -323,28 +458,28 @@ class Run:
         else:
             fields = {key.decode(): int(value) for key, value in (stored or {}).items() if key != b"mode"}
             for own in owns:
-                self._learn(own, fields)
-                count = fields.pop(self._field(own), 0)
-                if count not in own.counts():
-                    raise Fault("stored count", f"{what}: {count} instead of {sorted(own.counts())}")
+                if own in sure or fields:
+                    self._learn(own, fields)
+                    count = fields.pop(self._field(own), 0)
+                    if count not in own.counts():
+                        raise Fault("stored count", f"{what}: {count} instead of {sorted(own.counts())}")
             if fields:
                 raise Fault("stored field", f"{what}: {fields} is not held")
         if sure and all(len(own.counts()) == 1 for own in owns):
-            now = time.monotonic()
             most = lock.most if lock.target.kind == "rw" else max(own.most for own in sure)
-            least, most = max(own.least for own in sure) - now, most - before
+            least, most = max(own.least for own in sure) - time.monotonic(), most - before
             if not least - 0.05 <= left <= most + 0.05:
                 raise Fault("time to live", f"{what}: {left:.3f} s instead of {least:.3f} to {most:.3f}")
 
     def _field(self, own: Own) -> str:
-        return f"{self.clients[own.who.client].id}:{own.who.number}" + ":write" * (own.side == "write")
+        return f"{self._clients[own.who.client].id}:{own.who.number}" + ":write" * (own.side == "write")
 
     def _learn(self, own: Own, fields: dict[str, int]) -> None:
         """Find out an owner's number, and check that it is the thread's, or is not."""
         who = own.who
         if who.number is not None:
             return
-        client = self.clients[who.client].id
+        client = self._clients[who.client].id
         known = {self._field(each) for each in who.lock.owns() if each.who.number is not None}
         new = [
             int(field.split(":")[1])
@@ -354,22 +489,20 @@ class Run:
         if len(new) != 1:
             raise Fault("stored owner", f"{who.lock.target.name} has {fields}, of which {new} may be of {who.thread}")
         who.number = new[0]
-        usual = self.numbers.get(who.thread) if who.thread >= 0 else self._owners[-who.thread].number
-        if who.usual is not None and (who.number == usual) is not who.usual:
+        usual = self._numbers.get(who.thread) if who.thread >= 0 else self._owners[-who.thread].number
+        if usual is not None and who.usual is not None and (who.number == usual) is not who.usual:
             raise Fault("number", f"{who.lock.target.name} has {fields}, and the number of the thread is {usual}")
 
     def _compare_leases(self) -> None:
         for number, block in self.model.blocks.items():
-            if block.hold.state is HELD and (self._is_gone(block) or self.model.is_closed(targets_of(block.on))):
+            hold = block.hold
+            parts = hold.parts if isinstance(hold, MultiHold) else [hold] if not isinstance(hold, Permit) else []
+            unsure = any(part.own.gone or part not in part.own.holds for part in parts)
+            if any(client in self.model.closed for client in block.clients) or (hold.state is HELD and unsure):
                 continue
-            lease, held = self._blocks[number].lease, block.hold.state is HELD
+            lease, held = self._blocks[number].lease, hold.state is HELD
             if lease.lost is held or (lease.remaining() > 0) is not held:
-                raise Fault("lease", f"block {number} of {block.on} is {block.hold.state}: {lease!r}")
-
-    @staticmethod
-    def _is_gone(block: Block) -> bool:
-        parts = block.hold.parts if isinstance(block.hold, MultiHold) else [block.hold]
-        return any(part.own.gone or part.state is not HELD for part in parts)
+                raise Fault("lease", f"block {number} of {block.on} is {hold.state}: {lease!r}")
 
     async def _compare_told(self, step: Step) -> None:
         deadline = time.monotonic() + SOON
@@ -382,14 +515,15 @@ class Run:
             self._check_record(step, self._log.records.pop(0))
 
     def _all_told(self, step: Step) -> bool:
+        tells = self.model.tells
         while self.told:
             client, name, thread = self.told.pop(0)
-            tells = [tell for tell in self.model.tells if not tell.called and (tell.client, tell.name) == (client, name)]
-            tells.sort(key=lambda tell: (not tell.must, tell.who is not None and tell.who.number != thread))
-            if not tells:
+            fitting = [tell for tell in tells if not tell.called and (tell.client, tell.name) == (client, name)]
+            fitting.sort(key=lambda tell: (not tell.must, tell.who is not None and tell.who.number != thread))
+            if not fitting:
                 raise Fault("told of a loss that is none", f"{name} of {thread}, after {step!r}")
-            tells[0].called = True
-        return not any(tell.must and not tell.called for tell in self.model.tells)
+            fitting[0].called = True
+        return not any(tell.must and not tell.called for tell in tells)
 
     def _check_record(self, step: Step, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -404,3 +538,72 @@ class Run:
         if "from an earlier call" in text and name in self.model.left_behind(step):
             return
         raise Fault(f"logged {record.msg[:60]}", f"{text}, after {step!r}")
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    async def compare_end(self) -> None:
+        """Nothing is held: nothing is left in Redis, in the clients, or of their threads."""
+        for number, client in self._clients.items():
+            if number not in self.model.closed:
+                await self._soon(f"nothing in use by client {number}", lambda client=client: in_use(client))
+        for store in self._stores:
+            left = [key for key in store.keys() if not any(word in key for word in LEFT)]
+            if left:
+                raise Fault("left in Redis", repr(left))
+        await self.close()
+        await self._soon("no thread more", lambda: list(set(threading.enumerate()) - self._threads))
+
+    async def _soon(self, what: str, left: Callable[[], object]) -> None:
+        deadline = time.monotonic() + SOON
+        while found := left():
+            if time.monotonic() > deadline:
+                raise Fault(f"not {what}", repr(found))
+            await self.actors.pause(0.002)
+
+
+def in_use(client: Any) -> list[object]:
+    """What a client has to do with still."""
+    core = client._core
+    owned = [each for each in core.ownerships if each.in_use()]
+    return owned + core.watchdog.ownerships() + core.subscriptions.wanted()
+
+
+Program = Callable[[Run], Coroutine[Any, Any, None]]
+
+
+def run_program(program: Program, port: int, form: str) -> tuple[Run, Exception | None]:
+    """Run a program in a thread of its own: of one thread, of threads, or of tasks. Returns its fault."""
+    results: list[Any] = []
+
+    async def run() -> tuple[Run, Exception | None]:
+        actors = TaskActors() if form == "tasks" else ThreadActors(single=form == "thread")
+        if isinstance(actors, TaskActors):
+            await actors.__aenter__()
+        running = Run(port, actors)
+        with running:
+            try:
+                await program(running)
+                await running.compare_end()
+            except (Fault, TooSlow) as error:
+                await running.close()
+                return running, error
+        return running, None
+
+    def work() -> None:
+        try:
+            if form == "tasks":
+                results.append(asyncio.run(run()))
+            else:
+                from tests.programs.actors import run_at_once
+
+                results.append(run_at_once(run()))
+        except BaseException as error:
+            results.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    found: tuple[Run, Exception | None] = results[0]
+    return found
