@@ -115,7 +115,7 @@ def test_one_attempt_neither_queues_up_nor_overtakes(world: World, client: Remot
 def test_it_is_the_same_lock_as_the_plain_one(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     """A plain lock of the same name excludes, and overtakes."""
     mine, theirs = alice.lock(client), fair(bob, client)
-    mine.lock(0.5)
+    mine.lock(3)
     waiting = bob.start(theirs.lock)
     world.until(lambda: queue(world))
     assert mine.is_held_by_current_thread()
