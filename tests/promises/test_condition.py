@@ -227,13 +227,10 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: Wor
     mine, theirs = condition(me, world.client(), kind), bob.get(world.client(), kind)
     mine.acquire()
     mine.acquire()
-    pending = bob.start(theirs.lock, 2.0)
-    joined: list[bool] = []
+    pending = bob.start(theirs.lock, 3.0)
 
     def has_timed_out() -> bool:
-        waits = bool(world.redis.command("ZCARD", WAITERS))
-        joined.extend([True] * waits)
-        return bool(joined) and not waits
+        return pending.done() and not world.redis.command("ZCARD", WAITERS)
 
     assert me.interrupted(mine.wait, 0.5, once=has_timed_out) is not None
     pending.result()

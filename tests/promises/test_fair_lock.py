@@ -161,7 +161,7 @@ def test_a_hand_over_costs_two_requests(world: ClockWorld) -> None:
     mine.lock()
     waiters = [(actor, fair(actor, clients[n % 2])) for n, actor in enumerate(world.actors(4))]
     begun = wait_in_turn(world, waiters)
-    world.pass_time(0.5)  # for the subscriptions, and the looks that follow
+    world.quiet_for(0.5, "evalsha", "eval")  # After the subscriptions, and the looks that follow.
     before = world.redis.calls("evalsha", "eval")
     mine.unlock()
     begun[0].result()
