@@ -20,7 +20,7 @@ from pyredisson.core.ownership.owned import CallNote, Owned
 from pyredisson.quorum.decisions import certain_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
@@ -122,12 +122,15 @@ class MultiHold(Owned):
             return self._lease
         if member is not None:
             return member.client.watchdog.lease_ms
-        return max(each.client.watchdog.lease_ms for each in self.members)
+        return max([each.client.watchdog.lease_ms for each in self.members])
 
     def each(self) -> list[tuple[int, Member, Ownership, Hold]]:
         """Return the parts that were acquired, each with its index, its member, and what the owner holds of that."""
-        parts = enumerate(zip(self.members, self.ownerships, self.parts, strict=True))
-        return [(index, member, own, part) for index, (member, own, part) in parts if part is not None]
+        found = []
+        for index, part in enumerate(self.parts):
+            if part is not None:
+                found.append((index, self.members[index], self.ownerships[index], part))
+        return found
 
     def depth(self) -> int:
         """Return how often its owner holds this multi-lock, as far as these members tell."""
@@ -146,10 +149,12 @@ class MultiHold(Owned):
     def certain_until(self) -> float:
         """Until when enough members are certain; minus infinity if they are too few. Given up ones are not lost."""
         deadlines = []
-        for index, _, own, part in self.each():
-            if self.votes[index] and part.state is HoldState.GIVEN_UP:
+        for own, part, vote in zip(self.ownerships, self.parts, self.votes, strict=True):
+            if part is None or not vote:
+                continue
+            if part.state is HoldState.GIVEN_UP:
                 deadlines.append(math.inf)
-            elif self.votes[index] and part.state is HoldState.HELD and own.loss is None:
+            elif part.state is HoldState.HELD and own.loss is None:
                 deadlines.append(own.deadline)
         return certain_until(deadlines, self.quorum)
 
@@ -168,7 +173,11 @@ class MultiHold(Owned):
 
     def new_part(self, index: int, *, renewed: bool = False) -> Hold:
         """Return the hold of a member, which is yet to be acquired. ``renewed``: in any case, until all are there."""
-        part = Hold(self.lease_ms(self.members[index]), watchdog=self.watchdog or renewed, whole=self)
+        watchdog, lease = self.members[index].client.watchdog, self._lease
+        if lease is None:
+            part = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
+        else:
+            part = Hold(lease, watchdog=renewed, whole=self)
         part.watched = self.watched or renewed
         part.block = self.block
         bound = self.client.config.quorum_max_extensions
@@ -184,7 +193,8 @@ class MultiHold(Owned):
     def acquired(self) -> None:
         """Enough members are held."""
         self.state = HoldState.HELD
-        self._ends = self.certain_until()
+        if self._lease is not None:
+            self._ends = self.certain_until()
 
     def extended(self) -> None:
         """Its members were renewed by its owner."""
@@ -194,7 +204,8 @@ class MultiHold(Owned):
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
         for _, _, own, part in self.each():
-            own.forget(part)
+            if part.state is HoldState.ENDED:
+                own.forget(part)
 
     # ---- losses --------------------------------------------------------------------------------------------------
 
@@ -227,8 +238,9 @@ class MultiHold(Owned):
         """Return why it is lost, if it is; a loss that was not noticed before is reported."""
         now = self.client.runtime.now()
         for _, member, own, _ in self.each():
-            member.client.report_lost(own, own.expire(now))
-        if self.state is HoldState.HELD and self.watched:
+            if now >= own.deadline:
+                member.client.report_lost(own, own.expire(now))
+        if self.state is HoldState.HELD and self.watched and self.certain_until() <= now:
             self.lost_part()
         return self.loss
 
@@ -251,17 +263,14 @@ class MultiHold(Owned):
             self.client.emit(events.HolderGone(self.name, self.owner, hint))
 
 
-def innermost(members: Sequence[Member], who: Caller, key: object) -> MultiHold | None:
-    """Return the innermost hold of a multi-lock by an owner, as far as it is visible in the calling context."""
-    found: MultiHold | None = None
-    for member in members:
-        lock = member.lock
-        for own in member.client.ownerships.of_thread(member.name, who, lock.kind.field(who.number)):
-            for part in (*reversed(own.holds), *reversed(own.ended)):
-                whole = part.whole
-                if whole is None or whole.key != key or whole.state is not HoldState.HELD or not own.sees(part):
-                    continue
-                if found is None or whole.number > found.number:
-                    found = whole
+def innermost(ownerships: Iterable[Ownership], key: object, found: MultiHold | None = None) -> MultiHold | None:
+    """Return the innermost hold of a multi-lock, of ``found`` and among these, as far as it is visible here."""
+    for own in ownerships:
+        for part in (*reversed(own.holds), *reversed(own.ended)) if own.holds or own.ended else ():
+            whole: MultiHold | None = part.whole
+            if whole is found or (found is not None and whole is not None and whole.number < found.number):
+                break
+            if whole is not None and whole.key == key and whole.state is HoldState.HELD and own.sees(part):
+                found = whole
                 break
     return found

@@ -80,7 +80,7 @@ class OwnershipTable:
     def of_thread(self, name: str, who: Caller, field: str) -> list[Ownership]:
         """Return the entries of one lock of the call chains of a thread; for other owners that of a ``field``."""
         if who.shared:
-            chains = self._chains.get((name, who.root().number))
+            chains = self._chains.get((name, who.thread_number))
             return [] if chains is None else list(chains.members)
         found = self.find((name, field))
         return [] if found is None else [found]
@@ -105,7 +105,7 @@ class OwnershipTable:
             return None
         chains = ownership.chains or CallChains()
         if who.shared:
-            chains = self._chains.setdefault((ownership.name, who.root().number), chains)
+            chains = self._chains.setdefault((ownership.name, who.thread_number), chains)
         chains.members.append(ownership)
         return chains
 
@@ -139,7 +139,7 @@ class OwnershipTable:
             if chains is not None and ownership in chains.members:
                 chains.members.remove(ownership)
                 if not chains.members and ownership.who.shared:
-                    self._chains.pop((lock, ownership.who.root().number), None)
+                    self._chains.pop((lock, ownership.who.thread_number), None)
 
     def _sweep(self) -> None:
         now = self._now()
