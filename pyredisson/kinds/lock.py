@@ -144,8 +144,13 @@ class LockCore:
 
     def caller(self) -> Caller:
         """Return the owner; of several call chains that share a thread, the one that calls."""
-        who, client = self.owner(), self.client
-        return client.ownerships.acting(self.names.name, who, client.watchdog.settles) if who.shared else who
+        return self._acting(self.owner())
+
+    def _acting(self, who: Caller) -> Caller:
+        client = self.client
+        if not who.shared:
+            return who
+        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
 
     def mine(self, who: Caller | None = None) -> Ownership:
         """Return the ownership of the caller. ``who``: the calling thread, task or made owner, if that is known."""
@@ -157,9 +162,7 @@ class LockCore:
             busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
             if not who.shared or not (busy or chains is None or len(chains.members) > 1):
                 return last
-        if who.shared:
-            who = client.ownerships.acting(self.names.name, who, client.watchdog.settles)
-        return self.ownership_of(who)
+        return self.ownership_of(self._acting(who))
 
     def ownership_of(self, who: Caller) -> Ownership:
         """Return the ownership of this owner: the one used last, the one in the table, or a new one."""

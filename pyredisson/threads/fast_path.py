@@ -105,7 +105,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[Hold] = ownership.holds if usual and os.getpid() == process.pid else []
+    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == process.pid else []
     known = ownership.chains.trace_of(holds[0]) if len(holds) == 1 and holds[0].plain else None
     if known is not None:
         client, in_flight, hold = core.client, ownership.in_flight, holds[0]
@@ -113,7 +113,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
         try:
             ownership.call = who.call
             with ownership.mutex:
-                if core.is_usual(ownership, who, 1, sent):
+                if core.is_usual(ownership, who, 1, sent) and ownership.holds[0] is hold:
                     progress.begun = True
                     in_flight.doubtful = in_flight.settling = False
                     in_flight.of_block = of_block
@@ -128,7 +128,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                     if done and in_flight.request_id == request_id:
                         ownership.generation += 1
                         in_flight.pending, released = None, True
-                        holds.pop()
+                        ownership.holds.pop()
                         hold.state = known.state = HoldState.OVER
                 if released:
                     client.watchdog.unwatch(ownership)

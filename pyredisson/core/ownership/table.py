@@ -56,12 +56,13 @@ class OwnershipTable:
 
     # ---- who acts ------------------------------------------------------------------------------------------------
 
-    def acting(self, name: str, who: Caller, settled_later: Callable[[Ownership], bool]) -> Caller:
+    def acting(self, name: str, who: Caller, thread: int, settled_later: Callable[[Ownership], bool]) -> Caller:
         """Return as whom the calling context acts: rule 4 of :mod:`pyredisson.core.ownership.call_chains`.
 
         Args:
             name: The lock.
             who: The calling thread.
+            thread: Its identifier: a signal handler in the middle of a call is who makes that call.
             settled_later: Whether the pending request of an ownership is left to the background.
         """
         chains = self._chains.get((name, who.number))
@@ -71,6 +72,8 @@ class OwnershipTable:
         if owner is not None:
             return owner
         for each in tuple(chains.members):
+            if each.call.thread == thread:
+                return each.who
             if each.in_use() and not (each.done_with() and settled_later(each)):
                 return each.who if not each.holds and each.asked_here() else who.divide()
             if each.who is not who and each.idle():
