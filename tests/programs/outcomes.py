@@ -84,7 +84,7 @@ class Model(NumberOutcomes):
             if any(multi.state is LOST for multi in mine):
                 failing.append(LockLostError)
                 may_be_granted = False
-            elif any(multi.state is EITHER for multi in mine):
+            elif any(multi.state in (EITHER, UNSURE) for multi in mine):
                 failing.append(LockLostError)
         for index, target in enumerate(targets):
             own = next((each.who.on(target.side) for each in owns if each.who.lock is self.lock(target) and each.who.client == target.client), None)
@@ -111,11 +111,9 @@ class Model(NumberOutcomes):
             return Way(got, partial(self._take, step, targets, owns, block))
         if result is LockLostError:
             return Way(LockLostError, lambda: [self.find_gone(own) for own in owns])
-        if result is False and "+" in step.on:
-            return Way(LockTimeoutError if block else False, lambda: [self._tried(own, step) for own in owns if own.holds])
         if result is False:
-            return Way(LockTimeoutError if block else (None if step.face == "token" else False))
-        return Way(result)
+            result = LockTimeoutError if block else None if step.face == "token" else False
+        return Way(result, lambda: [self._tried(own, step) for own in owns if own.holds and "+" in step.on])
 
     def _tried(self, own: Own, step: Step) -> None:
         """A member was acquired once more for a multi-lock, and given back: its time is not shortened then."""
@@ -128,7 +126,7 @@ class Model(NumberOutcomes):
             hold: Hold | MultiHold = self.grant(owns[0], step, block)
         else:
             for multi in self._multis_of(step, targets):
-                if multi.state is EITHER:
+                if multi.state in (EITHER, UNSURE):
                     multi.state = OVER
             hold = MultiHold(targets, self.thread_of(step), step.lease, block)
             self.multis.append(hold)
@@ -238,17 +236,20 @@ class Model(NumberOutcomes):
         held = [multi for multi in multis if multi.state is HELD]
         if held and any(self.visible(multi.parts[0], step) for multi in held):
             self._check_innermost(held[-1], step)
-            return [self._giving_back(held[-1])]
+            return self._giving_back(held[-1])
         ended = [multi for multi in multis if multi.state is not HELD]
         seen = [multi for multi in ended if self.visible(multi.parts[0], step)]
         if seen:
-            return [self._giving_back(([multi for multi in seen if multi.state is LOST] or seen)[-1])]
+            return self._giving_back(([multi for multi in seen if multi.state is LOST] or seen)[-1])
         ways = [Way(LockNotOwnedError)]
         return ways + [Way(LockLostError, partial(self.give_back, multi)) for multi in ended[-1:]]
 
-    def _giving_back(self, multi: MultiHold) -> Way:
+    def _giving_back(self, multi: MultiHold) -> list[Way]:
         lost = multi.state is not HELD or any(part.own.gone for part in multi.parts)
-        return Way(LockLostError if lost else None, partial(self.give_back, multi))
+        matches = [LockLostError if lost else None]
+        if multi.state is UNSURE and not any(part.state is HELD for part in multi.parts):
+            matches.append(LockNotOwnedError)
+        return [Way(match, partial(self.give_back, multi)) for match in matches]
 
     def leave(self, step: Step) -> Plan:
         """The end of a block, wherever that is; its face may say that the body raised an error."""
@@ -263,7 +264,7 @@ class Model(NumberOutcomes):
         elif hold.state is RELEASED:
             ways = [Way(LockNotOwnedError)]
         elif isinstance(hold, MultiHold):
-            ways = [self._giving_back(hold)]
+            ways = self._giving_back(hold)
         elif isinstance(hold, Permit):
             ways = self.leave_permits(hold)
         elif hold.state is HELD:
@@ -347,12 +348,13 @@ class Model(NumberOutcomes):
             locked = locked or bool(owns)
 
         def freed() -> None:
+            owns = {target: self._freed(target) for target in targets}
             if "+" in step.on:
                 for multi in [each for each in self._multis_of(step, targets) if each.state is HELD]:
                     if all(part.own.who in who.values() for part in multi.parts):
                         self.give_back(multi)
             for target in targets:
-                for own in self._freed(target):
+                for own in owns[target]:
                     self._force_away(own, who[target] is own.who, target.client)
 
         return Plan([Way(locked, freed)])
@@ -375,7 +377,7 @@ class Model(NumberOutcomes):
             for hold in list(own.holds):
                 self.drop(hold)
             for multi in multis:
-                self.lose_multi(multi, LOST, must=False)
+                self.lose_multi(multi, UNSURE, must=False)
         self.tidy(own.who.lock)
 
     def _reserved(self, lock: Lock, step: Step) -> bool:
@@ -581,7 +583,7 @@ class Model(NumberOutcomes):
                 if own.who.thread == step.thread and own.who.client not in self.closed:
                     for hold in own.holds:
                         if not (hold.multi or hold).block and not self.visible(hold, step):
-                            found.add(hold.multi.name if hold.multi else lock.target.name)
+                            found |= {lock.target.name, hold.multi.name if hold.multi else ""}
         return found
 
     @staticmethod
