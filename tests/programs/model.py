@@ -445,8 +445,7 @@ class Locks:
 
     def spans(self) -> list[tuple[float, float]]:
         """When each of the short leases ends, at the earliest and at the latest."""
-        owns = [own for lock in self.locks.values() for own in lock.owns() if own.short]
-        return [(own.least, own.most) for own in owns if not own.gone and own.who.client not in self.closed]
+        return [(own.least, own.most) for lock in self.locks.values() for own in lock.owns() if own.short]
 
     def ended_by_time(self) -> None:
         """The short leases have ended."""

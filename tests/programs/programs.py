@@ -32,7 +32,7 @@ class Setting:
     """
 
     name: str
-    form: str = "thread"
+    form: str = "threads"
     actors: int = 1
     contexts: bool = False
     clients: tuple[int, ...] = (0,)
@@ -234,7 +234,7 @@ class Drawing:
 
     def _let_end(self) -> Step | None:
         """Short leases end soon after they have begun."""
-        if not any(own.short for lock in self.model.locks.values() for own in lock.owns()):
+        if not self.model.spans():
             self.since_short = 0
             return None
         self.since_short += 1

@@ -228,7 +228,7 @@ class Run:
                 self._waiting[step.thread] = pending
                 await self._until_waiting(plan.waiter.left)
             else:
-                (outcome,) = await self.actors.result(pending)
+                outcome = await self._result(step, pending)
                 model.ended = time.monotonic()
                 self._note(step, plan.ways, outcome)
         await self._go_on()
@@ -236,6 +236,12 @@ class Run:
         if any(time.monotonic() > least - 0.02 for least, _ in model.spans()):
             raise TooSlow
         return True
+
+    async def _result(self, step: Step, pending: Any) -> Any:
+        try:
+            return (await self.actors.result(pending))[0]
+        except TimeoutError:
+            raise Fault(f"{step.op} does not return", f"{step!r}") from None
 
     def _note(self, step: Step, ways: list[Way], outcome: Any) -> None:
         way = next((way for way in ways if way.fits(outcome)), None)
@@ -269,10 +275,7 @@ class Run:
             if waiter.cancelled and waiter.left is None:
                 self.actors.cancel(step.thread)
             model.began = time.monotonic()
-            try:
-                (outcome,) = await self.actors.result(self._waiting.pop(step.thread), within=SOON + 3)
-            except TimeoutError:
-                raise Fault(f"{step.op} waits on", f"{step!r}, after {self.steps[-1]!r}") from None
+            outcome = await self._result(step, self._waiting.pop(step.thread))
             model.ended = time.monotonic()
             self._note(step, model.go_on(waiter), outcome)
         for thread, pending in self._waiting.items():
@@ -576,7 +579,7 @@ def run_program(program: Program, port: int, form: str) -> tuple[Run, Exception 
     results: list[Any] = []
 
     async def run() -> tuple[Run, Exception | None]:
-        actors = TaskActors() if form == "tasks" else ThreadActors(single=form == "thread")
+        actors = TaskActors() if form == "tasks" else ThreadActors()
         if isinstance(actors, TaskActors):
             await actors.__aenter__()
         running = Run(port, actors)
