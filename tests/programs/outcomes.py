@@ -109,11 +109,16 @@ class Model(NumberOutcomes):
                 last, known = owns[0].who.lock.token, owns[0].token if owns[0].holds else None
                 got = known or (lambda token: type(token) is int and token > last)
             return Way(got, partial(self._take, step, targets, owns, block))
-        if result is LockLostError:
-            return Way(LockLostError, lambda: [self.find_gone(own) for own in owns])
+
+        def tried(own: Own) -> None:
+            if own.gone and result is LockLostError:
+                self.find_gone(own)
+            elif own.holds and "+" in step.on:
+                self._tried(own, step)
+
         if result is False:
             result = LockTimeoutError if block else None if step.face == "token" else False
-        return Way(result, lambda: [self._tried(own, step) for own in owns if own.holds and "+" in step.on])
+        return Way(result, lambda: [tried(own) for own in owns])
 
     def _tried(self, own: Own, step: Step) -> None:
         """A member was acquired once more for a multi-lock, and given back: its time is not shortened then."""
@@ -126,7 +131,7 @@ class Model(NumberOutcomes):
             hold: Hold | MultiHold = self.grant(owns[0], step, block)
         else:
             for multi in self._multis_of(step, targets):
-                if multi.state in (EITHER, UNSURE):
+                if multi.state is EITHER:
                     multi.state = OVER
             hold = MultiHold(targets, self.thread_of(step), step.lease, block)
             self.multis.append(hold)
@@ -351,8 +356,9 @@ class Model(NumberOutcomes):
             owns = {target: self._freed(target) for target in targets}
             if "+" in step.on:
                 for multi in [each for each in self._multis_of(step, targets) if each.state is HELD]:
-                    if all(part.own.who in who.values() for part in multi.parts):
-                        self.give_back(multi)
+                    if all(any(part.own is own for each in owns.values() for own in each) for part in multi.parts):
+                        if all(part.own.who in who.values() for part in multi.parts):
+                            self.give_back(multi)
             for target in targets:
                 for own in owns[target]:
                     self._force_away(own, who[target] is own.who, target.client)
@@ -614,8 +620,8 @@ class Model(NumberOutcomes):
                 (word, "get_hold_count", one_of(counts)),
             ]
         if "+" in step.on:
-            multis = [each for each in self._multis_of(step, targets) if self.visible(each.parts[0], step)]
-            held = [each for each in multis if each.state is HELD]
+            who = self.act(step, targets[0]).who
+            held = [each for each in self._multis_of(step, targets) if each.state is HELD and each.parts[0].own.who is who]
             sure = not any(part.own.gone for each in held for part in each.parts)
             found += [
                 (step.on, "is_held_by_current_thread", one_of({bool(held)} | ({False} if not sure else set()))),
