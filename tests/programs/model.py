@@ -531,7 +531,7 @@ class Locks:
             return [*results, LockError]
         if target.side == "write" and not held:
             if any(each.side == "read" and each.place == target.place for each in before) or who.on("read").holds:
-                return [*results, LockError]
+                return [*results, LockError, *[False] * bool(lock.conflicts(own))]
             if any(hold.state is LOST for hold in self.left_over(step, Target(target.client, target.name, "read"))):
                 return [LockLostError]
         conflicts = lock.conflicts(own)
