@@ -19,6 +19,8 @@ Where they leave a choice, both answers are accepted, and the model goes on with
 * a hold with a fixed lease that was forced away is lost, or over once that lease has ended, too,
 * a condition's wait that finds that its lock is gone ends one hold by that, all, or none,
 * a multi-lock of which its owner has forced a member away is lost, or may be acquired anew,
+* a multi-lock with a fixed lease is told to be lost, or not, if a member was lost otherwise when that lease ended,
+* a multi-lock that two of its members refuse fails for the one reason or the other,
 * leaving a block of a closed client raises ``ClientClosedError`` or nothing.
 
 A step that could end in either way for another reason (two waiters of one lock, a release that might mean one of two
@@ -125,10 +127,6 @@ class MultiHold:
     @property
     def name(self) -> str:
         return multi_name(self.targets)
-
-    def ended(self) -> str:
-        """What becomes of it when a part ends that was not forced away."""
-        return LOST if self.watched else OVER
 
 
 @dataclass(eq=False)
@@ -429,14 +427,16 @@ class Locks:
 
     def lose_multi(self, multi: MultiHold, state: str, *, must: bool) -> None:
         """A part was taken away, or has ended."""
-        if multi.state is not HELD:
+        told = any(each.state is LOST and each.targets == multi.targets for each in self.multis)
+        if multi.state is OVER:
+            must = False
+        elif multi.state is not HELD:
             return
-        multi.state = state
-        if state is OVER:
-            return
-        for client in dict.fromkeys(target.client for target in multi.targets):
-            told = any(each.state is LOST and each.targets == multi.targets for each in self.multis if each is not multi)
-            self.tells.append(Tell(client, multi.name, None, must and multi.watched and not told))
+        else:
+            multi.state = state
+        if state is not OVER:
+            for client in dict.fromkeys(target.client for target in multi.targets):
+                self.tells.append(Tell(client, multi.name, None, must and multi.watched and not told))
 
     def find_gone(self, own: Own) -> None:
         """A call has found out that a key is gone."""
@@ -460,7 +460,8 @@ class Locks:
             else:
                 self._end_by_time(own)
         for multi in multis:
-            self.lose_multi(multi, multi.ended(), must=True)
+            unsure = any(part.state is EITHER for part in multi.parts)
+            self.lose_multi(multi, LOST if multi.watched else EITHER if unsure else OVER, must=True)
 
     def _end_by_time(self, own: Own) -> None:
         blocks = any(hold.block for hold in own.holds)
@@ -532,8 +533,10 @@ class Locks:
         if target.side == "write" and not held:
             if any(each.side == "read" and each.place == target.place for each in before) or who.on("read").holds:
                 return [*results, LockError, *[False] * bool(lock.conflicts(own))]
-            if any(hold.state is LOST for hold in self.left_over(step, Target(target.client, target.name, "read"))):
+            read = self.left_over(step, Target(target.client, target.name, "read"))
+            if any(hold.state is LOST for hold in read):
                 return [LockLostError]
+            results += [LockLostError] * any(hold.state is not OVER for hold in read)
         conflicts = lock.conflicts(own)
         if any(0 in each.counts() for each in conflicts):
             raise Unclear

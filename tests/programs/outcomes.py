@@ -113,7 +113,7 @@ class Model(NumberOutcomes):
         def tried(own: Own) -> None:
             if own.gone and result is LockLostError:
                 self.find_gone(own)
-            elif own.holds and "+" in step.on:
+            elif "+" in step.on and (own.holds or own.side):
                 self._tried(own, step)
 
         if result is False:
