@@ -213,9 +213,9 @@ class Model(NumberOutcomes):
         return [Way(error, partial(self.drop, hold)) for error in found]
 
     def _acts_for(self, multi: MultiHold, step: Step) -> bool:
-        """Whether the caller acts as the owner of each part, though it may not see this multi-lock."""
+        """Whether the caller acts as the owner of a part, though it may not see this multi-lock."""
         owns = [self.act(step, target) for target in multi.targets]
-        return all(part.own.who is own.who for part, own in zip(multi.parts, owns, strict=True))
+        return any(part.own.who is own.who for part, own in zip(multi.parts, owns, strict=True))
 
     def _check_innermost(self, hold: Hold | MultiHold, step: Step) -> None:
         """Whether a hold of another context is inside of what this one sees, is not said."""
