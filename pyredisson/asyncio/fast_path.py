@@ -50,7 +50,9 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
         if reply is None and in_flight.request_id == request_id and monotonic() < deadline and client.sync is None:
             ownership.generation += 1
             ownership.deadline, hold.since = deadline, sent
-            ownership.take(hold)
+            hold.state = HoldState.HELD
+            ownership.holds.append(hold)
+            ownership.chains.enter(hold, ownership.who)
             in_flight.pending = None
             watchdog.watch(ownership)
             return True
@@ -86,7 +88,10 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
         if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
             ownership.generation += 1
             in_flight.pending = None
-            ownership.drop(hold)
+            ownership.holds.pop()
+            hold.state = HoldState.OVER
+            if (known := hold.trace()) is not None:
+                known.state = HoldState.OVER
             client.watchdog.unwatch(ownership)
         else:
             call = ReleaseCall(core.kind, ownership, request_id, client.watchdog.lease_ms, 1)

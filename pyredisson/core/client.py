@@ -65,7 +65,8 @@ class ClientCore(ClientBase):
         """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""
         left = ownership.who.left_behind(ownership, self.runtime.now())
         if left is not None and left.kind is not None and not left.kind.client.closed:
-            self.emit(events.LeftBehind(left.name, left.owner, left.who.describe()))
+            whole = left.holds[-1].whole if left.holds else None
+            self.emit(events.LeftBehind(whole.name if whole else left.name, left.owner, left.who.describe()))
 
     # ---- requests ------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Source: ``threading.Condition``. Rules kept here:
 
-1. A wait releases all holds of its owner and joins the waiters in one script: no notification comes in between.
+1. A wait releases all holds of its owner and joins the waiters in one script: no notification comes in between. Before
+   that its client subscribes, for at most ``Config.timeout``, so that no notification passes over it.
 2. Who is no longer among the waiters in Redis was notified. The message only says so sooner: a waiter checks by itself.
 3. A waiter that times out or is interrupted leaves, and learns whether it was notified before. Interrupted, it lets the
    next one be notified in its place. In any case it acquires the lock again, as often as it has held it.
@@ -18,7 +19,7 @@ from pyredisson.core.deadline import Deadline, timeout_seconds
 from pyredisson.core.diagnosis.error_text import not_held
 from pyredisson.core.failures import Failure, is_cancellation, is_interruption
 from pyredisson.core.names import ConditionNames
-from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END
+from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Refused
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
@@ -33,7 +34,7 @@ from pyredisson.kinds.lock import UNLOCKED, PlainKind
 from pyredisson.kinds.numbered import MAX_COUNT, NumberedCore, count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
@@ -50,7 +51,7 @@ T = TypeVar("T")
 #: How it is stored, for inspections.
 STORED = (StoredKind("condition", "condition", "number", ConditionNames, number="changes", subscribes=False),)
 
-#: For how long, in microseconds, a waiter may be about to subscribe; then its client is gone if it receives nothing.
+#: For how long, in microseconds, a waiter's client may receive nothing; then it is gone.
 MAY_BE_SILENT: Final = 60_000_000
 
 
@@ -119,20 +120,30 @@ class ConditionCore(NumberedCore):
         kind = made(client, self.lock.names)
         kind.waiters, kind.member = self.names.channel, member
         channel = self.names.own_channel(client.id)
-        seen, deadline = client.subscriptions.messages_of(channel), Deadline.after(wait, client.runtime.now())
+        deadline = Deadline.after(wait, client.runtime.now())
         left = self.begin(self._leave(member, pass_on=1))
         holds: list[Hold] = []
         released = ended = notified = False
-        try:
+
+        async def join() -> bool:
+            """Release the lock and join the waiters, once. Returns whether that was done now."""
+            nonlocal released
+            if released:
+                return False
             await own.called(client.runtime.thread(), self._give_up, own, kind, holds)
             released = True
-            notified = await self._until_notified(member, channel, seen, deadline)
+            return True
+
+        try:
+            notified = own.in_use() and await self._until_notified(member, channel, join, deadline)
+            await join()
             if not notified:
                 notified = await self.begin(self._leave(member, pass_on=0)).once() == 0
             ended = True
             await self._acquire_again(own, holds)
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
-            left.leave_later()
+            if holds:
+                left.leave_later()
             raise
         except BaseException as error:
             kind.member = ""
@@ -177,11 +188,15 @@ class ConditionCore(NumberedCore):
         if cancelled is not None:
             raise cancelled
 
-    async def _until_notified(self, member: str, channel: str, seen: int | None, deadline: Deadline) -> bool:
+    async def _until_notified(
+        self, member: str, channel: str, join: Callable[[], Awaitable[bool]], deadline: Deadline
+    ) -> bool:
         client, names = self.client, self.names
         look = client.runtime.prepare("condition_look", (names.channel,), (member,))
 
         async def attempt() -> Answer:
+            if await join():
+                return WITHOUT_END
             waits = read_int(await client.runtime.eval(look, client.config.timeout / 3))
             return WITHOUT_END if waits else ACQUIRED
 
@@ -192,8 +207,9 @@ class ConditionCore(NumberedCore):
         group.announced_on = names.channel
         waits = self.begin_wait()
         try:
-            call = WaitingCall(client, names.name, attempt, WITHOUT_END, deadline)
-            return await wait_by_message(call, group, seen)
+            # The first attempt joins: when the subscription is confirmed, or without it before the lock is kept long.
+            subscribing = Refused(int(1000 * client.config.timeout))
+            return await wait_by_message(WaitingCall(client, names.name, attempt, subscribing, deadline), group, None)
         except Failure as failure:
             raise failure.cause from failure.cause.__cause__
         finally:

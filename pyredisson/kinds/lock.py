@@ -144,12 +144,25 @@ class LockCore:
 
     def caller(self) -> Caller:
         """Return the owner; of several call chains that share a thread, the one that calls."""
-        who, client = self.owner(), self.client
-        return client.ownerships.acting(self.names.name, who, client.watchdog.settles) if who.shared else who
+        return self._acting(self.owner())
 
-    def mine(self) -> Ownership:
-        """Return the ownership of the caller."""
-        return self.ownership_of(self.caller())
+    def _acting(self, who: Caller) -> Caller:
+        client = self.client
+        if not who.shared:
+            return who
+        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
+
+    def mine(self, who: Caller | None = None) -> Ownership:
+        """Return the ownership of the caller. ``who``: the calling thread, task or made owner, if that is known."""
+        if who is None:
+            who = self.owner()
+        last, client = self.last, self.client
+        if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
+            in_flight, chains = last.in_flight, last.chains
+            busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
+            if not who.shared or not (busy or chains is None or len(chains.members) > 1):
+                return last
+        return self.ownership_of(self._acting(who))
 
     def ownership_of(self, who: Caller) -> Ownership:
         """Return the ownership of this owner: the one used last, the one in the table, or a new one."""

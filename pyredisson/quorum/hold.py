@@ -20,7 +20,7 @@ from pyredisson.core.ownership.owned import CallNote, Owned
 from pyredisson.quorum.decisions import certain_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from pyredisson.core.client import ClientCore
     from pyredisson.core.deadline import Seconds
@@ -55,6 +55,7 @@ class MultiHold(Owned):
     """
 
     __slots__ = (
+        "_ends",
         "_gone",
         "_lease",
         "_mutex",
@@ -104,6 +105,7 @@ class MultiHold(Owned):
         self.state: HoldState = HoldState.NEW
         self.released: bool = False
         self._lease = None if lease_time is None else lease_ms(lease_time)
+        self._ends = 0.0  # By its lease, if no member is lost.
         self._gone = False
         self._mutex = self.client.runtime.mutex()
 
@@ -120,17 +122,21 @@ class MultiHold(Owned):
             return self._lease
         if member is not None:
             return member.client.watchdog.lease_ms
-        return max(each.client.watchdog.lease_ms for each in self.members)
+        return max([each.client.watchdog.lease_ms for each in self.members])
 
     def each(self) -> list[tuple[int, Member, Ownership, Hold]]:
         """Return the parts that were acquired, each with its index, its member, and what the owner holds of that."""
-        parts = enumerate(zip(self.members, self.ownerships, self.parts, strict=True))
-        return [(index, member, own, part) for index, (member, own, part) in parts if part is not None]
+        found = []
+        for index, part in enumerate(self.parts):
+            if part is not None:
+                found.append((index, self.members[index], self.ownerships[index], part))
+        return found
 
     def depth(self) -> int:
         """Return how often its owner holds this multi-lock, as far as these members tell."""
-        wholes = {id(part.whole): part.whole for own in self.ownerships for part in own.holds if part.whole is not None}
-        return sum(each.key == self.key and each.state is HoldState.HELD for each in wholes.values())
+        now, parts = self.client.runtime.now(), (part for own in self.ownerships for part in own.holds)
+        wholes = {id(part.whole): part.whole for part in parts if part.whole is not None}
+        return sum(each.key == self.key and each.remaining(now) > 0 for each in wholes.values())
 
     def held(self) -> list[tuple[int, Member, Ownership, Hold]]:
         """Return the parts that are held, in the same form."""
@@ -143,10 +149,12 @@ class MultiHold(Owned):
     def certain_until(self) -> float:
         """Until when enough members are certain; minus infinity if they are too few. Given up ones are not lost."""
         deadlines = []
-        for index, _, own, part in self.each():
-            if self.votes[index] and part.state is HoldState.GIVEN_UP:
+        for own, part, vote in zip(self.ownerships, self.parts, self.votes, strict=True):
+            if part is None or not vote:
+                continue
+            if part.state is HoldState.GIVEN_UP:
                 deadlines.append(math.inf)
-            elif self.votes[index] and part.state is HoldState.HELD and own.loss is None:
+            elif part.state is HoldState.HELD and own.loss is None:
                 deadlines.append(own.deadline)
         return certain_until(deadlines, self.quorum)
 
@@ -165,7 +173,11 @@ class MultiHold(Owned):
 
     def new_part(self, index: int, *, renewed: bool = False) -> Hold:
         """Return the hold of a member, which is yet to be acquired. ``renewed``: in any case, until all are there."""
-        part = Hold(self.lease_ms(self.members[index]), watchdog=self.watchdog or renewed, whole=self)
+        watchdog, lease = self.members[index].client.watchdog, self._lease
+        if lease is None:
+            part = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
+        else:
+            part = Hold(lease, watchdog=renewed, whole=self)
         part.watched = self.watched or renewed
         part.block = self.block
         bound = self.client.config.quorum_max_extensions
@@ -181,19 +193,30 @@ class MultiHold(Owned):
     def acquired(self) -> None:
         """Enough members are held."""
         self.state = HoldState.HELD
+        if self._lease is not None:
+            self._ends = self.certain_until()
+
+    def extended(self) -> None:
+        """Its members were renewed by its owner."""
+        self._ends = max(self._ends, self.certain_until())
 
     def over(self) -> None:
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
         for _, _, own, part in self.each():
-            own.forget(part)
+            if part.state is HoldState.ENDED:
+                own.forget(part)
 
     # ---- losses --------------------------------------------------------------------------------------------------
 
     def lost_part(self, *, quietly: bool = False) -> None:
-        """A part was lost: if too few members are left, this is lost as well, and reported to all clients involved."""
+        """A part was lost: if too few members are left, this is lost as well, and reported to all clients involved.
+
+        A fixed lease of no block that simply ran out is no loss.
+        """
+        now = self.client.runtime.now()
         with self._mutex:
-            standing = self.certain_until() > self.client.runtime.now()
+            standing = self.certain_until() > now or self._ran_out(now)
             if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
                 return
             losses = (own.loss for _, _, own, _ in self.each())
@@ -215,22 +238,23 @@ class MultiHold(Owned):
         """Return why it is lost, if it is; a loss that was not noticed before is reported."""
         now = self.client.runtime.now()
         for _, member, own, _ in self.each():
-            member.client.report_lost(own, own.expire(now))
-        if self.state is HoldState.HELD and self.watched:
+            if now >= own.deadline:
+                member.client.report_lost(own, own.expire(now))
+        if self.state is HoldState.HELD and self.watched and self.certain_until() <= now:
             self.lost_part()
         return self.loss
 
-    def ended(self) -> bool:
-        """Whether it ran out by its fixed lease, and its owner may acquire anew."""
-        return not self.watched and not any(
-            part.state is HoldState.HELD and own.loss is not None for _, _, own, part in self.each()
-        )
-
     def raise_if_lost(self) -> None:
-        """Raise ``LockLostError`` if it is lost, so that its owner cannot acquire once more."""
+        """Raise ``LockLostError`` if it is lost, so that its owner cannot acquire once more.
+
+        Unless it has a fixed lease, of no block, which would have ended by now in any case.
+        """
         lost = self.find_loss()
-        if lost is not None and not self.ended():
+        if lost is not None and not self._ran_out(self.client.runtime.now()):
             raise lost_error(self, lost)
+
+    def _ran_out(self, now: float) -> bool:
+        return not self.watched and now >= self._ends
 
     def holder_gone(self, hint: str) -> None:
         """No one can release it any more: emit that once, not for each member."""
@@ -239,17 +263,14 @@ class MultiHold(Owned):
             self.client.emit(events.HolderGone(self.name, self.owner, hint))
 
 
-def innermost(members: Sequence[Member], who: Caller, key: object) -> MultiHold | None:
-    """Return the innermost hold of a multi-lock by an owner, as far as it is visible in the calling context."""
-    found: MultiHold | None = None
-    for member in members:
-        lock = member.lock
-        for own in member.client.ownerships.of_thread(member.name, who, lock.kind.field(who.number)):
-            for part in (*reversed(own.holds), *reversed(own.ended)):
-                whole = part.whole
-                if whole is None or whole.key != key or whole.state is not HoldState.HELD or not own.sees(part):
-                    continue
-                if found is None or whole.number > found.number:
-                    found = whole
+def innermost(ownerships: Iterable[Ownership], key: object, found: MultiHold | None = None) -> MultiHold | None:
+    """Return the innermost hold of a multi-lock, of ``found`` and among these, as far as it is visible here."""
+    for own in ownerships:
+        for part in (*reversed(own.holds), *reversed(own.ended)) if own.holds or own.ended else ():
+            whole: MultiHold | None = part.whole
+            if whole is found or (found is not None and whole is not None and whole.number < found.number):
+                break
+            if whole is not None and whole.key == key and whole.state is HoldState.HELD and own.sees(part):
+                found = whole
                 break
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson.core.acquiring.acquire import acquire
+from pyredisson.core.acquiring.attempt import check_not_lost, check_reentrant
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.failures import Failure
 from pyredisson.quorum.release import RETRY, extend, undo, unreachable
@@ -62,6 +63,11 @@ class InOrder:
 
     async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
         runtime = self._client.runtime
+        for member, ownership in zip(whole.members, whole.ownerships, strict=True):
+            check_not_lost(member.client, ownership)  # Before anything is acquired.
+            check_reentrant(member.kind, ownership)
+            if member.kind.own_rival is not None and not ownership.holds:
+                await member.kind.own_rival.refuse(member.kind, ownership)
         began = runtime.now()
         for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
             whole.parts[index] = part = whole.new_part(index)

@@ -12,7 +12,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.attempt import adopt, ask, end_attempt, make_ready
-from pyredisson.core.acquiring.release import leave_block
+from pyredisson.core.acquiring.release import leave_block, release_all
 from pyredisson.core.failures import Failure, Unanswered, superseded, without_effect
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
@@ -136,8 +136,6 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     client, exchange = member.client, partial(ask_once, member)
     if ownership.holds or ownership.in_flight.pending is not None:
         await make_ready(client, kind, ownership, exchange)
-    else:
-        client.note_acquire(ownership)
     if kind.queues:
         if ownership.kind is not kind:
             adopt(kind, ownership)
@@ -157,8 +155,11 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
         Failure: It is not known what became of it, or it had no effect: it is pending.
         LockLostError: It is lost.
     """
-    if hold.state is HoldState.HELD:
-        await leave_block(member.client, member.kind, ownership, hold, exchange=partial(ask_once, member))
+    exchange = partial(ask_once, member)
+    if ownership.in_flight.pending is not None:
+        await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
+    elif hold.state is HoldState.HELD:
+        await release_all(member.client, member.kind, ownership, (hold,), None, exchange, block=True)
     elif not hold.whole.released:
         raise lost_error(ownership, ownership.loss or "its lease expired")
 

@@ -126,7 +126,12 @@ class MultiLockCore:
 
     def mine(self) -> MultiHold | None:
         """Return the innermost hold of the caller."""
-        return innermost(self.members, self.owner(), self._key)
+        who, found = self.owner(), None
+        for index, member in enumerate(self.members):
+            if found is None or found.ownerships[index].holds[-1:] != [found.parts[index]]:
+                field = "" if who.shared else member.kind.field(who.number)
+                found = innermost(member.client.ownerships.of_thread(member.name, who, field), self._key, found)
+        return found
 
     def _check_open(self) -> None:
         for client in self._clients:
@@ -166,8 +171,10 @@ class MultiLockCore:
         self._check_open()
         if self._caller is not None:
             self._caller.check_open()
-        outer = self.mine()
-        whole.ownerships = tuple([lock.mine() for lock in self.locks])
+        whole.ownerships = tuple([lock.mine(whole.who) for lock in self.locks])
+        outer = innermost(whole.ownerships, self._key)
+        if outer is None:
+            client.note_acquire(whole.ownerships[0])
         note = CallNote(client.runtime.thread())
         try:
             whole.note_call(note)
@@ -179,7 +186,7 @@ class MultiLockCore:
                     outer.over()  # Its release was settled, and no one asks after it any more.
                 elif outer is not None:
                     outer.raise_if_lost()  # Before the answers were read.
-                whole.state = HoldState.HELD
+                whole.acquired()
             if client.has_listeners():
                 if acquired:
                     whole.since = client.runtime.now()
@@ -209,6 +216,7 @@ class MultiLockCore:
         _raise_if_ended(whole)
         sent = self.client.runtime.now()
         await extend(whole, lease)
+        whole.extended()
         _raise_if_ended(whole)
         return whole.certain_until() >= sent + certain_for(lease)
 

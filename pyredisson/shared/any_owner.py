@@ -36,9 +36,10 @@ class AnyOwner:
         """See ``Caller.stack``: it is no thread or task."""
         return ()
 
-    def root(self) -> Self:
-        """See ``Caller.root``: no other call runs under this owner."""
-        return self
+    @property
+    def thread_number(self) -> int:
+        """See ``Caller.thread_number``: no other call runs under this owner."""
+        return self.number
 
     def divide(self) -> Self:
         """See ``Caller.divide``."""

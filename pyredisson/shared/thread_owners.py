@@ -28,7 +28,7 @@ class ThreadOwner(AnyOwner):
         thread: Identifies the thread; all who share it have this very object.
     """
 
-    __slots__ = ("_root", "call", "latest", "thread")
+    __slots__ = ("_root", "call", "latest", "thread", "thread_number")
 
     shared = True
     traced = True
@@ -37,6 +37,7 @@ class ThreadOwner(AnyOwner):
         super().__init__(root.name if root is not None else _thread_name())
         self.thread: weakref.ref[_Pulse] = thread
         self._root = root
+        self.thread_number: int = root.number if root is not None else self.number  # pyright: ignore
         self.call: CallNote = root.call if root is not None else CallNote(threading.get_ident())
         self.latest: Ownership | None = None  # What the thread acquired last, if it is not released yet.
 
@@ -68,17 +69,13 @@ class ThreadOwner(AnyOwner):
         """Whether it is the calling thread."""
         return self.thread() is getattr(local, "pulse", None)
 
-    def root(self) -> ThreadOwner:
-        """See ``Caller.root``."""
-        return self._root or self
-
     def divide(self) -> ThreadOwner:
         """See ``Caller.divide``."""
-        return ThreadOwner(self.thread, self.root())
+        return ThreadOwner(self.thread, self._root or self)
 
     def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
         """See ``Caller.left_behind``. It is returned once."""
-        root = self.root()
+        root = self._root or self
         latest, root.latest = root.latest, acquires
         if latest is None or latest is acquires or not latest.remaining(now) or not latest.bound():
             return None

@@ -77,7 +77,9 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                 if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
                     ownership.deadline, hold.since = deadline, sent
-                    ownership.take(hold)
+                    hold.state = HoldState.HELD
+                    ownership.holds.append(hold)
+                    ownership.chains.enter(hold, who)
                     in_flight.queued_ms = 0
                     in_flight.pending = None
             if hold.state is HoldState.HELD:
@@ -103,14 +105,15 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[Hold] = ownership.holds if usual and os.getpid() == process.pid else []
-    if len(holds) == 1 and (hold := holds[0]).plain and ownership.chains.sees(hold):
-        client, in_flight = core.client, ownership.in_flight
+    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == process.pid else []
+    known = ownership.chains.trace_of(holds[0]) if len(holds) == 1 and holds[0].plain else None
+    if known is not None:
+        client, in_flight, hold = core.client, ownership.in_flight, holds[0]
         sent, released, request_id = monotonic(), False, 0
         try:
             ownership.call = who.call
             with ownership.mutex:
-                if core.is_usual(ownership, who, 1, sent):
+                if core.is_usual(ownership, who, 1, sent) and ownership.holds[0] is hold:
                     progress.begun = True
                     in_flight.doubtful = in_flight.settling = False
                     in_flight.of_block = of_block
@@ -125,8 +128,8 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
                     if done and in_flight.request_id == request_id:
                         ownership.generation += 1
                         in_flight.pending, released = None, True
-                        ownership.drop(hold)
-                        who.latest = None
+                        ownership.holds.pop()
+                        hold.state = known.state = HoldState.OVER
                 if released:
                     client.watchdog.unwatch(ownership)
                 else:

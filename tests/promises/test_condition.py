@@ -41,7 +41,6 @@ def test_a_notification_wakes_the_one_who_has_waited_longest(world: World, kind:
     mine = condition(alice, one, kind)
     theirs = [condition(actor, client, kind) for actor, client in zip(others, (one, two, one), strict=True)]
     pendings = [waits(world, actor, each) for actor, each in zip(others, theirs, strict=True)]
-    world.pass_time(0.2)
     mine.acquire()
     mine.notify()
     world.pass_time(0.2)
@@ -113,11 +112,77 @@ def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
     mine, theirs = (condition(actor, world.client(max_wait_without_check=60)) for actor in (alice, bob))
     world.redis.command("ZADD", WAITERS, 1, "gone:1")
     pending = waits(world, bob, theirs)
-    world.pass_time(0.2)
     with mine:
         mine.notify()
     assert pending.result(within=5) is True
     assert world.redis.command("EXISTS", WAITERS) == 0
+
+
+@kinds
+def test_a_waiter_joins_once_its_client_receives_messages(world: World, kind: str) -> None:
+    """So no notification passes over it."""
+    bob, client = world.actor(), world.client()
+    theirs = condition(bob, client, kind)
+    pending = waits(world, bob, theirs)
+    assert world.redis.subscribers(f"{WAITERS}:{client.real.id}") == 1
+    mine = condition(world.actor(), world.client(), kind)
+    with mine:
+        mine.notify()
+    assert pending.result(within=5) is True
+
+
+@pytest.mark.unheard
+@sync_and_async
+def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world: ClockWorld, proxy: Proxy) -> None:
+    alice, bob = world.actors(2)
+    client = world.through(proxy.port, timeout=2, max_wait_without_check=3)
+    mine, theirs = condition(alice, world.client()), condition(bob, client)
+    held = proxy.hold_request("SUBSCRIBE", None)
+    began = world.now()
+    pending = waits(world, bob, theirs)
+    assert held.hits
+    assert world.now() - began > 1.9
+    with mine:
+        mine.notify()
+    assert pending.result(within=5) is True
+
+
+@interruptible
+@sync_and_async
+def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world: ClockWorld, proxy: Proxy) -> None:
+    """And no other is notified in its place."""
+    me, bob = world.interruptible(), world.actor()
+    mine, theirs = condition(me, world.through(proxy.port)), condition(bob, world.client())
+    waits(world, bob, theirs)
+    held = proxy.hold_request("SUBSCRIBE", None)
+    mine.acquire()
+    mine.acquire()
+    assert me.interrupted(mine.wait, once=lambda: held.hits) is not None
+    assert world.redis.hash("orders") != {}
+    mine.release()
+    assert mine.locked() is True
+    mine.release()
+    assert mine.locked() is False
+    assert world.redis.command("ZCARD", WAITERS) == 1
+
+
+@asyncio_only
+def test_a_wait_that_is_closed_before_joining_notifies_no_one(world: ClockWorld, proxy: Proxy) -> None:
+    bob = world.actor()
+    waits(world, bob, condition(bob, world.client()))
+    held = proxy.hold_request("SUBSCRIBE", None)
+
+    async def main() -> None:
+        async with Redisson.from_url(f"redis://127.0.0.1:{proxy.port}") as client:
+            condition = client.get_condition("orders")
+            async with condition:
+                waiting = condition.wait()
+                waiting.send(None)
+                await soon(lambda: held.hits)
+                waiting.close()
+
+    asyncio.run(main())
+    assert world.redis.command("ZCARD", WAITERS) == 1
 
 
 @each_runtime
@@ -162,13 +227,10 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: Wor
     mine, theirs = condition(me, world.client(), kind), bob.get(world.client(), kind)
     mine.acquire()
     mine.acquire()
-    pending = bob.start(theirs.lock, 2.0)
-    joined: list[bool] = []
+    pending = bob.start(theirs.lock, 3.0)
 
     def has_timed_out() -> bool:
-        waits = bool(world.redis.command("ZCARD", WAITERS))
-        joined.extend([True] * waits)
-        return bool(joined) and not waits
+        return pending.done() and not world.redis.command("ZCARD", WAITERS)
 
     assert me.interrupted(mine.wait, 0.5, once=has_timed_out) is not None
     pending.result()

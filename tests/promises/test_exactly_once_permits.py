@@ -31,21 +31,23 @@ class Seats:
         self.client = world.through(proxy.port, timeout=timeout)
         self.alice = world.actor()
         self.semaphore, self.permits, self.latch = (self.alice.get(self.client, kind, "seats") for kind in KINDS)
-        self.semaphore.try_set_permits(5)
-        # Let the server know the scripts, so that each request is one.
-        self.semaphore.acquire()
-        self.semaphore.release()
-        self.semaphore.add_permits(0)
-        self.semaphore.release(self.semaphore.drain_permits())
-        self.semaphore.resize(5)
-        self.semaphore.clear_expire()
-        self.permits.release(self.permits.acquire())
-        self.permits.set_permits(5)
-        self.permits.add_permits(0)
-        self.permits.update_lease_time("0" * 32, 1)
-        self.permits.try_release(["0" * 32])
-        self.latch.count_down()
-        self.semaphore.release()
+        # Let the server know the scripts, so that each request is one. By another client, which has more time for each.
+        client = world.client()
+        semaphore, permits, latch = (self.alice.get(client, kind, "seats") for kind in KINDS)
+        semaphore.try_set_permits(5)
+        semaphore.acquire()
+        semaphore.release()
+        semaphore.add_permits(0)
+        semaphore.release(semaphore.drain_permits())
+        semaphore.resize(5)
+        semaphore.clear_expire()
+        permits.release(permits.acquire())
+        permits.set_permits(5)
+        permits.add_permits(0)
+        permits.update_lease_time("0" * 32, 1)
+        permits.try_release(["0" * 32])
+        latch.count_down()
+        semaphore.release()
         assert self.count == 5
 
     @property
@@ -159,7 +161,14 @@ TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"]
 @pytest.mark.parametrize("call", TAKING)
 def test_an_acquire_with_unknown_outcome_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
     make, count, _ = CALLS[call]
-    silence = proxy.drop_reply("EVALSHA", k=None)
+    scripts: list[bytes] = []
+
+    def acquires(args: list[bytes]) -> bool:
+        scripts.extend(args[1:2] if args[0] == b"EVALSHA" else [])
+        return args[1:2] == scripts[:1]
+
+    silence = proxy.drop_reply(acquires, k=None)
+    undo = proxy.hold_request(lambda args: args[0] == b"EVALSHA" and not acquires(args), k=None)
     with pytest.raises(OutcomeUnknownError, match="released in the background") as unknown:
         make(seats)
     assert unknown.value.name == "seats"
@@ -167,6 +176,7 @@ def test_an_acquire_with_unknown_outcome_is_undone(proxy: Proxy, seats: Seats, c
     assert isinstance(unknown.value.__cause__, redis.exceptions.RedisError)
     assert seats.count == count
     silence.remove()
+    undo.remove()
     proxy.heal()
     seats.world.until(lambda: seats.count == 5)
     assert seats.permits.acquired_permits() == 0

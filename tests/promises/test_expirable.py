@@ -67,7 +67,7 @@ def test_the_waiters_of_a_latch_that_is_gone_return(world: World, end: str, alic
     client = world.client(max_wait_without_check=60)
     mine, theirs = (actor.get(client, "count_down_latch", "seats") for actor in (alice, bob))
     mine.try_set_count(3)
-    pending = bob.start(theirs.wait, None if end == "delete" else 1.0)
+    pending = bob.start(theirs.wait, None if end == "delete" else 3.0)
     world.until(lambda: world.waiting(mine) == 1)
     assert mine.delete() if end == "delete" else mine.expire(0.2)
     assert pending.result(within=5) is True, "also where only the end of the wait shows it"

@@ -115,7 +115,7 @@ def test_one_attempt_neither_queues_up_nor_overtakes(world: World, client: Remot
 def test_it_is_the_same_lock_as_the_plain_one(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
     """A plain lock of the same name excludes, and overtakes."""
     mine, theirs = alice.lock(client), fair(bob, client)
-    mine.lock(0.5)
+    mine.lock(3)
     waiting = bob.start(theirs.lock)
     world.until(lambda: queue(world))
     assert mine.is_held_by_current_thread()
@@ -161,7 +161,7 @@ def test_a_hand_over_costs_two_requests(world: ClockWorld) -> None:
     mine.lock()
     waiters = [(actor, fair(actor, clients[n % 2])) for n, actor in enumerate(world.actors(4))]
     begun = wait_in_turn(world, waiters)
-    world.pass_time(0.5)  # for the subscriptions, and the looks that follow
+    world.quiet_for(0.5, "evalsha", "eval")  # After the subscriptions, and the looks that follow.
     before = world.redis.calls("evalsha", "eval")
     mine.unlock()
     begun[0].result()

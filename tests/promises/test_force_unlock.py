@@ -62,8 +62,8 @@ def test_a_hold_that_had_run_out_before_is_not_called_lost(world: World, alice: 
     losses: list[object] = []
     client = world.client(on_lock_lost=lambda *loss: losses.append(loss))
     mine, theirs = alice.lock(client), bob.lock(client)
-    mine.lock(0.1)
-    world.pass_time(0.2)
+    mine.lock(0.3)
+    world.until(lambda: world.redis.ttl("orders") is None)
     assert not theirs.force_unlock()
     mine.lock()
     assert mine.get_hold_count() == 1

@@ -42,8 +42,8 @@ def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pyt
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
-        mine.lock(0.3)
-        mine.lock(0.3)
+        mine.lock(1)
+        mine.lock(1)
         world.until(lambda: world.redis.ttl("orders") is None)
         theirs.lock()  # So that the watchdog is awake.
         world.renewed("orders", times=1)

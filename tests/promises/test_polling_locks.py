@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockTimeoutError
+from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockTimeoutError, events
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
@@ -97,11 +97,12 @@ def test_a_back_off_without_any_pause_is_refused(client: Remote, alice: Actor, b
 @each_runtime
 @pytest.mark.parametrize(("kind", "backoff"), [("spin_lock", [ConstantBackoff(60)]), ("token_lock", [])])
 def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, backoff: list[Any]) -> None:
-    one, two = world.client(), world.client()
+    happened: list[events.Event] = []
+    one, two = world.client(), world.client(listeners=(happened.append,))
     alice, bob, carol = world.actors(3)
     alice.get(one, kind).lock()
     waiting = bob.start(bob.get(two, kind, "orders", *backoff).lock)
-    world.pass_time(0.05)
+    world.until(lambda: any(isinstance(event, events.WaitBegan) for event in happened))
     carol.do(two.close)
     assert isinstance(waiting.error(within=5), ClientClosedError)
 

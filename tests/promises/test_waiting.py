@@ -232,10 +232,7 @@ def test_waiting_asks_nothing(world: ClockWorld, client: Remote, kind: str) -> N
     mine.lock(60)
     pendings = [other.start(other.get(client, kind).lock) for other in others]
     world.until(lambda: world.waiting(mine) == 10)
-    world.pass_time(0.5)  # for the subscriptions, and the attempts that follow
-    asked = world.redis.calls("evalsha", "eval", "pttl", "exists", "ping")
-    world.pass_time(0.7)
-    assert world.redis.calls("evalsha", "eval", "pttl", "exists", "ping") == asked
+    world.quiet_for(0.7, "evalsha", "eval", "pttl", "exists", "ping")  # After the subscriptions, and their attempts.
     assert not any(pending.done() for pending in pendings)
 
 

@@ -126,7 +126,7 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
     ask_all = redlock.Rounds.ask_all
 
     async def counted(self: redlock.Rounds) -> bool:
-        asked[self.owned] = asked.get(self.owned, 0) + 1
+        asked[self.whole] = asked.get(self.whole, 0) + 1
         return await ask_all(self)
 
     async def work(lock: MultiLock) -> None:

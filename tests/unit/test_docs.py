@@ -24,7 +24,7 @@ from tests.examples import ROOT, blocks_of, examples_of, matches, pages, seen_in
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
 
-WITHIN = 60.0  # seconds for one page; the tutorial waits for the end of a lease
+WITHIN = 110.0  # seconds for one page; the tutorial waits for the end of a lease, and starts ten processes
 
 
 def run_in(directory: Path, page: Path, tab: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -61,7 +61,7 @@ def test_threads_lock_and_wait(valkey: Server) -> None:
     program = """
 import pyredisson
 url = sys.argv[1]
-with pyredisson.Redisson.from_url(url, config=pyredisson.Config(lock_watchdog_timeout=0.6)) as client:
+with pyredisson.Redisson.from_url(url, config=pyredisson.Config(lock_watchdog_timeout=3)) as client:
     lock = client.get_lock("without-posix")
     lock.lock()
     got = []
@@ -72,7 +72,10 @@ with pyredisson.Redisson.from_url(url, config=pyredisson.Config(lock_watchdog_ti
     thread.start()
     while "waiting here" not in repr(lock):
         threading.Event().wait(0.01)
-    threading.Event().wait(1.5)  # The lock is kept by its renewals.
+    before = lock.remain_time_to_live()
+    while (now := lock.remain_time_to_live()) <= before:  # Until it is renewed.
+        before = now
+        threading.Event().wait(0.01)
     assert lock.is_held_by_current_thread()
     lock.unlock()
     thread.join()
@@ -91,13 +94,13 @@ client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(time
 lock = client.get_lock("silence-without-posix")
 assert not lock.is_locked()
 pausing = socket.create_connection((urlsplit(sys.argv[1]).hostname, urlsplit(sys.argv[1]).port))
-pausing.sendall(b"CLIENT PAUSE 2500 ALL\\r\\n")
+pausing.sendall(b"CLIENT PAUSE 9000 ALL\\r\\n")
 assert pausing.recv(100) == b"+OK\\r\\n"
 began = time.monotonic()
 try:
     lock.is_locked()
 except redis.TimeoutError:
-    assert 0.5 < time.monotonic() - began < 2.4
+    assert 0.5 < time.monotonic() - began < 8
 else:
     raise AssertionError("it answered")
 """

@@ -231,6 +231,16 @@ class ClockWorld(World):
     def until(self, predicate: Callable[[], Any], within: float = PATIENCE, what: str = "") -> Any:
         return waiting.until(predicate, within, what=what)
 
+    def quiet_for(self, seconds: float, *commands: str) -> None:
+        """Wait until the server was asked to run none of these commands for so long."""
+
+        def quiet() -> bool:
+            before = self.redis.calls(*commands)
+            self.pass_time(seconds)
+            return self.redis.calls(*commands) == before
+
+        self.until(quiet, what=f"none of {commands} for {seconds} s")
+
     def pass_time(self, seconds: float) -> None:
         time.sleep(seconds)
 

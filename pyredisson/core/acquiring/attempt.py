@@ -48,14 +48,12 @@ async def make_ready(
     """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for :func:`ask`."""
     if _must_settle(client, kind, ownership):
         await settle(client, ownership, exchange=exchange)
-    _check_reentrant(kind, ownership)
+    check_reentrant(kind, ownership)
 
 
 def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
     """Whether an acquire has to be preceded by :func:`settle`. Raises ``LockLostError`` if the outer holds are lost."""
-    expire(client, ownership)
-    if ownership.loss is not None:
-        raise lost_error(ownership, ownership.loss)
+    check_not_lost(client, ownership)
     pending = ownership.pending
     # What a lock of another kind left open is settled as that kind does it; and a place in a queue from an earlier time
     # is not taken over, but given up.
@@ -66,7 +64,14 @@ def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bo
     )
 
 
-def _check_reentrant(kind: LockKind, ownership: Ownership) -> None:
+def check_not_lost(client: ClientCore, ownership: Ownership) -> None:
+    """Raise ``LockLostError`` if what an owner holds is lost."""
+    expire(client, ownership)
+    if ownership.loss is not None:
+        raise lost_error(ownership, ownership.loss)
+
+
+def check_reentrant(kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if the owner holds a lock already that can be acquired only once."""
     if ownership.holds and not kind.reentrant:
         raise LockError(

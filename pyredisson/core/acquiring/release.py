@@ -49,7 +49,8 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
     if ownership.in_flight.released_behind and ownership.take_released_behind():
         resume(client, ownership)
         return
-    await release(client, kind, ownership, ownership.to_unlock(), progress)
+    hold = ownership.to_unlock()
+    await release_all(client, kind, ownership, () if hold is None else (hold,), progress)
 
 
 async def leave_block(
@@ -79,7 +80,7 @@ async def leave_block(
         if later or (mine and hold is not None and hold.state is not HoldState.HELD):
             resume(client, ownership)
             return
-    await release(client, kind, ownership, hold, progress, exchange, block=True)
+    await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
 
 
 async def settle_or_explain(
@@ -106,20 +107,6 @@ def resume(client: ClientCore, ownership: Ownership) -> None:
         client.watchdog.unwatch(ownership)
 
 
-async def release(
-    client: ClientCore,
-    kind: LockKind,
-    ownership: Ownership,
-    hold: Hold | None,
-    progress: Progress | None = None,
-    exchange: Exchange | None = None,
-    *,
-    block: bool = False,
-) -> None:
-    """Release one hold; if the caller is interrupted, in the background. ``progress``: see ``run_to_the_end``."""
-    await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=block)
-
-
 async def release_all(
     client: ClientCore,
     kind: LockKind,
@@ -131,12 +118,28 @@ async def release_all(
     block: bool = False,
     becoming: HoldState = HoldState.OVER,
 ) -> None:
-    """Release these holds in one request: one, or all, for the wait of a condition. ``becoming``: what they become."""
+    """Release these holds in one request: one, or all, for the wait of a condition.
+
+    If the caller is interrupted, they are released in the background.
+
+    Args:
+        client: The client.
+        kind: The kind of lock.
+        ownership: What its owner holds.
+        holds: The holds; without one, this is an error.
+        progress: See ``run_to_the_end``.
+        exchange: How to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+        block: Whether it is the end of a block.
+        becoming: What the holds become.
+    """
     try:
         if progress is not None:
             progress.begun = True
         call, epoch = begin_release(client, kind, ownership, holds, block=block, becoming=becoming)
-        await finish_release(client, call, epoch, exchange)
+        if exchange is None:
+            await finish_release(client, call, epoch)
+        else:
+            await ask_for_release(client, call, epoch, exchange)
     except BaseException as error:
         await leave_release(client, ownership, holds, error, exchange, becoming=becoming)
         raise
@@ -168,19 +171,16 @@ async def finish_release(
     client: ClientCore,
     call: ReleaseCall,
     epoch: int,
-    exchange: Exchange | None = None,
     *,
     begun: tuple[Any, float] | None = None,
 ) -> None:
     """Ask until there is an answer, and note it. Raises the error to show if there is none.
 
-    ``exchange``: as for :func:`settle_or_explain`. ``begun``: as for :meth:`ClientBase.exchange`.
+    ``begun``: as for :meth:`ClientBase.exchange`.
     """
     try:
-        await ask_for_release(client, call, epoch, exchange, begun=begun)
+        await ask_for_release(client, call, epoch, begun=begun)
     except Failure as failure:
-        if exchange is not None:
-            raise
         error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
         raise await explain_type(client.finder, error, call.ownership.name, call.kind.layout) from failure.cause
 

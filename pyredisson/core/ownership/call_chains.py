@@ -83,30 +83,24 @@ class CallChains:
         trace = Trace()
         trace.outer, trace.serial, trace.state, trace.who = None, self.serial, hold.state, who
         hold.trace = weakref.ref(trace)
-        before = self._variable.set(trace).old_value  # In one step: a signal handler may come between any two.
-        if before is not None and before is not Token.MISSING:
-            trace.outer = self._first(before)
+        outer = self._variable.set(trace).old_value  # In one step: a signal handler may come between any two.
+        while outer is not None and outer is not Token.MISSING:
+            if outer.state is not HoldState.OVER and outer.serial == self.serial:
+                trace.outer = outer
+                break
+            outer = outer.outer
 
-    def leave(self) -> None:
-        """Forget, in the calling context, the innermost holds that have ended."""
-        while (trace := self._variable.get()) is not None and trace.state is HoldState.OVER:
-            token = self._variable.set(trace.outer)
-            if token.old_value is not trace:
-                self._variable.reset(token)  # A signal handler has acquired the lock meanwhile.
-
-    def _first(self, trace: Trace | None) -> Trace | None:
-        """Return the innermost trace of a list that is of use yet."""
-        while trace is not None and (trace.state is HoldState.OVER or trace.serial != self.serial):
+    def trace_of(self, hold: Hold) -> Trace | None:
+        """Return what stands for a hold in the calling context, if it is visible there."""
+        known = hold.trace() if hold.trace is not None else None
+        trace = self._variable.get() if known is not None else None
+        while trace is not known and trace is not None:
             trace = trace.outer
         return trace
 
     def sees(self, hold: Hold) -> bool:
         """Return whether a hold is visible in the calling context."""
-        known = hold.trace() if hold.trace is not None else None
-        trace = self._variable.get() if known is not None else None
-        while trace is not None and trace is not known:
-            trace = trace.outer
-        return trace is not None
+        return self.trace_of(hold) is not None
 
     def owner_here(self) -> Caller | None:
         """Return the owner of the innermost hold that is visible in the calling context, if there is one."""

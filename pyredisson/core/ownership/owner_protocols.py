@@ -50,8 +50,9 @@ class Caller(Protocol):
         """Describe one that ended while it held a lock."""
         ...
 
-    def root(self) -> Caller:
-        """Return the thread that it shares with other call chains; itself, if that cannot be."""
+    @property
+    def thread_number(self) -> int:
+        """The number of the thread that it shares with other call chains; its own, if that cannot be."""
         ...
 
     def divide(self) -> Caller:

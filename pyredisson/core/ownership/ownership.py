@@ -229,16 +229,6 @@ class Ownership(Owned):
 
     # ---- its holds -----------------------------------------------------------------------------------------------
 
-    def take(self, hold: Hold) -> None:
-        """Hold it from now on, visibly where it is acquired; what a condition has given up is as visible as before."""
-        known = hold.trace() if hold.trace is not None else None
-        hold.state = HoldState.HELD
-        self.holds.append(hold)
-        if known is not None:
-            known.state = HoldState.HELD
-        elif self.chains is not None:
-            self.chains.enter(hold, self.who)
-
     def drop(self, hold: Hold, state: HoldState = HoldState.OVER) -> None:
         """A hold is held no longer; with the last one a loss is forgotten."""
         if self.holds[-1:] == [hold]:
@@ -249,9 +239,10 @@ class Ownership(Owned):
             self.ended.append(hold)
             if len(self.ended) > REMEMBERED:
                 self.ended.pop(0).become(HoldState.OVER)
-        hold.become(state)
-        if self.chains is not None and state is HoldState.OVER:
-            self.chains.leave()
+        hold.state = state
+        known = hold.trace() if hold.trace is not None else None
+        if known is not None:
+            known.state = state
         if not self.holds:
             self.loss = None
 
@@ -273,8 +264,6 @@ class Ownership(Owned):
         if hold in self.ended:
             self.ended.remove(hold)
             hold.become(HoldState.OVER)
-            if self.chains is not None:
-                self.chains.leave()
 
     def claim(self, hold: Hold) -> None:
         """The acquire for this hold is left pending: the calling context, and no other, goes on with it."""
@@ -302,7 +291,8 @@ class Ownership(Owned):
                 self.epoch += 1
             in_flight.released_behind = in_flight.without_end = False
             in_flight.lease_ms = hold.lease_ms
-            self._disclaim()
+            if repeat:
+                self._disclaim()
             request_id = in_flight.begin(Pending.ACQUIRE, hold)
             in_flight.doubtful = repeat
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
@@ -322,7 +312,14 @@ class Ownership(Owned):
             deadline, hold.since = sent + hold.certain, sent
             if not self.holds or deadline > self.deadline:
                 self.deadline = deadline
-            self.take(hold)
+            # What a condition has given up is as visible as before.
+            known = hold.trace() if hold.trace is not None else None
+            hold.state = HoldState.HELD
+            self.holds.append(hold)
+            if known is not None:
+                known.state = HoldState.HELD
+            elif self.chains is not None:
+                self.chains.enter(hold, self.who)
             self.in_flight.pending = None
             self.in_flight.queued_ms = 0
             return True
@@ -353,6 +350,8 @@ class Ownership(Owned):
             if held and self.loss is None:
                 request_id = in_flight.begin(Pending.RELEASE, *releasing)
                 in_flight.becoming, in_flight.of_block = becoming, block
+                if len(self.holds) == 1:
+                    return ReleaseBegun(request_id, self.epoch, 1, releasing[0].lease_ms, Unlock.RELEASE)
                 lease = self._lease_without(releasing) or releasing[-1].lease_ms
                 return ReleaseBegun(request_id, self.epoch, self._count(), lease, Unlock.RELEASE)
             in_flight.request_id = request_id = in_flight.request_id + 1

@@ -56,12 +56,13 @@ class OwnershipTable:
 
     # ---- who acts ------------------------------------------------------------------------------------------------
 
-    def acting(self, name: str, who: Caller, settled_later: Callable[[Ownership], bool]) -> Caller:
+    def acting(self, name: str, who: Caller, thread: int, settled_later: Callable[[Ownership], bool]) -> Caller:
         """Return as whom the calling context acts: rule 4 of :mod:`pyredisson.core.ownership.call_chains`.
 
         Args:
             name: The lock.
             who: The calling thread.
+            thread: Its identifier: a signal handler in the middle of a call is who makes that call.
             settled_later: Whether the pending request of an ownership is left to the background.
         """
         chains = self._chains.get((name, who.number))
@@ -71,8 +72,10 @@ class OwnershipTable:
         if owner is not None:
             return owner
         for each in tuple(chains.members):
+            if each.call.thread == thread:
+                return each.who
             if each.in_use() and not (each.done_with() and settled_later(each)):
-                return each.who if each.asked_here() else who.divide()
+                return each.who if not each.holds and each.asked_here() else who.divide()
             if each.who is not who and each.idle():
                 self._let_go(each)
         return who
@@ -80,7 +83,7 @@ class OwnershipTable:
     def of_thread(self, name: str, who: Caller, field: str) -> list[Ownership]:
         """Return the entries of one lock of the call chains of a thread; for other owners that of a ``field``."""
         if who.shared:
-            chains = self._chains.get((name, who.root().number))
+            chains = self._chains.get((name, who.thread_number))
             return [] if chains is None else list(chains.members)
         found = self.find((name, field))
         return [] if found is None else [found]
@@ -105,7 +108,7 @@ class OwnershipTable:
             return None
         chains = ownership.chains or CallChains()
         if who.shared:
-            chains = self._chains.setdefault((ownership.name, who.root().number), chains)
+            chains = self._chains.setdefault((ownership.name, who.thread_number), chains)
         chains.members.append(ownership)
         return chains
 
@@ -139,7 +142,7 @@ class OwnershipTable:
             if chains is not None and ownership in chains.members:
                 chains.members.remove(ownership)
                 if not chains.members and ownership.who.shared:
-                    self._chains.pop((lock, ownership.who.root().number), None)
+                    self._chains.pop((lock, ownership.who.thread_number), None)
 
     def _sweep(self) -> None:
         now = self._now()

@@ -1,6 +1,6 @@
 -- Notifies those who have waited longest for a condition, and takes them out of the set: who is no longer in it was
 -- notified. One whose client does not receive the message is passed over as long as others do. It may be about to
--- subscribe: if it has begun to wait of late, it counts as notified, and finds out by itself. If not, its client is gone.
+-- connect: if it has begun to wait of late, it counts as notified, and finds out by itself. If not, its client is gone.
 -- Expects  KEYS[3] waiters; ARGV[2] PUBLISH or SPUBLISH; ARGV[3] for how long a waiter may be silent, us; wanted
 -- Defines  woken; silent: members
 local woken, silent = 0, {}

@@ -45,8 +45,9 @@ class EventRules:
 
     def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
         self._world = world
+        self._clients = list(clients)
         self._lost: set[tuple[str, str]] = set()
-        for client in clients:
+        for client in self._clients:
             client.core.listen(partial(self._heard, client), lambda: True)
 
     def _heard(self, client: AnyClient[Any], event: Event) -> None:
@@ -64,7 +65,7 @@ class EventRules:
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
-        held = [*client.core.ownerships.of(name), *multi_holds(client)]
+        held = [*client.core.ownerships.of(name), *multi_holds(self._clients)]
         return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:
@@ -76,10 +77,10 @@ class EventRules:
         self._world.after(0.0, fail)  # What a listener raises goes no further.
 
 
-def multi_holds(client: AnyClient[Any]) -> list[MultiHold]:
-    """Return the holds of multi-locks of which a client is the first member's."""
-    parts = [part for ownership in client.core.ownerships for part in ownership.holds if part.whole is not None]
-    return [whole for whole in dict.fromkeys(part.whole for part in parts) if whole.client is client.core]
+def multi_holds(clients: Iterable[AnyClient[Any]]) -> list[MultiHold]:
+    """Return what these clients hold of multi-locks."""
+    parts = (part for client in clients for ownership in client.core.ownerships for part in ownership.holds)
+    return list(dict.fromkeys(part.whole for part in parts if part.whole is not None))
 
 
 class OwnershipRules(ABC):
@@ -210,12 +211,8 @@ class QuorumRules:
 
     def believers(self, name: str) -> list[MultiHold]:
         """The holds whose owners may, at this moment, act as holders."""
-        return [
-            hold
-            for client in self._clients
-            for hold in multi_holds(client)
-            if hold.name == name and hold.remaining(client.runtime.now()) > 0
-        ]
+        holds = multi_holds(self._clients)
+        return [each for each in holds if each.name == name and each.remaining(each.client.runtime.now()) > 0]
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, Acquired):
@@ -319,8 +316,6 @@ def leftovers(world: World, clients: Iterable[AnyClient[Any]]) -> list[str]:
         ]
         found += [f"waiting for {channel}" for channel in client.core.subscriptions.wanted()]
         found += [f"subscribed to {channel}" for channel in client.runtime.subscribed()]
-        if open_ := [hold for hold in multi_holds(client) if hold.remaining(now)]:
-            found.append(f"multi-locks of {client.id}: {open_}")
         if client.core.watchdog.watching():
             found.append(f"{client.core.watchdog.watching()} ownerships watched by {client.id}")
     return found
