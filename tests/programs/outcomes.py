@@ -198,6 +198,8 @@ class Model(NumberOutcomes):
         if ended:
             return self._ending(ended[-1])
         parts = self.left_over(step, target)
+        if parts and any(hold.multi is None for hold in self.left_over(step, target, seen=False)):
+            raise Unclear
         ways = [Way(LockNotOwnedError)] + [Way(LockLostError)] * any(part.state is not OVER for part in parts)
         unseen = [hold for hold in self.left_over(step, target, seen=False) if hold.multi is None]
         if unseen:
@@ -260,10 +262,10 @@ class Model(NumberOutcomes):
 
     def _giving_back(self, multi: MultiHold) -> list[Way]:
         lost = multi.state is not HELD or any(part.own.gone for part in multi.parts)
-        matches = [LockLostError if lost else None]
+        ways = [Way(LockLostError if lost else None, partial(self.give_back, multi))]
         if multi.state is UNSURE and not any(part.state is HELD for part in multi.parts):
-            matches.append(LockNotOwnedError)
-        return [Way(match, partial(self.give_back, multi)) for match in matches]
+            ways.append(Way(LockNotOwnedError, lambda: multi.block or self.give_back(multi)))
+        return ways
 
     def leave(self, step: Step) -> Plan:
         """The end of a block, wherever that is; its face may say that the body raised an error."""
