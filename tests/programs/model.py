@@ -531,8 +531,10 @@ class Locks:
         if held and not reentrant:
             return [*results, LockError]
         if target.side == "write" and not held:
-            if any(each.side == "read" and each.place == target.place for each in before) or who.on("read").holds:
+            if any(each.side == "read" and each.place == target.place for each in before):
                 return [*results, LockError, *[False] * bool(lock.conflicts(own))]
+            if who.on("read").holds:
+                return [*results, LockError]
             read = self.left_over(step, Target(target.client, target.name, "read"))
             if any(hold.state is LOST for hold in read):
                 return [LockLostError]

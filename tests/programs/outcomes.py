@@ -62,21 +62,34 @@ class Model(NumberOutcomes):
             return Plan([Way(ClientClosedError)])
         if step.owner in self.closed_owners:
             return Plan([Way(LockError)])
-        owns, results, stuck, blocking = self._attempts(step, targets)
+        if len({(target.place, target.client) for target in targets}) > len({target.place for target in targets}):
+            raise Unclear  # It would wait for itself.
+        owns = self._acting(step, targets)
+        results, stuck, blocking = self._attempts(step, targets, owns)
         if False in results and step.wait != 0:
             if stuck:
                 results[results.index(False)] = LockError
                 if "+" in step.on and step.wait is not None:
                     results.append(False)
             elif step.wait is None:
-                return Plan(waiter=self._waiter(step, targets, blocking, block))
+                return Plan(waiter=self._waiter(step, targets, owns, blocking, block))
         if False in results and step.face in ("lock", "with"):
             raise Unclear
         return Plan([self._way(result, step, targets, owns, block) for result in results])
 
-    def _attempts(self, step: Step, targets: tuple[Target, ...]) -> tuple[list[Own], list[Any], bool, list[Lock]]:
-        """What each member may end with, all in all: errors, ``False`` or ``True``."""
+    def _acting(self, step: Step, targets: tuple[Target, ...]) -> list[Own]:
+        """As whom a call acts in each lock: in both sides of one lock as the same."""
         owns: list[Own] = []
+        for target in targets:
+            same = (own.who for own in owns if (own.who.lock, own.who.client) == (self.lock(target), target.client))
+            who = next(same, None) or self.act(step, target).who
+            owns.append(who.on(target.side))
+        return owns
+
+    def _attempts(
+        self, step: Step, targets: tuple[Target, ...], owns: list[Own]
+    ) -> tuple[list[Any], bool, list[Lock]]:
+        """What all members may end with: errors, ``False`` or ``True``; whether a wait is stuck; what blocks."""
         failing: list[Any] = []
         stuck, may_be_granted, blocking = False, True, []
         if "+" in step.on:
@@ -86,10 +99,7 @@ class Model(NumberOutcomes):
                 may_be_granted = False
             elif any(multi.state in (EITHER, UNSURE) for multi in mine):
                 failing.append(LockLostError)
-        for index, target in enumerate(targets):
-            own = next((each.who.on(target.side) for each in owns if each.who.lock is self.lock(target) and each.who.client == target.client), None)
-            own = own or self.act(step, target)
-            owns.append(own)
+        for index, (target, own) in enumerate(zip(targets, owns, strict=True)):
             results = self.attempt(own, step, target, targets[:index])
             failing += [result for result in results if result is not True]
             may_be_granted = may_be_granted and True in results
@@ -100,7 +110,7 @@ class Model(NumberOutcomes):
             raise Unclear
         if failing and "+" in step.on and any(own.holds and own.short for own in owns) and step.lease != SHORT:
             raise Unclear  # It may have made a short lease longer.
-        return owns, [*dict.fromkeys(failing), *[True] * may_be_granted], stuck, blocking
+        return [*dict.fromkeys(failing), *[True] * may_be_granted], stuck, blocking
 
     def _way(self, result: Any, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> Way:
         if result is True:
@@ -141,7 +151,9 @@ class Model(NumberOutcomes):
         if block:
             self.blocks[block] = Block(step.on, hold, tuple(target.client for target in targets), step.owner)
 
-    def _waiter(self, step: Step, targets: tuple[Target, ...], blocking: list[Lock], block: int) -> Waiter:
+    def _waiter(
+        self, step: Step, targets: tuple[Target, ...], owns: list[Own], blocking: list[Lock], block: int
+    ) -> Waiter:
         """The actor waits until what it waits for is free."""
         locks = [self.lock(target) for target in targets]
         for lock in locks:
@@ -153,11 +165,10 @@ class Model(NumberOutcomes):
                     raise Unclear
 
         def ready() -> bool:
-            _, results, _, _ = self._attempts(step, targets)
-            return False not in results
+            return False not in self._attempts(step, targets, owns)[0]
 
         def ways() -> list[Way]:
-            owns, results, _, _ = self._attempts(step, targets)
+            results, _, _ = self._attempts(step, targets, owns)
             return [self._way(result, step, targets, owns, block) for result in results]
 
         def wait_for(waiter: Waiter | None) -> None:
@@ -328,6 +339,8 @@ class Model(NumberOutcomes):
             raise Unclear
         if held:
             return [Way(True, lambda: [self.lasts(part.own, step.lease) for part in held[-1].parts])]
+        if seen and all(multi.state is UNSURE for multi in seen):
+            return [Way(LockLostError), Way(LockNotOwnedError)]
         return [Way(LockLostError)] if seen else [Way(LockNotOwnedError)] + [Way(LockLostError)] * bool(multis)
 
     def extend_block(self, step: Step) -> Plan:
@@ -450,7 +463,7 @@ class Model(NumberOutcomes):
             if any(hold.state is not LOST or hold.multi for hold in ended):
                 raise Unclear
             return Plan([Way(LockLostError if self.left_over(step, target) else LockNotOwnedError)])
-        if ended or len(own.counts()) > 1:
+        if ended or len(own.counts()) > 1 or (lock.waiter is not None and step.wait is not None):
             raise Unclear
         if own.gone:
             return Plan([Way(LockLostError, partial(self._find_gone_in_wait, own))])
@@ -600,7 +613,7 @@ class Model(NumberOutcomes):
             for own in lock.owns():
                 if own.who.thread == step.thread and own.who.client not in self.closed:
                     for hold in own.holds:
-                        if not (hold.multi or hold).block and not self.visible(hold, step):
+                        if not (hold.multi or hold).block and hold not in self.sees(step):
                             found |= {lock.target.name, hold.multi.name if hold.multi else ""}
         return found
 

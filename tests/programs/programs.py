@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from tests.programs.model import Hold, MultiHold, Unclear
+from tests.programs.model import HELD, Hold, MultiHold, Unclear
 from tests.programs.numbers import Permit
 from tests.programs.outcomes import Model
 from tests.programs.steps import IN_VAIN, LONG, PLACES, SHORT, Step, Target, targets_of
@@ -351,7 +352,7 @@ class Drawing:
 
     def _unwinding(self) -> Iterator[Step]:
         model = self.model
-        by = next(str(thread) for thread in self.threads if thread not in model.waiters)
+        by = next(str(thread) for thread in itertools.count() if thread not in {*model.waiters, *model.ended_threads})
         if model.spans():
             yield Step("let_end", by)
         waiting = [waiter for waiter in model.waiters.values() if waiter.left is not None and not waiter.notified]
@@ -365,15 +366,13 @@ class Drawing:
             for seer in self._seers(hold):
                 yield Step("release", seer, on, owner=owner)
         for number in model.stored.values():
-            on = spell(number.target)
-            if model.is_closed([number.target]):
-                on = spell(Target(self._open(number.target), number.target.name))
-            for permit in number.permits:
-                yield Step("give", by, on, n=permit)
+            on = spell(Target(self._open(number.target), number.target.name))
+            for name in [name for name, permit in number.permits.items() if permit.state is HELD]:
+                yield Step("give", by, on, n=name)
             if number.waiters:
-                yield Step("give", by, on, n=1)
-                yield Step("down", by, on)
-                yield Step("flag", by, on, face="set" if number.target.kind == "event" else "reset")
+                open_ = {"latch": Step("down", by, on), "event": Step("flag", by, on, face="set")}
+                open_["barrier"] = Step("flag", by, on, face="reset")
+                yield open_.get(number.target.kind, Step("give", by, on, n=1))
         for waiter in waiting:
             yield Step("acquire", by, waiter.step.on)
         for lock in model.locks.values():
@@ -382,5 +381,6 @@ class Drawing:
 
     def _open(self, target: Target) -> int:
         """A client of a place that is not closed."""
-        return next(client for client in self.clients if client % len(PLACES) == target.client % len(PLACES))
+        clients = itertools.count(target.client % len(PLACES), len(PLACES))
+        return next(client for client in clients if client not in self.model.closed)
 

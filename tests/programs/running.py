@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -40,8 +41,8 @@ MAKERS = {
 }
 ARGUMENTS = {"bounded": (VALUE,), "barrier": (PARTIES,)}
 
-#: What may be left in Redis: the last token of fenced locks, and what ends by itself.
-LEFT = (b"redisson_lock_token:", b":rwlock_timeout:", b"redisson_unlock_latch", b"pyredisson_")
+#: What may be left in Redis: numbers, the last token of fenced locks, and what ends by itself.
+LEFT = re.compile(rb"(sem|permits|bounded|latch|event|barrier)\d|redisson_lock_token:|:rwlock_timeout:|pyredisson_")
 
 
 class Fault(AssertionError):
@@ -150,6 +151,7 @@ class Run:
         self._blocks: dict[int, Entered] = {}
         self._permits: dict[int, str] = {}
         self._waiting: dict[int, Any] = {}
+        self._left_behind: set[str] = set()
         self._log = Records()
         self._threads = set(threading.enumerate())
         self._stores = [redis.Redis(port=port, db=database) for database in sorted({place[0] for place in PLACES})]
@@ -217,6 +219,7 @@ class Run:
         except Unclear:
             return False
         self.steps.append(step)
+        await self._introduce(step)
         ends = [] if step.op == "let_end" else [least for least, _ in model.spans()]
         try:
             await self._perform(step, plan)
@@ -226,9 +229,17 @@ class Run:
                 raise TooSlow
         return True
 
+    async def _introduce(self, step: Step) -> None:
+        """Ask an actor for its number, before its first step."""
+        if step.thread not in self._numbers and step.op != "let_end":
+            (self._numbers[step.thread],) = await self.actors.result(self.actors.start(step, [self.api.current_thread_id]))
+
     async def _perform(self, step: Step, plan: Plan) -> None:
         model = self.model
         model.began = time.monotonic()
+        self._left_behind = model.left_behind(step).union(
+            *(model.left_behind(waiter.step) for waiter in model.waiters.values())
+        )
         if step.op == "let_end":
             await self.actors.pause(max(most for _, most in model.spans()) + 0.01 - time.monotonic())
             plan.ways[0].effect()
@@ -281,10 +292,10 @@ class Run:
             step = waiter.step
             if waiter.cancelled and waiter.left is None:
                 self.actors.cancel(step.thread)
-            model.began = time.monotonic()
             outcome = await self._result(step, self._waiting.pop(step.thread))
             model.ended = time.monotonic()
             self._note(step, model.go_on(waiter), outcome)
+            self._compare_stores({model.lock(target) for target in targets_of(step.on) if target.kind in LOCKS})
         for thread, pending in self._waiting.items():
             if pending.done():
                 (outcome,) = await self.actors.result(pending)
@@ -434,12 +445,8 @@ class Run:
             return
         answers = self.model.answers(step)
         calls = [getattr(self.handle(word, step.owner), method) for word, method, _ in answers]
-        if step.thread not in self._numbers:
-            calls.append(self.api.current_thread_id)
         outcomes = await self.actors.result(self.actors.start(step, calls))
-        if step.thread not in self._numbers:
-            self._numbers[step.thread] = outcomes[-1]
-        for (word, method, match), outcome in zip(answers, outcomes, strict=False):
+        for (word, method, match), outcome in zip(answers, outcomes, strict=True):
             if not Way(match).fits(outcome):
                 raise Fault(f"{method} is {outcome!r} instead of {Way(match)!r}", f"{word}, after {step!r}")
 
@@ -545,7 +552,7 @@ class Run:
             if tell is not None:
                 tell.logged = True
                 return
-        if "from an earlier call" in text and name in self.model.left_behind(step):
+        if "from an earlier call" in text and name in self._left_behind:
             return
         raise Fault(f"logged {record.msg[:60]}", f"{text}, after {step!r}")
 
@@ -557,7 +564,7 @@ class Run:
             if number not in self.model.closed:
                 await self._soon(f"nothing in use by client {number}", lambda client=client: in_use(client))
         for store in self._stores:
-            left = [key for key in store.keys() if not any(word in key for word in LEFT)]
+            left = [key for key in store.keys() if not LEFT.search(key)]
             if left:
                 raise Fault("left in Redis", repr(left))
         await self.close()
