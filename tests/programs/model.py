@@ -245,6 +245,7 @@ class Waiter:
         left: The lock that it has given up, for a condition, and what its owner had of it.
         notified: Whether its condition was notified.
         cancelled: Whether it was cancelled.
+        began: When it began to wait.
     """
 
     step: Step
@@ -257,6 +258,7 @@ class Waiter:
     holds: list[Hold] = field(default_factory=list)
     notified: bool = False
     cancelled: bool = False
+    began: float = 0.0
 
 
 @dataclass
@@ -490,6 +492,7 @@ class Locks:
     def wait(self, waiter: Waiter) -> None:
         """An actor has begun to wait."""
         self.waiters[waiter.step.thread] = waiter
+        waiter.began = self.began
         waiter.joined()
 
     def next_ready(self) -> Waiter | None:
@@ -510,6 +513,8 @@ class Locks:
             ways = waiter.ways()
         del self.waiters[waiter.step.thread]
         waiter.gone()
+        if "+" in waiter.step.on:  # It had some of the members before.
+            self.began = waiter.began
         return ways
 
     # ---- what one attempt does -----------------------------------------------------------------------------------

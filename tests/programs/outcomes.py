@@ -66,13 +66,14 @@ class Model(NumberOutcomes):
             raise Unclear  # It would wait for itself.
         owns = self._acting(step, targets)
         results, stuck, blocking = self._attempts(step, targets, owns)
-        if False in results and step.wait != 0:
-            if stuck:
-                results[results.index(False)] = LockError
-                if "+" in step.on and step.wait is not None:
-                    results.append(False)
-            elif step.wait is None:
-                return Plan(waiter=self._waiter(step, targets, owns, blocking, block))
+        if False in results and step.wait is None and (len(results) > 1 or len({*stuck}) > 1):
+            raise Unclear  # It may wait for one member first, or fail because of another one.
+        if False in results and step.wait != 0 and any(stuck):
+            results[results.index(False)] = LockError
+            if "+" in step.on and step.wait is not None:
+                results.append(False)
+        elif False in results and step.wait is None:
+            return Plan(waiter=self._waiter(step, targets, owns, blocking, block))
         if False in results and step.face in ("lock", "with"):
             raise Unclear
         return Plan([self._way(result, step, targets, owns, block) for result in results])
@@ -88,10 +89,10 @@ class Model(NumberOutcomes):
 
     def _attempts(
         self, step: Step, targets: tuple[Target, ...], owns: list[Own]
-    ) -> tuple[list[Any], bool, list[Lock]]:
-        """What all members may end with: errors, ``False`` or ``True``; whether a wait is stuck; what blocks."""
+    ) -> tuple[list[Any], list[bool], list[Lock]]:
+        """What all members may end with: errors, ``False`` or ``True``; and what blocks, and whether for ever."""
         failing: list[Any] = []
-        stuck, may_be_granted, blocking = False, True, []
+        stuck, may_be_granted, blocking = [], True, []
         if "+" in step.on:
             mine = [multi for multi in self._multis_of(step, targets) if self.visible(multi.parts[0], step)]
             if any(multi.state is LOST for multi in mine):
@@ -104,7 +105,7 @@ class Model(NumberOutcomes):
             failing += [result for result in results if result is not True]
             may_be_granted = may_be_granted and True in results
             if False in results:
-                stuck = stuck or self.stuck(step, own)
+                stuck.append(self.stuck(step, own))
                 blocking.append(own.who.lock)
         if len(failing) > 1 and any(own.gone for own in owns):
             raise Unclear
@@ -163,6 +164,10 @@ class Model(NumberOutcomes):
             for own in lock.owns():
                 if own.who.thread in self.waiters or own.who.client in self.closed or own.gone:
                     raise Unclear
+                if not all((hold.multi or hold).block or self._is_seen_elsewhere(hold, step) for hold in own.holds):
+                    raise Unclear
+        if len({target.place for target in targets}) < len(targets):
+            raise Unclear  # Whether it waits for one side of a lock when it can never have the other is not said.
 
         def ready() -> bool:
             return False not in self._attempts(step, targets, owns)[0]
@@ -178,6 +183,13 @@ class Model(NumberOutcomes):
         waiter = Waiter(step, ready, ways, tuple(target.client for target in targets), gone=lambda: wait_for(None))
         waiter.joined = partial(wait_for, waiter)
         return waiter
+
+    def _is_seen_elsewhere(self, hold: Hold, step: Step) -> bool:
+        """Whether a hold can be released while the context of a step waits."""
+        if self.tasks or hold.own.who.thread < 0 or not step.context:
+            return True
+        busy = {(0, waiter.step.context) for waiter in self.waiters.values()} | {(0, step.context)}
+        return any(hold in seen for key, seen in self.seen.items() if key not in busy or key == (0, 0))
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

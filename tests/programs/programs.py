@@ -374,9 +374,10 @@ class Drawing:
                 open_["barrier"] = Step("flag", by, on, face="reset")
                 yield open_.get(number.target.kind, Step("give", by, on, n=1))
         for waiter in waiting:
-            yield Step("acquire", by, waiter.step.on)
+            if waiter.left is not None and not any(waiter.left.who.lock.owns()):
+                yield Step("acquire", by, waiter.step.on)
         for lock in model.locks.values():
-            for own in lock.owns():
+            for own in [own for own in lock.owns() if own.who.client in model.closed]:
                 yield Step("force", by, spell(Target(self._open(lock.target), lock.target.name, own.side)))
 
     def _open(self, target: Target) -> int:
