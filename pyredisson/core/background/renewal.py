@@ -37,20 +37,24 @@ class Renewal(Ask):
         ownerships: One of the :func:`batches`.
         lease_ms: The lease.
         timeout: As for :class:`Ask`.
+        counts: Whether it is one of the renewals of which a hold may have a limited number.
 
     Attributes:
         ownerships: As above.
     """
 
-    __slots__ = ("_client", "_generations", "_lease_ms", "_sent", "ownerships")
+    __slots__ = ("_client", "_counts", "_generations", "_lease_ms", "_sent", "ownerships")
 
-    def __init__(self, client: ClientBase, ownerships: list[Ownership], lease_ms: int, timeout: float) -> None:
+    def __init__(
+        self, client: ClientBase, ownerships: list[Ownership], lease_ms: int, timeout: float, *, counts: bool = False
+    ) -> None:
         kind = ownerships[0].kind
         assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
         held = [(client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in ownerships]
         super().__init__(client.runtime, kind.renew(client.runtime, held, lease_ms=lease_ms), timeout)
         self.ownerships: list[Ownership] = ownerships
         self._client = client
+        self._counts = counts
         self._lease_ms = lease_ms
         self._generations = [ownership.generation for ownership in ownerships]
         self._sent = client.runtime.now()
@@ -65,7 +69,7 @@ class Renewal(Ask):
             return failure
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
-                ownership.renewed(generation, self._sent, self._lease_ms)
+                ownership.renewed(generation, self._sent, self._lease_ms, counts=self._counts)
             else:
                 self._client.report_lost(ownership, ownership.lose(ownership.gone(), generation))
         return None

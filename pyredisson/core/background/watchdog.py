@@ -264,7 +264,7 @@ class Watchdog:
         if not wave:
             return []
         timeout = self._answer_timeout(self._runtime.now())
-        renewals = [Renewal(self._client, batch, self.lease_ms, timeout) for batch in wave]
+        renewals = [Renewal(self._client, batch, self.lease_ms, timeout, counts=True) for batch in wave]
         self._round_requests += len(renewals)
         if len(renewals) > 1:
             answers = await self._runtime.eval_all([renewal.request for renewal in renewals], timeout)
@@ -281,9 +281,6 @@ class Watchdog:
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
-                if self._client.config.quorum_max_extensions is not None:
-                    for ownership in renewal.ownerships:
-                        ownership.extended()
             else:
                 failed = failed or without_answer
                 unknown += renewal.ownerships

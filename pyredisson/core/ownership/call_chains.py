@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 _serials = itertools.count(1)
 
-#: Context variables that no lock uses at this moment. Contexts keep each variable that was ever set in them, which is
-#: why they are usually made at the top of modules; here there are never more than were in use at one time.
-_free: Final[list[ContextVar[Trace | None]]] = []
+#: The context variable of each lock and thread; and which of these are no longer in use, whose variables others use
+#: again. Contexts keep each variable that was ever set in them, which is why they are usually made at the top of
+#: modules; here there are never more than were in use at one time.
+_variables: Final[dict[weakref.ref[CallChains], ContextVar[Trace | None]]] = {}
+_unused: Final[list[weakref.ref[CallChains]]] = []
 
 
 class Trace:
@@ -63,18 +65,17 @@ class CallChains:
         serial: Its number.
     """
 
-    __slots__ = ("_variable", "members", "serial")
+    __slots__ = ("__weakref__", "_variable", "members", "serial")
 
     def __init__(self) -> None:
-        try:
-            self._variable = _free.pop()
-        except IndexError:
-            self._variable = ContextVar("pyredisson.holds", default=None)
         self.serial: int = next(_serials)
         self.members: list[Ownership] = []
-
-    def __del__(self) -> None:
-        _free.append(self._variable)
+        try:
+            variable = _variables.pop(_unused.pop())
+        except IndexError:
+            variable = ContextVar("pyredisson.holds", default=None)
+        self._variable = variable
+        _variables[weakref.ref(self, _unused.append)] = variable
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 

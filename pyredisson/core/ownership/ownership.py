@@ -609,16 +609,13 @@ class Ownership(Owned):
             self.loss = reason
             return (*self.holds,)
 
-    def renewed(self, generation: int, sent: float, lease_ms: int) -> None:
-        """A renewal that was sent at ``sent`` was confirmed."""
+    def renewed(self, generation: int, sent: float, lease_ms: int, *, counts: bool = False) -> None:
+        """A renewal that was sent at ``sent`` was confirmed. ``counts``: its holds may be renewed once less now."""
         with self.mutex:
             if generation == self.generation and self.loss is None:
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
-
-    def extended(self) -> None:
-        """The watchdog has renewed it once more."""
-        for hold in (*self.holds,):
-            hold.renewals_left -= hold.renewals_left > 0
+                for hold in self.holds if counts else ():
+                    hold.renewals_left -= hold.renewals_left > 0
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[Hold]:
         """A release found that the hold was gone: that hold has ended with it, and the others are lost.
