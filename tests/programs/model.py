@@ -515,6 +515,8 @@ class Locks:
         waiter.gone()
         if "+" in waiter.step.on:  # It had some of the members before.
             self.began = waiter.began
+            for target in targets_of(waiter.step.on):
+                self.lock(target).most += self.timeout
         return ways
 
     # ---- what one attempt does -----------------------------------------------------------------------------------

@@ -162,7 +162,9 @@ class Model(NumberOutcomes):
                 raise Unclear
         for lock in blocking:
             for own in lock.owns():
-                if own.who.thread in self.waiters or own.who.client in self.closed or own.gone:
+                thread = own.who.thread
+                busy = thread in self.waiters or any(thread == -each.step.owner for each in self.waiters.values())
+                if busy or thread in (step.thread, -step.owner or None) or own.who.client in self.closed or own.gone:
                     raise Unclear
                 if not all((hold.multi or hold).block or self._is_seen_elsewhere(hold, step) for hold in own.holds):
                     raise Unclear
@@ -586,9 +588,8 @@ class Model(NumberOutcomes):
         shared = [multi for multi in self.multis if len({target.client for target in multi.targets}) > 1]
         if client in self.closed or any(client == target.client for multi in shared for target in multi.targets):
             raise Unclear
-        for waiter in self.waiters.values():
-            if "+" in waiter.step.on:
-                raise Unclear
+        if any("+" in waiter.step.on or "barrier" in waiter.step.on for waiter in self.waiters.values()):
+            raise Unclear
         locks = [lock for lock in self.locks.values() if any(who.client == client for who in lock.whos)]
         if any(lock.waiter is not None and client not in lock.waiter.clients for lock in locks):
             raise Unclear
@@ -615,6 +616,17 @@ class Model(NumberOutcomes):
     def forget(self, step: Step) -> Plan:
         """The handles that were kept are dropped."""
         return Plan([Way(None)])
+
+    # ---- what can be seen ----------------------------------------------------------------------------------------
+
+    def left_behind(self, step: Step) -> set[str]:
+        """What this thread holds for another context, which is worth a warning."""
+        found = set()
+        owns = [own for lock in self.locks.values() for own in lock.owns() if own.who.client not in self.closed]
+        for own in owns:
+            if own.who.thread == step.thread and own.bound() and not all(hold in self.sees(step) for hold in own.holds):
+                found |= {own.who.lock.target.name, *(hold.multi.name for hold in own.holds if hold.multi is not None)}
+        return found
 
     # ---- what can be seen ----------------------------------------------------------------------------------------
 

@@ -152,10 +152,13 @@ class Drawing:
         return on
 
     def _by(self) -> str:
-        free = [thread for thread in self.threads if thread not in self.model.waiters]
-        thread = self.random.choice(free)
+        thread = self.random.choice(self._free())
         context = self.random.choice(self.contexts)
         return f"{thread}.{context}" if context else str(thread)
+
+    def _free(self) -> list[int]:
+        """The threads or tasks that do not wait."""
+        return [thread for thread in self.threads if thread not in self.model.waiters]
 
     def _fresh(self) -> bool:
         return self.random.random() < 0.5
@@ -197,7 +200,7 @@ class Drawing:
         """The actors that see a hold."""
         thread = hold.own.who.thread
         if thread < 0:
-            return [self._by()]
+            return [str(thread) for thread in self._free()]
         if self.model.tasks:
             return [str(thread)]
         seen = self.model.seen.items()
@@ -355,9 +358,10 @@ class Drawing:
         by = next(str(thread) for thread in itertools.count() if thread not in {*model.waiters, *model.ended_threads})
         if model.spans():
             yield Step("let_end", by)
-        waiting = [waiter for waiter in model.waiters.values() if waiter.left is not None and not waiter.notified]
+        waiting = [waiter for waiter in model.waiters.values() if waiter.left is not None]
+        waiting = [waiter for waiter in waiting if not waiter.notified and not waiter.cancelled]
         for waiter in waiting:
-            for own in waiter.left.who.lock.owns() if waiter.left is not None else ():
+            for own in [own for own in waiter.left.who.lock.owns() if not own.gone] if waiter.left is not None else []:
                 for seer in self._seers(own.holds[-1]):
                     yield Step("notify", seer, spell(target_of(own.holds[-1])), owner=max(-own.who.thread, 0))
         for number in model.blocks:

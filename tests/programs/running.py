@@ -18,7 +18,7 @@ import redis
 import pyredisson
 import pyredisson.asyncio
 from tests.programs.actors import TaskActors, ThreadActors, settled
-from tests.programs.model import HELD, Lock, MultiHold, Own, Plan, Unclear, Way
+from tests.programs.model import HELD, Lock, MultiHold, Own, Plan, Unclear, Waiter, Way
 from tests.programs.numbers import PARTIES, VALUE, Permit
 from tests.programs.outcomes import Model
 from tests.programs.steps import LOCKS, PLACES, Step, targets_of
@@ -57,8 +57,8 @@ class Fault(AssertionError):
         self.kind = kind
 
 
-class TooSlow(Exception):
-    """A lease may have ended before the program let it: it says nothing."""
+class Undecided(Exception):
+    """The program says nothing: a lease may have ended before it let it, or a waiter may go on or not."""
 
 
 class Records(logging.Handler):
@@ -226,7 +226,7 @@ class Run:
             await self._compare(step)
         finally:  # What was found is no fault if a lease has ended before its time.
             if any(time.monotonic() > least - 0.02 for least in ends + [least for least, _ in model.spans()]):
-                raise TooSlow
+                raise Undecided
         return True
 
     async def _introduce(self, step: Step) -> None:
@@ -288,7 +288,7 @@ class Run:
     async def _go_on(self) -> None:
         """Let those go on who have to, and see that the others do not."""
         model = self.model
-        while (waiter := model.next_ready()) is not None:
+        while (waiter := self._next_ready()) is not None:
             step = waiter.step
             if waiter.cancelled and waiter.left is None:
                 self.actors.cancel(step.thread)
@@ -301,6 +301,12 @@ class Run:
                 (outcome,) = await self.actors.result(pending)
                 step = model.waiters[thread].step
                 raise Fault(f"{step.op} waits no longer", f"{step!r}: {outcome!r}, after {self.steps[-1]!r}")
+
+    def _next_ready(self) -> Waiter | None:
+        try:
+            return self.model.next_ready()
+        except Unclear:
+            raise Undecided from None
 
     # ---- calls ---------------------------------------------------------------------------------------------------
 
@@ -546,7 +552,7 @@ class Run:
         text = record.getMessage()
         name = getattr(record, "lock", None)
         if "watchdog is" in text:
-            raise TooSlow
+            raise Undecided
         if "was lost" in text:
             tell = next((tell for tell in self.model.tells if tell.name == name and not tell.logged), None)
             if tell is not None:
@@ -601,7 +607,7 @@ def run_program(program: Program, port: int, form: str) -> tuple[Run, Exception 
             try:
                 await program(running)
                 await running.compare_end()
-            except (Fault, TooSlow) as error:
+            except (Fault, Undecided) as error:
                 await running.close()
                 return running, error
         return running, None
