@@ -22,7 +22,7 @@ T = TypeVar("T")
 Call = Callable[[], Any]
 
 #: Seconds for a step that does not wait for another one.
-PATIENCE = 10.0
+PATIENCE = 5.0
 
 
 def run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -41,28 +41,23 @@ async def settled(result: Any) -> Any:
 
 
 class ThreadActors:
-    """Threads. ``single``: there is but one, which is the one that runs the program."""
+    """Threads."""
 
     tasks = False
 
-    def __init__(self, *, single: bool) -> None:
+    def __init__(self) -> None:
         self.contexts: dict[int, contextvars.Context] = {}
-        self._single = single
         self._orders: dict[int, queue.SimpleQueue[Any]] = {}
         self._threads: dict[int, threading.Thread] = {}
 
     def start(self, step: Step, calls: list[Call]) -> Future[list[Any]]:
         """Let the actor of a step make calls, one after another."""
         future: Future[list[Any]] = Future()
-        order = future, self.contexts.get(step.context), calls
-        if self._single:
-            self._make(*order)
-            return future
         if step.thread not in self._orders:
             orders = self._orders[step.thread] = queue.SimpleQueue()
             thread = self._threads[step.thread] = threading.Thread(target=self._serve, args=(orders,), daemon=True)
             thread.start()
-        self._orders[step.thread].put(order)
+        self._orders[step.thread].put((future, self.contexts.get(step.context), calls))
         return future
 
     async def result(self, pending: Any, within: float = PATIENCE) -> list[Any]:

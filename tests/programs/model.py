@@ -18,6 +18,9 @@ Where they leave a choice, both answers are accepted, and the model goes on with
 * a member's part of a multi-lock that has ended is given back at once, or when the multi-lock is unlocked,
 * a hold with a fixed lease that was forced away is lost, or over once that lease has ended, too,
 * a condition's wait that finds that its lock is gone ends one hold by that, all, or none,
+* a multi-lock of which its owner has forced a member away is lost, or may be acquired anew,
+* a multi-lock with a fixed lease is told to be lost, or not, if a member was lost otherwise when that lease ended,
+* a multi-lock that two of its members refuse fails for the one reason or the other,
 * leaving a block of a closed client raises ``ClientClosedError`` or nothing.
 
 A step that could end in either way for another reason (two waiters of one lock, a release that might mean one of two
@@ -124,10 +127,6 @@ class MultiHold:
     @property
     def name(self) -> str:
         return multi_name(self.targets)
-
-    def ended(self) -> str:
-        """What becomes of it when a part ends that was not forced away."""
-        return LOST if self.watched else OVER
 
 
 @dataclass(eq=False)
@@ -246,6 +245,7 @@ class Waiter:
         left: The lock that it has given up, for a condition, and what its owner had of it.
         notified: Whether its condition was notified.
         cancelled: Whether it was cancelled.
+        began: When it began to wait.
     """
 
     step: Step
@@ -258,6 +258,7 @@ class Waiter:
     holds: list[Hold] = field(default_factory=list)
     notified: bool = False
     cancelled: bool = False
+    began: float = 0.0
 
 
 @dataclass
@@ -428,14 +429,16 @@ class Locks:
 
     def lose_multi(self, multi: MultiHold, state: str, *, must: bool) -> None:
         """A part was taken away, or has ended."""
-        if multi.state is not HELD:
+        told = any(each.state is LOST and each.targets == multi.targets for each in self.multis)
+        if multi.state is OVER:
+            must = False
+        elif multi.state is not HELD:
             return
-        multi.state = state
-        if state is OVER:
-            return
-        for client in dict.fromkeys(target.client for target in multi.targets):
-            told = any(each.state is LOST and each.targets == multi.targets for each in self.multis if each is not multi)
-            self.tells.append(Tell(client, multi.name, None, must and multi.watched and not told))
+        else:
+            multi.state = state
+        if state is not OVER:
+            for client in dict.fromkeys(target.client for target in multi.targets):
+                self.tells.append(Tell(client, multi.name, None, must and multi.watched and not told))
 
     def find_gone(self, own: Own) -> None:
         """A call has found out that a key is gone."""
@@ -444,8 +447,7 @@ class Locks:
 
     def spans(self) -> list[tuple[float, float]]:
         """When each of the short leases ends, at the earliest and at the latest."""
-        owns = [own for lock in self.locks.values() for own in lock.owns() if own.short]
-        return [(own.least, own.most) for own in owns if not own.gone and own.who.client not in self.closed]
+        return [(own.least, own.most) for lock in self.locks.values() for own in lock.owns() if own.short]
 
     def ended_by_time(self) -> None:
         """The short leases have ended."""
@@ -460,7 +462,8 @@ class Locks:
             else:
                 self._end_by_time(own)
         for multi in multis:
-            self.lose_multi(multi, multi.ended(), must=True)
+            unsure = any(part.state is EITHER for part in multi.parts)
+            self.lose_multi(multi, LOST if multi.watched else EITHER if unsure else OVER, must=True)
 
     def _end_by_time(self, own: Own) -> None:
         blocks = any(hold.block for hold in own.holds)
@@ -489,6 +492,7 @@ class Locks:
     def wait(self, waiter: Waiter) -> None:
         """An actor has begun to wait."""
         self.waiters[waiter.step.thread] = waiter
+        waiter.began = self.began
         waiter.joined()
 
     def next_ready(self) -> Waiter | None:
@@ -509,6 +513,10 @@ class Locks:
             ways = waiter.ways()
         del self.waiters[waiter.step.thread]
         waiter.gone()
+        if "+" in waiter.step.on:  # It had some of the members before.
+            self.began = waiter.began
+            for target in targets_of(waiter.step.on):
+                self.lock(target).most += self.timeout
         return ways
 
     # ---- what one attempt does -----------------------------------------------------------------------------------
@@ -530,10 +538,14 @@ class Locks:
         if held and not reentrant:
             return [*results, LockError]
         if target.side == "write" and not held:
-            if any(each.side == "read" and each.place == target.place for each in before) or who.on("read").holds:
+            if any(each.side == "read" and each.place == target.place for each in before):
+                return [*results, LockError, *[False] * bool(lock.conflicts(own))]
+            if who.on("read").holds:
                 return [*results, LockError]
-            if any(hold.state is LOST for hold in self.left_over(step, Target(target.client, target.name, "read"))):
+            read = self.left_over(step, Target(target.client, target.name, "read"))
+            if any(hold.state is LOST for hold in read):
                 return [LockLostError]
+            results += [LockLostError] * any(hold.state is not OVER for hold in read)
         conflicts = lock.conflicts(own)
         if any(0 in each.counts() for each in conflicts):
             raise Unclear

@@ -132,7 +132,7 @@ class NumberOutcomes(Locks):
         granted = Way(got, took)
         if number.value >= count:
             return self._plan(step, granted)
-        if step.wait is None and not self.is_closed([number.target]):
+        if step.wait is None and not self.is_closed(targets_of(step.on)):
             return Plan(waiter=self._waits(step, number, lambda: (number.value or 0) >= count, lambda: [granted]))
         refused = LockTimeoutError if block else None if with_id else False
         return self._plan(step, Way(refused))
@@ -140,7 +140,7 @@ class NumberOutcomes(Locks):
     def _waits(
         self, step: Step, number: Number, ready: Callable[[], bool], ways: Callable[[], list[Way]]
     ) -> Waiter:
-        waiter = Waiter(step, ready, ways, clients=(number.target.client,))
+        waiter = Waiter(step, ready, ways, clients=(targets_of(step.on)[0].client,))
         waiter.joined = partial(number.waiters.append, waiter)
         waiter.gone = partial(number.waiters.remove, waiter)
         return waiter
@@ -200,7 +200,7 @@ class NumberOutcomes(Locks):
     def wait_for(self, step: Step) -> Plan:
         """``wait()`` of a latch, an event or a barrier."""
         number = self.number(step)
-        if self.is_closed([number.target]):
+        if self.is_closed(targets_of(step.on)):
             return Plan([Way(ClientClosedError)])
         if number.target.kind == "barrier":
             return self._meet(step, number)

@@ -62,45 +62,56 @@ class Model(NumberOutcomes):
             return Plan([Way(ClientClosedError)])
         if step.owner in self.closed_owners:
             return Plan([Way(LockError)])
-        owns, results, stuck, blocking = self._attempts(step, targets)
-        if False in results and step.wait != 0:
-            if stuck:
-                results[results.index(False)] = LockError
-                if "+" in step.on and step.wait is not None:
-                    results.append(False)
-            elif step.wait is None:
-                return Plan(waiter=self._waiter(step, targets, blocking, block))
+        if len({(target.place, target.client) for target in targets}) > len({target.place for target in targets}):
+            raise Unclear  # It would wait for itself.
+        owns = self._acting(step, targets)
+        results, stuck, blocking = self._attempts(step, targets, owns)
+        if False in results and step.wait is None and (len(results) > 1 or len({*stuck}) > 1):
+            raise Unclear  # It may wait for one member first, or fail because of another one.
+        if False in results and step.wait != 0 and any(stuck):
+            results[results.index(False)] = LockError
+            if "+" in step.on and step.wait is not None:
+                results.append(False)
+        elif False in results and step.wait is None:
+            return Plan(waiter=self._waiter(step, targets, owns, blocking, block))
         if False in results and step.face in ("lock", "with"):
             raise Unclear
         return Plan([self._way(result, step, targets, owns, block) for result in results])
 
-    def _attempts(self, step: Step, targets: tuple[Target, ...]) -> tuple[list[Own], list[Any], bool, list[Lock]]:
-        """What each member may end with, all in all: errors, ``False`` or ``True``."""
+    def _acting(self, step: Step, targets: tuple[Target, ...]) -> list[Own]:
+        """As whom a call acts in each lock: in both sides of one lock as the same."""
         owns: list[Own] = []
+        for target in targets:
+            same = (own.who for own in owns if (own.who.lock, own.who.client) == (self.lock(target), target.client))
+            who = next(same, None) or self.act(step, target).who
+            owns.append(who.on(target.side))
+        return owns
+
+    def _attempts(
+        self, step: Step, targets: tuple[Target, ...], owns: list[Own]
+    ) -> tuple[list[Any], list[bool], list[Lock]]:
+        """What all members may end with: errors, ``False`` or ``True``; and what blocks, and whether for ever."""
         failing: list[Any] = []
-        stuck, may_be_granted, blocking = False, True, []
+        stuck, may_be_granted, blocking = [], True, []
         if "+" in step.on:
             mine = [multi for multi in self._multis_of(step, targets) if self.visible(multi.parts[0], step)]
             if any(multi.state is LOST for multi in mine):
                 failing.append(LockLostError)
                 may_be_granted = False
-            elif any(multi.state is EITHER for multi in mine):
+            elif any(multi.state in (EITHER, UNSURE) for multi in mine):
                 failing.append(LockLostError)
-        for index, target in enumerate(targets):
-            own = next((each.who.on(target.side) for each in owns if each.who.lock is self.lock(target) and each.who.client == target.client), None)
-            own = own or self.act(step, target)
-            owns.append(own)
+        for index, (target, own) in enumerate(zip(targets, owns, strict=True)):
             results = self.attempt(own, step, target, targets[:index])
             failing += [result for result in results if result is not True]
             may_be_granted = may_be_granted and True in results
             if False in results:
-                stuck = stuck or self.stuck(step, own)
+                stuck.append(self.stuck(step, own))
                 blocking.append(own.who.lock)
         if len(failing) > 1 and any(own.gone for own in owns):
             raise Unclear
         if failing and "+" in step.on and any(own.holds and own.short for own in owns) and step.lease != SHORT:
             raise Unclear  # It may have made a short lease longer.
-        return owns, [*dict.fromkeys(failing), *[True] * may_be_granted], stuck, blocking
+        return [*dict.fromkeys(failing), *[True] * may_be_granted], stuck, blocking
 
     def _way(self, result: Any, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> Way:
         if result is True:
@@ -109,18 +120,22 @@ class Model(NumberOutcomes):
                 last, known = owns[0].who.lock.token, owns[0].token if owns[0].holds else None
                 got = known or (lambda token: type(token) is int and token > last)
             return Way(got, partial(self._take, step, targets, owns, block))
-        if result is LockLostError:
-            return Way(LockLostError, lambda: [self.find_gone(own) for own in owns])
-        if result is False and "+" in step.on:
-            return Way(LockTimeoutError if block else False, lambda: [self._tried(own, step) for own in owns if own.holds])
+
+        def tried(own: Own) -> None:
+            if own.gone and result is LockLostError:
+                self.find_gone(own)
+            elif "+" in step.on and (own.holds or own.side):
+                self._tried(own, step)
+
         if result is False:
-            return Way(LockTimeoutError if block else (None if step.face == "token" else False))
-        return Way(result)
+            result = LockTimeoutError if block else None if step.face == "token" else False
+        return Way(result, lambda: [tried(own) for own in owns])
 
     def _tried(self, own: Own, step: Step) -> None:
         """A member was acquired once more for a multi-lock, and given back: its time is not shortened then."""
         least = own.least
-        self.lasts(own, step.lease, adds=own.side == "write")
+        for lease in (step.lease, *(hold.lease for hold in own.holds)):
+            self.lasts(own, lease, adds=own.side == "write")
         own.least = least
 
     def _take(self, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> None:
@@ -137,7 +152,9 @@ class Model(NumberOutcomes):
         if block:
             self.blocks[block] = Block(step.on, hold, tuple(target.client for target in targets), step.owner)
 
-    def _waiter(self, step: Step, targets: tuple[Target, ...], blocking: list[Lock], block: int) -> Waiter:
+    def _waiter(
+        self, step: Step, targets: tuple[Target, ...], owns: list[Own], blocking: list[Lock], block: int
+    ) -> Waiter:
         """The actor waits until what it waits for is free."""
         locks = [self.lock(target) for target in targets]
         for lock in locks:
@@ -145,15 +162,20 @@ class Model(NumberOutcomes):
                 raise Unclear
         for lock in blocking:
             for own in lock.owns():
-                if own.who.thread in self.waiters or own.who.client in self.closed or own.gone:
+                thread = own.who.thread
+                busy = thread in self.waiters or any(thread == -each.step.owner for each in self.waiters.values())
+                if busy or thread in (step.thread, -step.owner or None) or own.who.client in self.closed or own.gone:
                     raise Unclear
+                if not all((hold.multi or hold).block or self._is_seen_elsewhere(hold, step) for hold in own.holds):
+                    raise Unclear
+        if len({target.place for target in targets}) < len(targets):
+            raise Unclear  # Whether it waits for one side of a lock when it can never have the other is not said.
 
         def ready() -> bool:
-            _, results, _, _ = self._attempts(step, targets)
-            return False not in results
+            return False not in self._attempts(step, targets, owns)[0]
 
         def ways() -> list[Way]:
-            owns, results, _, _ = self._attempts(step, targets)
+            results, _, _ = self._attempts(step, targets, owns)
             return [self._way(result, step, targets, owns, block) for result in results]
 
         def wait_for(waiter: Waiter | None) -> None:
@@ -163,6 +185,13 @@ class Model(NumberOutcomes):
         waiter = Waiter(step, ready, ways, tuple(target.client for target in targets), gone=lambda: wait_for(None))
         waiter.joined = partial(wait_for, waiter)
         return waiter
+
+    def _is_seen_elsewhere(self, hold: Hold, step: Step) -> bool:
+        """Whether a hold can be released while the context of a step waits."""
+        if self.tasks or hold.own.who.thread < 0 or not step.context:
+            return True
+        busy = {(0, waiter.step.context) for waiter in self.waiters.values()} | {(0, step.context)}
+        return any(hold in seen for key, seen in self.seen.items() if key not in busy or key == (0, 0))
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -194,6 +223,8 @@ class Model(NumberOutcomes):
         if ended:
             return self._ending(ended[-1])
         parts = self.left_over(step, target)
+        if parts and any(hold.multi is None for hold in self.left_over(step, target, seen=False)):
+            raise Unclear
         ways = [Way(LockNotOwnedError)] + [Way(LockLostError)] * any(part.state is not OVER for part in parts)
         unseen = [hold for hold in self.left_over(step, target, seen=False) if hold.multi is None]
         if unseen:
@@ -202,8 +233,16 @@ class Model(NumberOutcomes):
 
     def _ending(self, hold: Hold) -> list[Way]:
         """The end of a hold that has ended before."""
+        lost = [each for each in hold.own.who.lock.ended if each.own is hold.own and each.state is LOST]
+        if hold.state is LOST and not hold.block and lost[-1] is not hold:
+            raise Unclear
         found = (LockLostError, LockNotOwnedError) if hold.state is UNSURE else (LockLostError,)
         return [Way(error, partial(self.drop, hold)) for error in found]
+
+    def _acts_for(self, multi: MultiHold, step: Step) -> bool:
+        """Whether the caller acts as the owner of a part, though it may not see this multi-lock."""
+        owns = [self.act(step, target) for target in multi.targets]
+        return any(part.own.who is own.who for part, own in zip(multi.parts, owns, strict=True))
 
     def _check_innermost(self, hold: Hold | MultiHold, step: Step) -> None:
         """Whether a hold of another context is inside of what this one sees, is not said."""
@@ -238,17 +277,20 @@ class Model(NumberOutcomes):
         held = [multi for multi in multis if multi.state is HELD]
         if held and any(self.visible(multi.parts[0], step) for multi in held):
             self._check_innermost(held[-1], step)
-            return [self._giving_back(held[-1])]
+            return self._giving_back(held[-1])
         ended = [multi for multi in multis if multi.state is not HELD]
         seen = [multi for multi in ended if self.visible(multi.parts[0], step)]
         if seen:
-            return [self._giving_back(([multi for multi in seen if multi.state is LOST] or seen)[-1])]
+            return self._giving_back(([multi for multi in seen if multi.state is LOST] or seen)[-1])
         ways = [Way(LockNotOwnedError)]
         return ways + [Way(LockLostError, partial(self.give_back, multi)) for multi in ended[-1:]]
 
-    def _giving_back(self, multi: MultiHold) -> Way:
+    def _giving_back(self, multi: MultiHold) -> list[Way]:
         lost = multi.state is not HELD or any(part.own.gone for part in multi.parts)
-        return Way(LockLostError if lost else None, partial(self.give_back, multi))
+        ways = [Way(LockLostError if lost else None, partial(self.give_back, multi))]
+        if multi.state is UNSURE and not any(part.state is HELD for part in multi.parts):
+            ways.append(Way(LockNotOwnedError, lambda: multi.block or self.give_back(multi)))
+        return ways
 
     def leave(self, step: Step) -> Plan:
         """The end of a block, wherever that is; its face may say that the body raised an error."""
@@ -263,7 +305,7 @@ class Model(NumberOutcomes):
         elif hold.state is RELEASED:
             ways = [Way(LockNotOwnedError)]
         elif isinstance(hold, MultiHold):
-            ways = [self._giving_back(hold)]
+            ways = self._giving_back(hold)
         elif isinstance(hold, Permit):
             ways = self.leave_permits(hold)
         elif hold.state is HELD:
@@ -311,6 +353,8 @@ class Model(NumberOutcomes):
             raise Unclear
         if held:
             return [Way(True, lambda: [self.lasts(part.own, step.lease) for part in held[-1].parts])]
+        if seen and all(multi.state is UNSURE for multi in seen):
+            return [Way(LockLostError), Way(LockNotOwnedError)]
         return [Way(LockLostError)] if seen else [Way(LockNotOwnedError)] + [Way(LockLostError)] * bool(multis)
 
     def extend_block(self, step: Step) -> Plan:
@@ -347,12 +391,15 @@ class Model(NumberOutcomes):
             locked = locked or bool(owns)
 
         def freed() -> None:
+            owns = {target: self._freed(target) for target in targets}
             if "+" in step.on:
                 for multi in [each for each in self._multis_of(step, targets) if each.state is HELD]:
-                    if all(part.own.who in who.values() for part in multi.parts):
+                    parts = [part.own for part in multi.parts]
+                    all_freed = all(any(own is part for each in owns.values() for own in each) for part in parts)
+                    if all_freed and self.visible(multi.parts[0], step):
                         self.give_back(multi)
             for target in targets:
-                for own in self._freed(target):
+                for own in owns[target]:
                     self._force_away(own, who[target] is own.who, target.client)
 
         return Plan([Way(locked, freed)])
@@ -375,7 +422,7 @@ class Model(NumberOutcomes):
             for hold in list(own.holds):
                 self.drop(hold)
             for multi in multis:
-                self.lose_multi(multi, LOST, must=False)
+                self.lose_multi(multi, UNSURE, must=False)
         self.tidy(own.who.lock)
 
     def _reserved(self, lock: Lock, step: Step) -> bool:
@@ -430,7 +477,7 @@ class Model(NumberOutcomes):
             if any(hold.state is not LOST or hold.multi for hold in ended):
                 raise Unclear
             return Plan([Way(LockLostError if self.left_over(step, target) else LockNotOwnedError)])
-        if ended or len(own.counts()) > 1:
+        if ended or len(own.counts()) > 1 or (lock.waiter is not None and step.wait is not None):
             raise Unclear
         if own.gone:
             return Plan([Way(LockLostError, partial(self._find_gone_in_wait, own))])
@@ -541,9 +588,8 @@ class Model(NumberOutcomes):
         shared = [multi for multi in self.multis if len({target.client for target in multi.targets}) > 1]
         if client in self.closed or any(client == target.client for multi in shared for target in multi.targets):
             raise Unclear
-        for waiter in self.waiters.values():
-            if "+" in waiter.step.on:
-                raise Unclear
+        if any("+" in waiter.step.on or "barrier" in waiter.step.on for waiter in self.waiters.values()):
+            raise Unclear
         locks = [lock for lock in self.locks.values() if any(who.client == client for who in lock.whos)]
         if any(lock.waiter is not None and client not in lock.waiter.clients for lock in locks):
             raise Unclear
@@ -576,12 +622,23 @@ class Model(NumberOutcomes):
     def left_behind(self, step: Step) -> set[str]:
         """What this thread holds for another context, which is worth a warning."""
         found = set()
+        owns = [own for lock in self.locks.values() for own in lock.owns() if own.who.client not in self.closed]
+        for own in owns:
+            if own.who.thread == step.thread and own.bound() and not all(hold in self.sees(step) for hold in own.holds):
+                found |= {own.who.lock.target.name, *(hold.multi.name for hold in own.holds if hold.multi is not None)}
+        return found
+
+    # ---- what can be seen ----------------------------------------------------------------------------------------
+
+    def left_behind(self, step: Step) -> set[str]:
+        """What this thread holds for another context, which is worth a warning."""
+        found = set()
         for lock in self.locks.values():
             for own in lock.owns():
                 if own.who.thread == step.thread and own.who.client not in self.closed:
                     for hold in own.holds:
-                        if not (hold.multi or hold).block and not self.visible(hold, step):
-                            found.add(hold.multi.name if hold.multi else lock.target.name)
+                        if not (hold.multi or hold).block and hold not in self.sees(step):
+                            found |= {lock.target.name, hold.multi.name if hold.multi else ""}
         return found
 
     @staticmethod
@@ -612,12 +669,13 @@ class Model(NumberOutcomes):
                 (word, "get_hold_count", one_of(counts)),
             ]
         if "+" in step.on:
-            multis = [each for each in self._multis_of(step, targets) if self.visible(each.parts[0], step)]
-            held = [each for each in multis if each.state is HELD]
-            sure = not any(part.own.gone for each in held for part in each.parts)
+            held = [each for each in self._multis_of(step, targets) if each.state is HELD]
+            seen = [each for each in held if self.visible(each.parts[0], step)]
+            least = 0 if any(part.own.gone for each in held for part in each.parts) else len(seen)
+            most = len([each for each in held if each in seen or self._acts_for(each, step)])
             found += [
-                (step.on, "is_held_by_current_thread", one_of({bool(held)} | ({False} if not sure else set()))),
-                (step.on, "get_hold_count", one_of({len(held)} | (set() if sure else {0}))),
+                (step.on, "is_held_by_current_thread", one_of({least > 0, most > 0})),
+                (step.on, "get_hold_count", one_of(range(least, most + 1))),
             ]
         return found
 
