@@ -81,14 +81,18 @@ class CallChains:
     def enter(self, hold: Hold, who: Caller) -> None:
         """Make a hold visible in the calling context."""
         trace = Trace()
-        trace.outer, trace.serial, trace.state, trace.who = None, self.serial, hold.state, who
+        trace.serial, trace.state, trace.who = self.serial, hold.state, who
         hold.trace = weakref.ref(trace)
-        outer = self._variable.set(trace).old_value  # In one step: a signal handler may come between any two.
-        while outer is not None and outer is not Token.MISSING:
-            if outer.state is not HoldState.OVER and outer.serial == self.serial:
-                trace.outer = outer
-                break
-            outer = outer.outer
+        before: Trace | None = None
+        token: Token[Trace | None] | None = None
+        while token is None or token.old_value not in (before, Token.MISSING):
+            if token is not None:
+                self._variable.reset(token)  # A signal handler has acquired the lock between two steps.
+            before = outer = self._variable.get()
+            while outer is not None and (outer.state is HoldState.OVER or outer.serial != self.serial):
+                outer = outer.outer
+            trace.outer = outer
+            token = self._variable.set(trace)
 
     def trace_of(self, hold: Hold) -> Trace | None:
         """Return what stands for a hold in the calling context, if it is visible there."""
