@@ -28,6 +28,15 @@ LOCKS = {
     "oncefair": "get_non_reentrant_fair_lock",
     "rw": "get_read_write_lock",
 }
+#: The same of what has no owner.
+NUMBERS = {
+    "sem": "get_semaphore",
+    "bounded": "get_bounded_semaphore",
+    "permits": "get_permit_expirable_semaphore",
+    "latch": "get_count_down_latch",
+    "event": "get_event",
+    "barrier": "get_barrier",
+}
 NOT_REENTRANT = ("token", "once", "oncefair")
 
 #: The database and the prefix of a client: number 0, 3, 6... have the first, 1, 4, 7... the second.
