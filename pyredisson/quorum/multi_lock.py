@@ -99,6 +99,10 @@ class MultiLockCore:
         )
         self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
+        # Under asyncio each client looks whether this is its event loop; threads are the same to all.
+        self._other_loops = [
+            client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
+        ]
         self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
         self._caller = _one_caller(ordered)
 
@@ -171,6 +175,8 @@ class MultiLockCore:
         self._check_open()
         if self._caller is not None:
             self._caller.check_open()
+        for other in self._other_loops:
+            other.runtime.owner()
         whole.ownerships = tuple([lock.mine(whole.who) for lock in self.locks])
         outer = innermost(whole.ownerships, self._key)
         if outer is None:

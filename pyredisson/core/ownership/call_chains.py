@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyredisson.core.ownership.hold import HoldState
 
@@ -35,8 +35,8 @@ _serials = itertools.count(1)
 #: The context variable of each lock and thread; and which of these are no longer in use, whose variables others use
 #: again. Contexts keep each variable that was ever set in them, which is why they are usually made at the top of
 #: modules; here there are never more than were in use at one time.
-_variables: Final[dict[weakref.ref[CallChains], ContextVar[Trace | None]]] = {}
-_unused: Final[list[weakref.ref[CallChains]]] = []
+_variables: Final[dict[weakref.ref[Any], ContextVar[Trace | None]]] = {}
+_unused: Final[list[weakref.ref[Any]]] = []
 
 
 class Trace:
@@ -71,11 +71,10 @@ class CallChains:
         self.serial: int = next(_serials)
         self.members: list[Ownership] = []
         try:
-            variable = _variables.pop(_unused.pop())
+            self._variable: ContextVar[Trace | None] = _variables.pop(_unused.pop())
         except IndexError:
-            variable = ContextVar("pyredisson.holds", default=None)
-        self._variable = variable
-        _variables[weakref.ref(self, _unused.append)] = variable
+            self._variable = ContextVar("pyredisson.holds", default=None)
+        _variables[weakref.ref(self, _unused.append)] = self._variable
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 

@@ -539,7 +539,9 @@ class Ownership(Owned):
         Wherever it was, in the middle of one of our own methods, too. Returns whether there is anything to settle.
         """
         with self.mutex:
-            in_flight, taken = self.in_flight, hold.state is HoldState.HELD
+            in_flight, taken = self.in_flight, hold in self.holds
+            if not taken and hold.state is HoldState.HELD:
+                hold.become(HoldState.OVER)  # It was interrupted while it was taken.
             if in_flight.pending is None and not taken:
                 if not in_flight.queued_ms:
                     return False
@@ -559,7 +561,10 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight = self.in_flight
-            if not releasing or releasing[0].state is not HoldState.HELD:
+            if not releasing or releasing[0] not in self.holds:
+                for hold in releasing:
+                    if hold.state is HoldState.HELD:
+                        self.drop(hold, becoming)  # It was interrupted in there.
                 return False
             if self.loss is not None:  # Nothing is held that could be released; a copy may be under way still.
                 self.epoch += in_flight.pending is not None
