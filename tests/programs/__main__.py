@@ -62,9 +62,7 @@ def run_setting(setting: Setting, seeds: range, count: int, until: float, *, shr
 def run_all(names: list[str], args: argparse.Namespace) -> int:
     """Run settings in processes of their own, so many at once. Returns how many have failed."""
     waiting = [
-        [name, args.seed + job * args.programs]
-        for name in names
-        for job in range(args.jobs if len(names) == 1 else 1)
+        [name, args.seed + job * args.programs] for name in names for job in range(args.jobs if len(names) == 1 else 1)
     ]
     running: list[subprocess.Popen[bytes]] = []
     failed = 0

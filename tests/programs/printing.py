@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.programs.numbers import PARTIES, VALUE
 from tests.programs.steps import LOCKS, NUMBERS, PLACES, SHORT, Step, targets_of
 
-_HEAD = '''
+_HEAD = """
 import contextvars, time
 from collections import defaultdict
 import redis
@@ -18,18 +18,18 @@ PLACES = {places}
 clients, blocks, leases, permits, contexts = Clients(), {{}}, {{}}, {{}}, {{}}
 owners = defaultdict(lambda: clients[0].new_owner())
 store = lambda place: redis.Redis.from_url(f"{{URL}}/{{place}}")
-'''
+"""
 
-_CLIENTS = '''
+_CLIENTS = """
 class Clients(dict):
     def __missing__(self, number):
         database, prefix = PLACES[number % 3]
         told = lambda *lost: print("lost:", lost)
         self[number] = Redisson.from_url(f"{URL}/{database}", config=Config(prefix=prefix, on_lock_lost=told))
         return self[number]
-'''
+"""
 
-_THREADS = '''
+_THREADS = """
 threads = defaultdict(lambda: ThreadPoolExecutor(1))
 
 
@@ -49,9 +49,9 @@ def do(actor, call):
 def enter(number, block):
     blocks[number], leases[number] = block, block.__enter__()
 
-'''
+"""
 
-_TASKS = '''
+_TASKS = """
 tasks = {}
 
 
@@ -86,7 +86,7 @@ async def enter(number, block):
 
 
 async def program():
-'''
+"""
 
 _CALLS = {
     "acquire": "{handle}.try_lock({wait}, {lease})",
@@ -131,7 +131,9 @@ def _handle(on: str, owner: int) -> str:
     arguments = {"bounded": f", {VALUE}", "barrier": f", {PARTIES}"}.get(target.kind, "")
     arguments += f", owner=owners[{owner}]" * bool(owner and target.kind in LOCKS)
     maker = {**LOCKS, **NUMBERS}[target.kind]
-    return f"clients[{target.client}].{maker}({target.name!r}{arguments})" + f".{target.side}_lock()" * bool(target.side)
+    return f"clients[{target.client}].{maker}({target.name!r}{arguments})" + f".{target.side}_lock()" * bool(
+        target.side
+    )
 
 
 def _line(step: Step, await_: str) -> str:
@@ -161,12 +163,18 @@ def _line(step: Step, await_: str) -> str:
 
 def as_python(steps: list[Step], *, tasks: bool) -> str:
     """Return a program in Python that makes the calls of these steps, and prints how they end."""
-    imports = "import asyncio, inspect\nfrom pyredisson.asyncio" if tasks else (
-        "from concurrent.futures import ThreadPoolExecutor\nfrom pyredisson"
+    imports = (
+        "import asyncio, inspect\nfrom pyredisson.asyncio"
+        if tasks
+        else ("from concurrent.futures import ThreadPoolExecutor\nfrom pyredisson")
     )
     head = _HEAD.format(imports=f"{imports} import Config, MultiLock, Redisson", places=PLACES, client_class=_CLIENTS)
     lines = [_line(step, "await " * tasks) for step in steps]
     if tasks:
         body = "".join(f"    {line}\n" for line in lines)
         return f"{head}{_TASKS}{body}    for client in clients.values():\n        await client.close()\n\n\nasyncio.run(program())\n"
-    return f"{head}{_THREADS}\n" + "".join(f"{line}\n" for line in lines) + "for client in clients.values():\n    client.close()\n"
+    return (
+        f"{head}{_THREADS}\n"
+        + "".join(f"{line}\n" for line in lines)
+        + "for client in clients.values():\n    client.close()\n"
+    )

@@ -204,11 +204,17 @@ class Drawing:
         if self.model.tasks:
             return [str(thread)]
         seen = self.model.seen.items()
-        return [f"{thread}.{key[1]}" if key[1] else str(thread) for key, known in seen if hold in known and key[0] in (0, thread)]
+        return [
+            f"{thread}.{key[1]}" if key[1] else str(thread)
+            for key, known in seen
+            if hold in known and key[0] in (0, thread)
+        ]
 
     def _held(self, chance: float, kinds: tuple[str, ...] = ()) -> tuple[str, str, int] | None:
         """An actor, and the name of something that it holds, with this chance; else any."""
-        held = [each for each in self._released() if not kinds or ("+" not in each[0] and target_of(each[1]).kind in kinds)]
+        held = [
+            each for each in self._released() if not kinds or ("+" not in each[0] and target_of(each[1]).kind in kinds)
+        ]
         if not held or self.random.random() > chance:
             return None if kinds else (self._by(), self._on(), self._owner())
         on, hold, owner = self.random.choice(held)
@@ -237,7 +243,9 @@ class Drawing:
         on = self._on()
         self.number += 1
         face = self.random.choice(("", "", "generator", "stack"))
-        return Step("enter", self._by(), on, self._lease(on), self._wait(), self.number, face, self._owner(), self._fresh())
+        return Step(
+            "enter", self._by(), on, self._lease(on), self._wait(), self.number, face, self._owner(), self._fresh()
+        )
 
     def _release(self) -> Step | None:
         found = self._held(0.9)
@@ -300,14 +308,18 @@ class Drawing:
         if kind == "barrier" or kind == "event":
             faces = ("reset", "abort", "reset") if kind == "barrier" else ("set", "clear")
             flag = Step("flag", by, on, face=self.random.choice(faces), fresh=fresh)
-            return self.random.choice((flag, Step("wait_for", by, on, wait=wait or (IN_VAIN if wait == 0 else None), fresh=fresh)))
+            return self.random.choice(
+                (flag, Step("wait_for", by, on, wait=wait or (IN_VAIN if wait == 0 else None), fresh=fresh))
+            )
         steps = [Step("set", by, on, n=2 * count, fresh=fresh)] * (kind != "bounded")
         if kind == "latch":
             steps += [Step("down", by, on, fresh=fresh), Step("wait_for", by, on, wait=wait, fresh=fresh)]
         elif kind == "permits":
             lease = self.random.choice((None, None, LONG, SHORT))
             permits = list(self.model.number(Step("give", by, on)).permits)[-6:] or [0]
-            give = Step("give", by, on, n=self.random.choice(permits), face=self.random.choice(("", "try")), fresh=fresh)
+            give = Step(
+                "give", by, on, n=self.random.choice(permits), face=self.random.choice(("", "try")), fresh=fresh
+            )
             steps += [Step("take", by, on, lease, wait, self.number, fresh=fresh), give]
         else:
             steps += [Step("take", by, on, None, wait, count, fresh=fresh), Step("give", by, on, n=count, fresh=fresh)]
@@ -344,7 +356,11 @@ class Drawing:
         while new in self.clients or new in self.model.closed:
             new += len(PLACES)
         self.clients = [new if client == step.n else client for client in self.clients]
-        self.multis = [on for on in self.multis if not self.model.is_closed(targets_of(on)) and step.n not in {t.client for t in targets_of(on)}]
+        self.multis = [
+            on
+            for on in self.multis
+            if not self.model.is_closed(targets_of(on)) and step.n not in {t.client for t in targets_of(on)}
+        ]
         return step
 
     # ---- the end -------------------------------------------------------------------------------------------------
@@ -388,7 +404,6 @@ class Drawing:
         """A client of a place that is not closed."""
         clients = itertools.count(target.client % len(PLACES), len(PLACES))
         return next(client for client in clients if client not in self.model.closed)
-
 
 
 def drawn(setting: Setting, seed: int, count: int) -> Callable[[Model], Iterator[Step]]:

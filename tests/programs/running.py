@@ -224,7 +224,9 @@ class Run:
     async def _introduce(self, step: Step) -> None:
         """Ask an actor for its number, before its first step."""
         if step.thread not in self._numbers and step.op != "let_end":
-            (self._numbers[step.thread],) = await self.actors.result(self.actors.start(step, [self.api.current_thread_id]))
+            (self._numbers[step.thread],) = await self.actors.result(
+                self.actors.start(step, [self.api.current_thread_id])
+            )
 
     async def _perform(self, step: Step, plan: Plan) -> None:
         model = self.model
@@ -236,6 +238,8 @@ class Run:
             await self.actors.pause(max(most for _, most in model.spans()) + 0.01 - time.monotonic())
             plan.ways[0].effect()
         else:
+            if step.op == "close" and model.waiters:  # What is under way would have an unknown outcome.
+                await self.actors.pause(0.05)
             pending = self.actors.start(step, [partial(self._call, step)])
             if plan.waiter is not None:
                 model.wait(plan.waiter)

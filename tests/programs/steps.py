@@ -71,7 +71,9 @@ class Step:
 
     def __repr__(self) -> str:
         words = [repr(self.op), repr(self.by)] + [repr(self.on)] * bool(self.on)
-        words += [f"{each.name}={value!r}" for each in fields(self)[3:] if (value := getattr(self, each.name)) != each.default]
+        words += [
+            f"{each.name}={value!r}" for each in fields(self)[3:] if (value := getattr(self, each.name)) != each.default
+        ]
         return f"Step({', '.join(words)})"
 
     @property
