@@ -7,6 +7,9 @@ EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing,fastapi,django,sqlal
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 6
 PYTEST_ARGS ?=
+# How long `make test-programs` runs, and in how many processes.
+MINUTES ?= 10
+PROGRAM_JOBS ?= 1
 # Compiled files are kept: tests start hundreds of processes, and pytest prepares each test file in each of its own.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make check` runs of the tests; nothing where all tests are run in any case.
@@ -34,7 +37,7 @@ INTEGRATIONS := tests/frameworks/test_integration_
 LOWEST_TESTS := $(wildcard $(INTEGRATIONS)*.py) tests/tools/test_lock_commands.py tests/unit/test_testing_plugin.py \
 	$(addprefix tests/observe/test_,exporter.py listeners.py opentelemetry_listener.py prometheus_listener.py)
 
-.PHONY: help setup demo test test-all test-full test-python test-versions check dist docs bench bench-quick clean
+.PHONY: help setup demo test test-all test-full test-programs test-python test-versions check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -42,6 +45,7 @@ help:
 	@echo "make test       set up and run the quick tests: every kind, sync and async, on a real server"
 	@echo "make test-all   the other tests: faults, clusters, sentinels, frameworks, Redisson, more servers"
 	@echo "make test-full  all tests at the full volumes (much longer)"
+	@echo "make test-programs  random programs, each against a model of what it has to do, for ten minutes"
 	@echo "make test-python PYTHON=python3.13   the tests that depend on the version of Python, with another one"
 	@echo "make test-versions  the integrations with the lowest versions that are allowed, and with APScheduler 4"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
@@ -108,6 +112,9 @@ test-all: setup
 
 test-full: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --full $(PYTEST_ARGS)
+
+test-programs: setup
+	$(BIN)/python -W ignore -m tests.programs --minutes $(MINUTES) --jobs $(PROGRAM_JOBS)
 
 test-python: $(OTHER_VENV)/.ready
 	$(OTHER_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS) $(OTHER_TESTS)

@@ -18,7 +18,7 @@ import pytest
 from tests.servers import BUILDS, VALKEY
 
 #: What needs no time but the processor's.
-WHOLE = {"unit", "scripts", "simulated", "stateful", "test_parity.py"}
+WHOLE = {"unit", "scripts", "simulated", "stateful", "programs", "test_parity.py"}
 
 OTHER_SERVERS = [*(build.id for build in BUILDS if build is not VALKEY), "fakeredis"]
 

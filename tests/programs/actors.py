@@ -89,6 +89,12 @@ class ThreadActors:
         for thread in list(self._orders):
             await self.end(thread)
 
+    async def __aenter__(self) -> ThreadActors:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
     @classmethod
     def _serve(cls, orders: queue.SimpleQueue[Any]) -> None:
         while (order := orders.get()) is not None:
@@ -165,6 +171,9 @@ class TaskActors:
         """End all."""
         for thread in list(self._tasks):
             await self.end(thread)
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
         if self._group is not None:
             await self._group.__aexit__(None, None, None)
 

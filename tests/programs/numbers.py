@@ -137,9 +137,7 @@ class NumberOutcomes(Locks):
         refused = LockTimeoutError if block else None if with_id else False
         return self._plan(step, Way(refused))
 
-    def _waits(
-        self, step: Step, number: Number, ready: Callable[[], bool], ways: Callable[[], list[Way]]
-    ) -> Waiter:
+    def _waits(self, step: Step, number: Number, ready: Callable[[], bool], ways: Callable[[], list[Way]]) -> Waiter:
         waiter = Waiter(step, ready, ways, clients=(targets_of(step.on)[0].client,))
         waiter.joined = partial(number.waiters.append, waiter)
         waiter.gone = partial(number.waiters.remove, waiter)
@@ -186,7 +184,9 @@ class NumberOutcomes(Locks):
         number = self.number(step)
         if number.waiters or number.value is None or any(permit.state is HELD for permit in number.permits.values()):
             raise Unclear
-        if any(block.hold.state is HELD and getattr(block.hold, "number", None) is number for block in self.blocks.values()):
+        if any(
+            block.hold.state is HELD and getattr(block.hold, "number", None) is number for block in self.blocks.values()
+        ):
             raise Unclear
 
         def wiped() -> None:
@@ -260,7 +260,11 @@ class NumberOutcomes(Locks):
         kind, value = number.target.kind, number.value or 0
         held = sum(permit.state is HELD for permit in number.permits.values())
         blocks = {id(block.hold): block.hold for block in self.blocks.values()}
-        held += sum(hold.count for hold in blocks.values() if isinstance(hold, Permit) and hold.number is number and hold.state is HELD)
+        held += sum(
+            hold.count
+            for hold in blocks.values()
+            if isinstance(hold, Permit) and hold.number is number and hold.state is HELD
+        )
         answers: dict[str, list[tuple[str, Any]]] = {
             "sem": [("available_permits", value)],
             "bounded": [("locked", value <= 0)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -14,7 +14,7 @@ from tests.programs.steps import IN_VAIN, LONG, PLACES, SHORT, Step, Target, tar
 
 #: How often each kind is drawn.
 KINDS = {"lock": 9, "fair": 3, "spin": 2, "fenced": 2, "rw": 4, "token": 1, "once": 1, "oncefair": 1}
-NUMBERS = ("sem1", "sem2", "permits1", "permits2", "bounded1", "latch1", "latch2", "event1", "barrier1")
+NUMBERED = ("sem1", "sem2", "permits1", "permits2", "bounded1", "latch1", "latch2", "event1", "barrier1")
 
 #: How much may be held at once before more is released than acquired.
 MUCH = 8
@@ -26,14 +26,14 @@ class Setting:
 
     Attributes:
         name: Its name on the command line.
-        form: "threads" or "tasks".
+        tasks: Whether the actors are tasks.
         actors: How many of them.
         contexts: Whether threads have several contexts.
         clients: The clients at first.
     """
 
     name: str
-    form: str = "threads"
+    tasks: bool = False
     actors: int = 1
     contexts: bool = False
     clients: tuple[int, ...] = (0,)
@@ -47,8 +47,8 @@ SETTINGS = {
         Setting("threads", actors=4, contexts=True),
         Setting("clients", actors=3, contexts=True, clients=(0, 1, 2, 3)),
         Setting("greenlets", actors=4, contexts=True),
-        Setting("task", "tasks"),
-        Setting("tasks", "tasks", actors=6, clients=(0, 3)),
+        Setting("task", tasks=True),
+        Setting("tasks", tasks=True, actors=6, clients=(0, 3)),
     )
 }
 
@@ -96,7 +96,7 @@ class Drawing:
             self._forget: 1,
             self._count: 10,
             self._copy: 4 * setting.contexts,
-            self._cancel: 3 * (setting.form == "tasks"),
+            self._cancel: 3 * setting.tasks,
             self._end_thread: int(setting.actors > 1),
             self._close: int(len(setting.clients) > 1),
         }
@@ -204,11 +204,17 @@ class Drawing:
         if self.model.tasks:
             return [str(thread)]
         seen = self.model.seen.items()
-        return [f"{thread}.{key[1]}" if key[1] else str(thread) for key, known in seen if hold in known and key[0] in (0, thread)]
+        return [
+            f"{thread}.{key[1]}" if key[1] else str(thread)
+            for key, known in seen
+            if hold in known and key[0] in (0, thread)
+        ]
 
     def _held(self, chance: float, kinds: tuple[str, ...] = ()) -> tuple[str, str, int] | None:
         """An actor, and the name of something that it holds, with this chance; else any."""
-        held = [each for each in self._released() if not kinds or ("+" not in each[0] and target_of(each[1]).kind in kinds)]
+        held = [
+            each for each in self._released() if not kinds or ("+" not in each[0] and target_of(each[1]).kind in kinds)
+        ]
         if not held or self.random.random() > chance:
             return None if kinds else (self._by(), self._on(), self._owner())
         on, hold, owner = self.random.choice(held)
@@ -237,7 +243,9 @@ class Drawing:
         on = self._on()
         self.number += 1
         face = self.random.choice(("", "", "generator", "stack"))
-        return Step("enter", self._by(), on, self._lease(on), self._wait(), self.number, face, self._owner(), self._fresh())
+        return Step(
+            "enter", self._by(), on, self._lease(on), self._wait(), self.number, face, self._owner(), self._fresh()
+        )
 
     def _release(self) -> Step | None:
         found = self._held(0.9)
@@ -293,21 +301,25 @@ class Drawing:
     # ---- other steps ---------------------------------------------------------------------------------------------
 
     def _count(self) -> Step | None:
-        on = self.random.choice(NUMBERS)
+        on = self.random.choice(NUMBERED)
         client = self.random.choice(self.clients)
         on, by, kind = f"{client}:" * bool(client) + on, self._by(), on.rstrip("0123456789")
         count, wait, fresh, self.number = self.random.choice((1, 1, 2)), self._wait(), self._fresh(), self.number + 1
         if kind == "barrier" or kind == "event":
             faces = ("reset", "abort", "reset") if kind == "barrier" else ("set", "clear")
             flag = Step("flag", by, on, face=self.random.choice(faces), fresh=fresh)
-            return self.random.choice((flag, Step("wait_for", by, on, wait=wait or (IN_VAIN if wait == 0 else None), fresh=fresh)))
+            return self.random.choice(
+                (flag, Step("wait_for", by, on, wait=wait or (IN_VAIN if wait == 0 else None), fresh=fresh))
+            )
         steps = [Step("set", by, on, n=2 * count, fresh=fresh)] * (kind != "bounded")
         if kind == "latch":
             steps += [Step("down", by, on, fresh=fresh), Step("wait_for", by, on, wait=wait, fresh=fresh)]
         elif kind == "permits":
             lease = self.random.choice((None, None, LONG, SHORT))
             permits = list(self.model.number(Step("give", by, on)).permits)[-6:] or [0]
-            give = Step("give", by, on, n=self.random.choice(permits), face=self.random.choice(("", "try")), fresh=fresh)
+            give = Step(
+                "give", by, on, n=self.random.choice(permits), face=self.random.choice(("", "try")), fresh=fresh
+            )
             steps += [Step("take", by, on, lease, wait, self.number, fresh=fresh), give]
         else:
             steps += [Step("take", by, on, None, wait, count, fresh=fresh), Step("give", by, on, n=count, fresh=fresh)]
@@ -344,7 +356,11 @@ class Drawing:
         while new in self.clients or new in self.model.closed:
             new += len(PLACES)
         self.clients = [new if client == step.n else client for client in self.clients]
-        self.multis = [on for on in self.multis if not self.model.is_closed(targets_of(on)) and step.n not in {t.client for t in targets_of(on)}]
+        self.multis = [
+            on
+            for on in self.multis
+            if not self.model.is_closed(targets_of(on)) and step.n not in {t.client for t in targets_of(on)}
+        ]
         return step
 
     # ---- the end -------------------------------------------------------------------------------------------------
@@ -389,3 +405,24 @@ class Drawing:
         clients = itertools.count(target.client % len(PLACES), len(PLACES))
         return next(client for client in clients if client not in self.model.closed)
 
+
+def drawn(setting: Setting, seed: int, count: int) -> Callable[[Model], Iterator[Step]]:
+    """A random program of so many steps, and those that release what is held then."""
+
+    def steps(model: Model) -> Iterator[Step]:
+        drawing = Drawing(setting, Random(seed), model)
+        for _ in range(count):
+            yield drawing.step()
+        yield from iter(drawing.unwind, None)
+
+    return steps
+
+
+def given(setting: Setting, steps: list[Step]) -> Callable[[Model], Iterator[Step]]:
+    """A program of these steps, and those that release what is held then."""
+
+    def each(model: Model) -> Iterator[Step]:
+        yield from steps
+        yield from iter(Drawing(setting, Random(0), model).unwind, None)
+
+    return each

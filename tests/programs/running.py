@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -17,11 +17,11 @@ import redis
 
 import pyredisson
 import pyredisson.asyncio
-from tests.programs.actors import TaskActors, ThreadActors, settled
+from tests.programs.actors import TaskActors, ThreadActors, run_at_once, settled
 from tests.programs.model import HELD, Lock, MultiHold, Own, Plan, Unclear, Waiter, Way
 from tests.programs.numbers import PARTIES, VALUE, Permit
 from tests.programs.outcomes import Model
-from tests.programs.steps import LOCKS, PLACES, Step, targets_of
+from tests.programs.steps import LOCKS, NUMBERS, PLACES, Step, targets_of
 
 #: Seconds within which a holder is told, and a waiter goes on.
 SOON = 2.0
@@ -29,16 +29,8 @@ SOON = 2.0
 #: The watchdog's timeout: nothing is to be renewed while a program runs.
 TIMEOUT = 30.0
 
-#: What the methods of clients are called that make handles.
-MAKERS = {
-    **LOCKS,
-    "sem": "get_semaphore",
-    "bounded": "get_bounded_semaphore",
-    "permits": "get_permit_expirable_semaphore",
-    "latch": "get_count_down_latch",
-    "event": "get_event",
-    "barrier": "get_barrier",
-}
+#: What makes the handles.
+MAKERS = {**LOCKS, **NUMBERS}
 ARGUMENTS = {"bounded": (VALUE,), "barrier": (PARTIES,)}
 
 #: What may be left in Redis: numbers, the last token of fenced locks, and what ends by itself.
@@ -232,7 +224,9 @@ class Run:
     async def _introduce(self, step: Step) -> None:
         """Ask an actor for its number, before its first step."""
         if step.thread not in self._numbers and step.op != "let_end":
-            (self._numbers[step.thread],) = await self.actors.result(self.actors.start(step, [self.api.current_thread_id]))
+            (self._numbers[step.thread],) = await self.actors.result(
+                self.actors.start(step, [self.api.current_thread_id])
+            )
 
     async def _perform(self, step: Step, plan: Plan) -> None:
         model = self.model
@@ -244,6 +238,8 @@ class Run:
             await self.actors.pause(max(most for _, most in model.spans()) + 0.01 - time.monotonic())
             plan.ways[0].effect()
         else:
+            if step.op == "close" and model.waiters:  # What is under way would have an unknown outcome.
+                await self.actors.pause(0.05)
             pending = self.actors.start(step, [partial(self._call, step)])
             if plan.waiter is not None:
                 model.wait(plan.waiter)
@@ -591,42 +587,40 @@ def in_use(client: Any) -> list[object]:
     return owned + core.watchdog.ownerships() + core.subscriptions.wanted()
 
 
-Program = Callable[[Run], Coroutine[Any, Any, None]]
+def run_steps(steps: Callable[[Model], Iterable[Step]], port: int, *, tasks: bool) -> tuple[Run, Exception | None]:
+    """Run a program in a thread of its own, and see that it leaves nothing. Returns the fault that it has met.
 
+    Args:
+        steps: Draws the steps, one after another, with the model in hand.
+        port: The server's.
+        tasks: Whether the actors are tasks.
+    """
+    found: list[tuple[Run, Exception | None]] = []
+    raised: list[BaseException] = []
 
-def run_program(program: Program, port: int, form: str) -> tuple[Run, Exception | None]:
-    """Run a program in a thread of its own: of one thread, of threads, or of tasks. Returns its fault."""
-    results: list[Any] = []
-
-    async def run() -> tuple[Run, Exception | None]:
-        actors = TaskActors() if form == "tasks" else ThreadActors()
-        if isinstance(actors, TaskActors):
-            await actors.__aenter__()
-        running = Run(port, actors)
-        with running:
-            try:
-                await program(running)
-                await running.compare_end()
-            except (Fault, Undecided) as error:
-                await running.close()
-                return running, error
-        return running, None
+    async def run() -> None:
+        actors = TaskActors() if tasks else ThreadActors()
+        async with actors:
+            with Run(port, actors) as running:
+                fault: Exception | None = None
+                try:
+                    for step in steps(running.model):
+                        await running.do(step)
+                    await running.compare_end()
+                except (Fault, Undecided) as error:
+                    fault = error
+                    await running.close()
+                found.append((running, fault))
 
     def work() -> None:
         try:
-            if form == "tasks":
-                results.append(asyncio.run(run()))
-            else:
-                from tests.programs.actors import run_at_once
-
-                results.append(run_at_once(run()))
+            asyncio.run(run()) if tasks else run_at_once(run())
         except BaseException as error:
-            results.append(error)
+            raised.append(error)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    if isinstance(results[0], BaseException):
-        raise results[0]
-    found: tuple[Run, Exception | None] = results[0]
-    return found
+    if raised:
+        raise raised[0]
+    return found[0]

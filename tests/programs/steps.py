@@ -28,6 +28,15 @@ LOCKS = {
     "oncefair": "get_non_reentrant_fair_lock",
     "rw": "get_read_write_lock",
 }
+#: The same of what has no owner.
+NUMBERS = {
+    "sem": "get_semaphore",
+    "bounded": "get_bounded_semaphore",
+    "permits": "get_permit_expirable_semaphore",
+    "latch": "get_count_down_latch",
+    "event": "get_event",
+    "barrier": "get_barrier",
+}
 NOT_REENTRANT = ("token", "once", "oncefair")
 
 #: The database and the prefix of a client: number 0, 3, 6... have the first, 1, 4, 7... the second.
@@ -62,7 +71,9 @@ class Step:
 
     def __repr__(self) -> str:
         words = [repr(self.op), repr(self.by)] + [repr(self.on)] * bool(self.on)
-        words += [f"{each.name}={value!r}" for each in fields(self)[3:] if (value := getattr(self, each.name)) != each.default]
+        words += [
+            f"{each.name}={value!r}" for each in fields(self)[3:] if (value := getattr(self, each.name)) != each.default
+        ]
         return f"Step({', '.join(words)})"
 
     @property

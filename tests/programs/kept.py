@@ -1,0 +1,192 @@
+"""Programs that once met a fault, by what is right. Those without contexts run with threads and with tasks."""
+
+from __future__ import annotations
+
+from tests.programs.steps import IN_VAIN, LONG, SHORT, Step
+
+BOTH, OTHER = "lock1+lock2", "lock2+lock3"
+
+KEPT: dict[str, list[Step]] = {
+    "a hold of a member outlives the multi-lock": [
+        Step("acquire", "0", BOTH),
+        Step("acquire", "0", "lock1"),
+        Step("release", "0", BOTH),
+        Step("release", "0", "lock1"),
+    ],
+    "a multi-lock is released before all of its members": [
+        Step("acquire", "0", BOTH),
+        Step("acquire", "0", "lock1"),
+        Step("acquire", "0", "lock2"),
+        Step("release", "0", BOTH),
+    ],
+    "a multi-lock with a single member is released before that": [
+        Step("acquire", "0", "lock1+"),
+        Step("acquire", "0", "lock1"),
+        Step("release", "0", "lock1+"),
+    ],
+    "what a lost multi-lock holds still is given back": [
+        Step("acquire", "0", BOTH, LONG),
+        Step("force", "1", "lock1"),
+        Step("release", "0", BOTH),
+        Step("acquire", "0", "lock2"),
+    ],
+    "what a multi-lock holds still is given back when a key was deleted": [
+        Step("acquire", "0", BOTH, LONG),
+        Step("delete", "0", "lock2"),
+        Step("release", "0", BOTH),
+        Step("acquire", "1", "lock1"),
+    ],
+    "a block whose multi-lock has ended releases no later hold": [
+        Step("enter", "0", BOTH, SHORT, n=1),
+        Step("let_end", "0"),
+        Step("acquire", "0", "lock1"),
+        Step("leave", "0", n=1),
+        Step("release", "0", "lock1"),
+    ],
+    "a member that was never acquired alone is not lost": [
+        Step("acquire", "0", BOTH, SHORT),
+        Step("let_end", "0"),
+        Step("release", "0", "lock1"),
+        Step("release", "0", BOTH),
+        Step("release", "0", "lock1"),
+        Step("acquire", "0", "lock1"),
+    ],
+    "a multi-lock takes both sides of a lock, the writer first": [
+        Step("acquire", "0", "rw1.write+rw1.read"),
+        Step("release", "0", "rw1.write+rw1.read"),
+        Step("acquire", "0", "rw1.read+rw1.write"),
+    ],
+    "a multi-lock with a single member has no quorum": [
+        Step("acquire", "0", "lock1+"),
+        Step("delete", "0", "lock1"),
+        Step("acquire", "0", "lock1+"),
+    ],
+    "a part that outlives its multi-lock is given back": [
+        Step("acquire", "0", "lock1"),
+        Step("acquire", "0", BOTH, SHORT),
+        Step("let_end", "0"),
+        Step("release", "0", BOTH),
+        Step("release", "0", "lock1"),
+    ],
+    "a multi-lock starts anew when its lease has ended": [
+        Step("acquire", "0", "lock1"),
+        Step("acquire", "0", BOTH, SHORT),
+        Step("let_end", "0"),
+        Step("acquire", "0", BOTH),
+        Step("release", "0", BOTH),
+    ],
+    "the holder of a multi-lock is told at once that a member was forced away": [
+        Step("acquire", "0", BOTH),
+        Step("enter", "2", OTHER, n=1),
+        Step("force", "1", "lock1"),
+        Step("release", "0", BOTH),
+    ],
+    "a forced multi-lock frees its read side under a writer": [
+        Step("acquire", "0", "rw1.write"),
+        Step("acquire", "0", "rw1.read+lock1"),
+        Step("force", "0", "rw1.read+lock1"),
+        Step("release", "0", "rw1.read+lock1"),
+        Step("release", "0", "rw1.write"),
+    ],
+    "a condition's wait gives up and takes a multi-lock's part as well": [
+        Step("acquire", "0", BOTH),
+        Step("acquire", "0", "lock1"),
+        Step("cond_wait", "0", "lock1", wait=IN_VAIN),
+        Step("release", "0", "lock1"),
+        Step("release", "0", BOTH),
+    ],
+    "each level of a lock that was lost before a condition's wait raises": [
+        Step("acquire", "0", "lock1"),
+        Step("acquire", "0", "lock1"),
+        Step("delete", "0", "lock1"),
+        Step("release", "0", "lock1"),
+        Step("cond_wait", "0", "lock1", wait=IN_VAIN),
+        Step("release", "0", "lock1"),
+    ],
+    "a barrier of another database is another one": [
+        Step("wait_for", "0", "2:barrier1", wait=None),
+        Step("wait_for", "1", "barrier1", wait=IN_VAIN),
+        Step("wait_for", "1", "2:barrier1", wait=None),
+    ],
+    "a waiter of a client that is closed is in no queue": [
+        Step("acquire", "0", "fair1"),
+        Step("acquire", "1", "3:fair1", wait=None),
+        Step("close", "0", n=3),
+        Step("release", "0", "fair1"),
+        Step("acquire", "0", "6:fair1"),
+    ],
+    "a multi-lock does not join what another context holds of a member": [
+        Step("copy", "0", n=1),
+        Step("copy", "0", n=2),
+        Step("acquire", "0.1", "lock1"),
+        Step("acquire", "0.2", "lock2"),
+        Step("acquire", "0.1", BOTH),
+        Step("acquire", "0.2", BOTH),
+    ],
+    "a lock of another prefix is another one": [
+        Step("copy", "0", n=1),
+        Step("copy", "0", n=2),
+        Step("acquire", "0.1", "lock1"),
+        Step("acquire", "0.2", "1:lock1"),
+        Step("acquire", "0.1", "1:lock1"),
+        Step("release", "0.1", "1:lock1"),
+    ],
+    "what a closed client held is nothing to the next one": [
+        Step("copy", "0", n=1),
+        Step("copy", "0", n=2),
+        Step("acquire", "0.1", "lock1"),
+        Step("close", "0", n=0),
+        Step("force", "0", "3:lock1"),
+        Step("acquire", "0.2", "3:lock1"),
+        Step("acquire", "0.1", "3:lock1"),
+    ],
+    "nothing old revives": [
+        Step("copy", "0", n=1),
+        Step("copy", "0", n=2),
+        Step("acquire", "0.1", "lock1"),
+        Step("release", "0.1", "lock1"),
+        Step("acquire", "0.2", BOTH),
+        Step("acquire", "0.1", "lock1"),
+        Step("release", "0.1", "lock1"),
+    ],
+    "a hold that was released in a copy is visible there no more": [
+        Step("enter", "0", "lock1", n=1),
+        Step("copy", "0", n=1),
+        Step("acquire", "0", "lock1"),
+        Step("leave", "0", n=1),
+        Step("acquire", "0.1", "lock1"),
+        Step("release", "0.1", "lock1"),
+    ],
+    "a condition's wait in a copy gives the hold back where it was acquired": [
+        Step("acquire", "0", "lock1"),
+        Step("copy", "0", n=1),
+        Step("cond_wait", "0.1", "lock1", wait=IN_VAIN),
+        Step("release", "0", "lock1"),
+    ],
+    "a lease that has ended is not left behind": [
+        Step("copy", "0", n=1),
+        Step("acquire", "0", "lock1", SHORT),
+        Step("let_end", "0"),
+        Step("acquire", "0.1", "lock2"),
+        Step("acquire", "0.1", "lock1"),
+        Step("release", "0", "lock1"),
+    ],
+    "another context waits for a block in vain": [
+        Step("copy", "0", n=1),
+        Step("enter", "0", BOTH, n=1),
+        Step("acquire", "0.1", "lock1", wait=IN_VAIN),
+    ],
+    "a lease that has ended does not keep its thread from waiting": [
+        Step("copy", "0", n=1),
+        Step("acquire", "0", "lock1", SHORT),
+        Step("let_end", "0"),
+        Step("acquire", "1", "lock1"),
+        Step("acquire", "0.1", "lock1", wait=IN_VAIN),
+    ],
+    "a multi-lock of both sides has one number": [
+        Step("copy", "0", n=1),
+        Step("acquire", "0", "rw1.write"),
+        Step("force", "0.1", "rw1.write"),
+        Step("acquire", "0.1", "rw1.write+rw1.read"),
+    ],
+}
