@@ -320,7 +320,7 @@ class Run:
             case "lock":
                 return lock.lock(lease)
             case "acquire":
-                return lock.acquire(wait != 0, -1 if not wait else wait)
+                return lock.acquire(wait != 0, wait or -1)
             case "with":
                 return lock.__aenter__() if self.actors.tasks else lock.__enter__()
             case "token":
@@ -566,7 +566,7 @@ class Run:
             if number not in self.model.closed:
                 await self._soon(f"nothing in use by client {number}", lambda client=client: in_use(client))
         for store in self._stores:
-            left = [key for key in store.keys() if not LEFT.search(key)]
+            left = [key for key in store.scan_iter() if not LEFT.search(key)]
             if left:
                 raise Fault("left in Redis", repr(left))
         await self.close()
