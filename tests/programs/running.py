@@ -231,6 +231,7 @@ class Run:
     async def _perform(self, step: Step, plan: Plan) -> None:
         model = self.model
         model.began = time.monotonic()
+        closes_on_waiters = step.op == "close" and bool(model.waiters)
         self._left_behind = model.left_behind(step).union(
             *(model.left_behind(waiter.step) for waiter in model.waiters.values())
         )
@@ -238,7 +239,7 @@ class Run:
             await self.actors.pause(max(most for _, most in model.spans()) + 0.01 - time.monotonic())
             plan.ways[0].effect()
         else:
-            if step.op == "close" and model.waiters:  # What is under way would have an unknown outcome.
+            if closes_on_waiters:  # What is under way would have an unknown outcome.
                 await self.actors.pause(0.05)
             pending = self.actors.start(step, [partial(self._call, step)])
             if plan.waiter is not None:
@@ -250,6 +251,8 @@ class Run:
                 model.ended = time.monotonic()
                 self._note(step, plan.ways, outcome)
         await self._go_on()
+        if closes_on_waiters:  # They leave their queues.
+            await self.actors.pause(0.05)
 
     async def _result(self, step: Step, pending: Any) -> Any:
         try:
