@@ -1,6 +1,7 @@
-"""Run many random programs: ``python -m tests.programs --setting threads --programs 1000 --steps 1000 --seed 5 --jobs 2``.
+"""Run many random programs.
 
-Without a setting it runs programs of all. Each fault is printed with the command that repeats it and as a short program.
+``python -m tests.programs --setting threads --programs 1000 --steps 1000 --seed 5 --jobs 2``; without a setting it runs
+programs of all. Each fault is printed with the command that repeats it, and as a short program.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import subprocess
 import time
 from collections import Counter
 
-from tests.programs.programs import SETTINGS, Setting, drawn, given
 from tests.programs.printing import as_python
+from tests.programs.programs import SETTINGS, Setting, drawn, given
 from tests.programs.running import Fault, run_steps
 from tests.programs.shrinking import shrink
 from tests.programs.steps import Step

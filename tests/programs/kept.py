@@ -113,7 +113,7 @@ KEPT: dict[str, list[Step]] = {
         Step("acquire", "1", "3:fair1", wait=None),
         Step("close", "0", n=3),
         Step("release", "0", "fair1"),
-        Step("acquire", "0", "6:fair1"),
+        Step("acquire", "0", "6:fair1", wait=2),
     ],
     "a multi-lock does not join what another context holds of a member": [
         Step("copy", "0", n=1),

@@ -7,7 +7,7 @@ The rules:
 2. The number is the thread's (task's, made owner's) as long as no other context of this thread is in the lock.
 3. A hold is visible in the context in which it was acquired, and in copies that are made of that later.
 4. A call acts as the ownership of that lock and thread of which it sees a hold; if there is none, as the thread's own
-   number if that lock is not in use by this thread, else as a new one. Each member of a multi-lock is decided by itself.
+   number if that lock is not in use by this thread, else as a new one. Each member of a multi-lock decides by itself.
 5. A hold of a multi-lock is one ordinary hold of each member. It is lost when one of them is.
 
 Where they leave a choice, both answers are accepted, and the model goes on with the one that was given:

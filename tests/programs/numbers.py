@@ -69,8 +69,7 @@ class NumberOutcomes(Locks):
     def number(self, step: Step) -> Number:
         """What a step is about. Raises :class:`Unclear` if nothing was set that has to be."""
         (target,) = targets_of(step.on)
-        number = self.stored.setdefault(target.place, Number(target, VALUE if target.kind == "bounded" else None))
-        return number
+        return self.stored.setdefault(target.place, Number(target, VALUE if target.kind == "bounded" else None))
 
     def _short(self) -> list[Permit]:
         permits = [permit for number in self.stored.values() for permit in number.permits.values()]
@@ -165,6 +164,11 @@ class NumberOutcomes(Locks):
         """The end of a block of permits."""
         return [Way(None, partial(self._given, permit))]
 
+    def _in_blocks(self, number: Number) -> int:
+        """How many permits are held by blocks."""
+        holds = [block.hold for block in self.blocks.values() if isinstance(block.hold, Permit)]
+        return sum(hold.count for hold in holds if hold.number is number and hold.state is HELD)
+
     def drain(self, step: Step) -> Plan:
         """``drain_permits()``."""
         number = self._set_number(step)
@@ -184,9 +188,7 @@ class NumberOutcomes(Locks):
         number = self.number(step)
         if number.waiters or number.value is None or any(permit.state is HELD for permit in number.permits.values()):
             raise Unclear
-        if any(
-            block.hold.state is HELD and getattr(block.hold, "number", None) is number for block in self.blocks.values()
-        ):
+        if self._in_blocks(number):
             raise Unclear
 
         def wiped() -> None:
@@ -259,12 +261,7 @@ class NumberOutcomes(Locks):
         number = self.number(step)
         kind, value = number.target.kind, number.value or 0
         held = sum(permit.state is HELD for permit in number.permits.values())
-        blocks = {id(block.hold): block.hold for block in self.blocks.values()}
-        held += sum(
-            hold.count
-            for hold in blocks.values()
-            if isinstance(hold, Permit) and hold.number is number and hold.state is HELD
-        )
+        held += self._in_blocks(number)
         answers: dict[str, list[tuple[str, Any]]] = {
             "sem": [("available_permits", value)],
             "bounded": [("locked", value <= 0)],

@@ -1,4 +1,4 @@
-"""How each operation on locks may end, and what it changes: one method an operation, over :mod:`tests.programs.model`."""
+"""How each operation on locks may end, and what it changes: one method an operation."""
 
 from __future__ import annotations
 
@@ -626,19 +626,6 @@ class Model(NumberOutcomes):
         for own in owns:
             if own.who.thread == step.thread and own.bound() and not all(hold in self.sees(step) for hold in own.holds):
                 found |= {own.who.lock.target.name, *(hold.multi.name for hold in own.holds if hold.multi is not None)}
-        return found
-
-    # ---- what can be seen ----------------------------------------------------------------------------------------
-
-    def left_behind(self, step: Step) -> set[str]:
-        """What this thread holds for another context, which is worth a warning."""
-        found = set()
-        for lock in self.locks.values():
-            for own in lock.owns():
-                if own.who.thread == step.thread and own.who.client not in self.closed:
-                    for hold in own.holds:
-                        if not (hold.multi or hold).block and hold not in self.sees(step):
-                            found |= {lock.target.name, hold.multi.name if hold.multi else ""}
         return found
 
     @staticmethod

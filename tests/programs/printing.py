@@ -170,11 +170,6 @@ def as_python(steps: list[Step], *, tasks: bool) -> str:
     )
     head = _HEAD.format(imports=f"{imports} import Config, MultiLock, Redisson", places=PLACES, client_class=_CLIENTS)
     lines = [_line(step, "await " * tasks) for step in steps]
-    if tasks:
-        body = "".join(f"    {line}\n" for line in lines)
-        return f"{head}{_TASKS}{body}    for client in clients.values():\n        await client.close()\n\n\nasyncio.run(program())\n"
-    return (
-        f"{head}{_THREADS}\n"
-        + "".join(f"{line}\n" for line in lines)
-        + "for client in clients.values():\n    client.close()\n"
-    )
+    lines += ["for client in clients.values():", f"    {'await ' * tasks}client.close()"]
+    indent, head, tail = ("    ", head + _TASKS, "\n\nasyncio.run(program())\n") if tasks else ("", head + _THREADS, "")
+    return head + "".join(f"{indent}{line}\n" for line in lines) + tail

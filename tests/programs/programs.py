@@ -1,4 +1,4 @@
-"""Drawing a program: each step is drawn with the model in hand, so that most can be done, and at last all is released."""
+"""Drawing a program: each step with the model in hand, so that most can be done, and at last all is released."""
 
 from __future__ import annotations
 

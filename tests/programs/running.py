@@ -231,6 +231,7 @@ class Run:
     async def _perform(self, step: Step, plan: Plan) -> None:
         model = self.model
         model.began = time.monotonic()
+        closes_on_waiters = step.op == "close" and bool(model.waiters)
         self._left_behind = model.left_behind(step).union(
             *(model.left_behind(waiter.step) for waiter in model.waiters.values())
         )
@@ -238,7 +239,7 @@ class Run:
             await self.actors.pause(max(most for _, most in model.spans()) + 0.01 - time.monotonic())
             plan.ways[0].effect()
         else:
-            if step.op == "close" and model.waiters:  # What is under way would have an unknown outcome.
+            if closes_on_waiters:  # What is under way would have an unknown outcome.
                 await self.actors.pause(0.05)
             pending = self.actors.start(step, [partial(self._call, step)])
             if plan.waiter is not None:
@@ -250,6 +251,8 @@ class Run:
                 model.ended = time.monotonic()
                 self._note(step, plan.ways, outcome)
         await self._go_on()
+        if closes_on_waiters:  # They leave their queues.
+            await self.actors.pause(0.05)
 
     async def _result(self, step: Step, pending: Any) -> Any:
         try:
@@ -320,7 +323,7 @@ class Run:
             case "lock":
                 return lock.lock(lease)
             case "acquire":
-                return lock.acquire(wait != 0, -1 if not wait else wait)
+                return lock.acquire(wait != 0, wait or -1)
             case "with":
                 return lock.__aenter__() if self.actors.tasks else lock.__enter__()
             case "token":
@@ -566,7 +569,7 @@ class Run:
             if number not in self.model.closed:
                 await self._soon(f"nothing in use by client {number}", lambda client=client: in_use(client))
         for store in self._stores:
-            left = [key for key in store.keys() if not LEFT.search(key)]
+            left = [key for key in store.scan_iter() if not LEFT.search(key)]
             if left:
                 raise Fault("left in Redis", repr(left))
         await self.close()
