@@ -203,9 +203,14 @@ class PermitKind(HeldKind):
         self.word: str = word
         self._permit = permit
 
+    def new_state(self) -> str:
+        """Return the id of the permit."""
+        return self._permit.hex()
+
     def stored_as(self, ownership: Ownership) -> str:
         """Return the id of a permit."""
-        return self._permit.hex()
+        permit: str = ownership.kind_state
+        return permit
 
 
 def owned_by_block(client: ClientCore, name: str, word: str, permit: bytes) -> Ownership:

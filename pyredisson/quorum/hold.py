@@ -268,9 +268,11 @@ def innermost(ownerships: Iterable[Ownership], key: object, found: MultiHold | N
     for own in ownerships:
         for part in (*reversed(own.holds), *reversed(own.ended)) if own.holds or own.ended else ():
             whole: MultiHold | None = part.whole
-            if whole is found or (found is not None and whole is not None and whole.number < found.number):
+            if whole is None:
+                continue
+            if found is not None and whole.number <= found.number:
                 break
-            if whole is not None and whole.key == key and whole.state is HoldState.HELD and own.sees(part):
+            if whole.key == key and whole.state is HoldState.HELD and own.sees(part):
                 found = whole
                 break
     return found
