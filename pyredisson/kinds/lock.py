@@ -178,6 +178,11 @@ class LockCore:
             client.refuse_interrupter(ownership)
         return ownership
 
+    def ownerships_of(self, who: Caller) -> list[Ownership]:
+        """Return what a task or made owner holds of it, or what each call chain of a thread does."""
+        field = "" if who.shared else self.kind.field(who.number)
+        return self.client.ownerships.of_thread(self.names.name, who, field)
+
     def is_usual(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
         """Return whether the fast path may serve this owner with this number of holds; then its requests are ready.
 

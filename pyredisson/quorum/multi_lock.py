@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.ownership.owner_protocols import Caller, MadeCaller
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.holders import Holder
     from pyredisson.kinds.lock import LockCore
     from pyredisson.lease import Lease
@@ -131,11 +132,22 @@ class MultiLockCore:
     def mine(self) -> MultiHold | None:
         """Return the innermost hold of the caller."""
         who, found = self.owner(), None
-        for index, member in enumerate(self.members):
+        for index, lock in enumerate(self.locks):
             if found is None or found.ownerships[index].holds[-1:] != [found.parts[index]]:
-                field = "" if who.shared else member.kind.field(who.number)
-                found = innermost(member.client.ownerships.of_thread(member.name, who, field), self._key, found)
+                found = innermost(lock.ownerships_of(who), self._key, found)
         return found
+
+    def _ownerships(self, who: Caller) -> tuple[Ownership, ...]:
+        """Return what the caller holds of each member; of both sides of one lock, by one number."""
+        found: list[Ownership] = []
+        for lock, member in zip(self.locks, self.members, strict=True):
+            twin = (
+                found[-1]
+                if found and found[-1].name == member.name and found[-1].table is lock.client.ownerships
+                else None
+            )
+            found.append(lock.mine(who) if twin is None else lock.ownership_of(twin.who))
+        return tuple(found)
 
     def _check_open(self) -> None:
         for client in self._clients:
@@ -177,7 +189,7 @@ class MultiLockCore:
             self._caller.check_open()
         for other in self._other_loops:
             other.runtime.owner()
-        whole.ownerships = tuple([lock.mine(whole.who) for lock in self.locks])
+        whole.ownerships = self._ownerships(whole.who)
         outer = innermost(whole.ownerships, self._key)
         if outer is None:
             client.note_acquire(whole.ownerships[0])
@@ -293,9 +305,20 @@ class MultiLockCore:
     async def force_unlock(self) -> bool:
         """Free every member, for any holder. Returns whether any was locked."""
         self._check_open()
-        while (whole := self.mine()) is not None:
-            whole.over()  # What its owner ends itself is not lost.
-        return any([await lock.force_unlock() for lock in self.locks])
+        who = self.owner()
+        owns = [own for lock in self.locks for own in lock.ownerships_of(who)]
+        mine = {part.whole for own in owns for part in own.holds if part.whole is not None and own.sees(part)}
+        mine = {whole for whole in mine if whole.key == self._key and whole.state is HoldState.HELD}
+        for whole in mine:
+            whole.released = True  # What its owner ends itself is not lost,
+        forced = [await lock.force_unlock() for lock in self.locks]
+        for whole in mine:
+            if whole.held():  # but if the read side is left of a lock that its owner has for writing.
+                whole.released = False
+                whole.lost_part()
+            else:
+                whole.over()
+        return any(forced)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
