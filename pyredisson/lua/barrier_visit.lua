@@ -15,7 +15,9 @@
 -- include: repeated
 -- include: keep_record
 local parties, mode, joined = tonumber(ARGV[4]), ARGV[3], tonumber(ARGV[6])
-local generation = tonumber(redis.call('get', KEYS[1]) or 0)
+-- A database that sees the barrier for the first time begins to count by its clock: messages reach all databases.
+local stored = redis.call('get', KEYS[1])
+local generation = tonumber(stored or clock[1] % 16 * 1000000 + clock[2])
 local broken, ended = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
 local mine, free, count = nil, nil, 0
 local waiting = redis.call('hlen', KEYS[3]) - (broken and 1 or 0) - (ended and 1 or 0)
@@ -40,7 +42,7 @@ local function finish(opened)
     if ended then
         redis.call('hset', KEYS[3], 'ended', ended)
     end
-    redis.call('incr', KEYS[1])
+    redis.call('set', KEYS[1], string.format('%.0f', generation + 1))
 end
 local reply = -1
 if mode == 'reset' then
@@ -50,7 +52,7 @@ if mode == 'reset' then
 elseif mode == 'count' then
     reply = count
 elseif joined and joined ~= generation then
-    reply = joined < generation and tonumber(ended or -1) < joined and -3 - parties or -1
+    reply = stored and joined < generation and tonumber(ended or -1) < joined and -3 - parties or -1
 elseif mode == 'leave' then
     if mine then
         redis.call('hdel', KEYS[3], mine)
@@ -70,6 +72,7 @@ elseif not broken then
         reply = -2 - mine
     else
         redis.call('hset', KEYS[3], mine, string.format('%.0f ', now + tonumber(ARGV[7])) .. ARGV[5])
+        redis.call('set', KEYS[1], string.format('%.0f', generation))
         reply = 2 * (parties * generation + mine) + (last and 1 or 0)
     end
 end

@@ -452,7 +452,8 @@ class Locks:
     def ended_by_time(self) -> None:
         """The short leases have ended."""
         over = [own for lock in self.locks.values() for own in lock.owns() if own.short]
-        multis = dict.fromkeys(hold.multi for own in over for hold in own.holds if hold.multi is not None)
+        open_ = [own for own in over if own.who.client not in self.closed]
+        multis = dict.fromkeys(hold.multi for own in open_ for hold in own.holds if hold.multi is not None)
         for own in over:
             if own.who.client in self.closed:
                 own.holds.clear()

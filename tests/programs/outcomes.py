@@ -382,7 +382,7 @@ class Model(NumberOutcomes):
         for target in targets:
             lock = self.lock(target)
             owns = self._freed(target)
-            parted = any(len(own.counts()) > 1 for own in owns)
+            parted = any(len(own.counts()) > 1 for own in owns if own.who.client not in self.closed)
             mine = [*self.left_over(step, target), *self.left_over(step, target, seen=False)]
             if mine or parted or any(own.gone for own in lock.owns()) or self._reserved(lock, step):
                 raise Unclear

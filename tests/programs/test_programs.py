@@ -14,7 +14,7 @@ from tests.frameworks.common import require
 from tests.programs.kept import KEPT
 from tests.programs.printing import as_python
 from tests.programs.programs import SETTINGS, drawn, given
-from tests.programs.running import Fault, Run, run_steps
+from tests.programs.running import Fault, Run, Undecided, run_steps
 from tests.programs.shrinking import shrink
 from tests.programs.steps import Step
 from tests.servers import VALKEY, Server
@@ -64,7 +64,10 @@ def test_greenlets_do_what_the_model_says() -> None:
 )
 def test_a_program_that_once_met_a_fault_does_what_is_right(port: int, name: str, what: str) -> None:
     setting, steps = SETTINGS[name], KEPT[what]
-    run, fault = run_steps(given(setting, steps), port, tasks=setting.tasks)
+    for _ in range(10):
+        run, fault = run_steps(given(setting, steps), port, tasks=setting.tasks)
+        if not isinstance(fault, Undecided):  # It was too slow to say anything: a lease ended between two steps.
+            break
     if fault is not None:
         pytest.fail(f"{fault}\n{as_python(run.steps, tasks=setting.tasks)}")
     assert run.steps[: len(steps)] == steps, "a step was left out"
