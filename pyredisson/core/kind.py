@@ -181,9 +181,8 @@ class LockKind(HeldKind):
 
     def holders(self) -> Sequence[Ownership]:
         """Return the ownerships of this client that hold the lock, but for those whose release is in flight."""
-        return [
-            each for each in self.client.ownerships.of(self.names.name) if each.unclaimed() > 0 and each.loss is None
-        ]
+        now, owns = self.client.runtime.now(), self.client.ownerships.of(self.names.name)
+        return [each for each in owns if each.unclaimed() > 0 and each.remaining(now) > 0]
 
     def ended_by_force(self) -> Sequence[Ownership]:
         """Return the ownerships of this client that a forced unlock ends."""

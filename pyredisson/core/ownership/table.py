@@ -74,6 +74,8 @@ class OwnershipTable:
         for each in tuple(chains.members):
             if each.call.thread == thread:
                 return each.who
+            if not each.watched():
+                each.expire(self._now())  # What simply ran out is not in use.
             if each.in_use() and not (each.done_with() and settled_later(each)):
                 return each.who if not each.holds and each.asked_here() else who.divide()
             if each.who is not who and each.idle():
