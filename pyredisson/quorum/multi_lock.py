@@ -191,6 +191,9 @@ class MultiLockCore:
             other.runtime.owner()
         whole.ownerships = self._ownerships(whole.who)
         outer = innermost(whole.ownerships, self._key)
+        for own in whole.ownerships:
+            if outer is None and own.chains is not None and len(own.chains.members) > 1:
+                outer = self.mine()  # What has ended may have been held by another number.
         if outer is None:
             client.note_acquire(whole.ownerships[0])
         note = CallNote(client.runtime.thread())

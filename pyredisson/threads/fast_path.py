@@ -76,8 +76,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             with ownership.mutex:
                 if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
-                    ownership.deadline, hold.since = deadline, sent
-                    hold.state = HoldState.HELD
+                    ownership.deadline, hold.since, hold.state = deadline, sent, HoldState.HELD
                     ownership.holds.append(hold)
                     ownership.chains.enter(hold, who)
                     in_flight.queued_ms = 0

@@ -364,8 +364,8 @@ class Model(NumberOutcomes):
             raise Unclear
         hold = block.hold
         parts = hold.parts if isinstance(hold, MultiHold) else [hold]
-        if any(part.own.gone for part in parts):
-            raise Unclear
+        if any(part.own.gone or part not in part.own.holds for part in parts if part.state is HELD):
+            raise Unclear  # Or its owner waits for a condition, and has given it up.
         if hold.state is not HELD:
             return Plan([Way(LockLostError)])
         return Plan([Way(True, lambda: [self.lasts(part.own, step.lease) for part in parts])])
