@@ -75,6 +75,7 @@ class MultiHold(Owned):
         "watched",
     )
 
+    loss: str | None
     #: A multi-lock has no fencing token: each member has its own.
     token = None
 
