@@ -53,7 +53,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
             hold.state = HoldState.HELD
             ownership.holds.append(hold)
             ownership.chains.enter(hold, ownership.who)
-            in_flight.pending = None
+            in_flight.holds, in_flight.pending = (), None
             watchdog.watch(ownership)
             return True
         call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)

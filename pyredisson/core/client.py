@@ -119,6 +119,8 @@ class ClientCore(ClientBase):
 
     def close(self) -> None:
         """Refuse everything from now on, and wake those who wait. Holds are left to their leases."""
+        if not self.closed:
+            self.ownerships.end()
         self.closed = True
         self.direct = None
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))

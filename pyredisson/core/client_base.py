@@ -90,6 +90,9 @@ class ClientBase:
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
+        before: OwnershipTable | None = getattr(self, "ownerships", None)
+        if before is not None:
+            before.end()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.subscriptions: Subscriptions = Subscriptions(self.runtime, self.config.max_wait_without_check)
         self.server.forget(self.runtime.mutex())

@@ -80,7 +80,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
                     ownership.holds.append(hold)
                     ownership.chains.enter(hold, who)
                     in_flight.queued_ms = 0
-                    in_flight.pending = None
+                    in_flight.holds, in_flight.pending = (), None
             if hold.state is HoldState.HELD:
                 watchdog.watch(ownership)
                 return True

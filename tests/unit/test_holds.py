@@ -213,7 +213,7 @@ def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
     begin_release(ownership)
     assert ownership.expire(ownership.deadline)
     assert ownership.holds == [plain]
-    assert ownership.ended == [fixed]
+    assert ownership.ended == (fixed,)
 
 
 def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyredisson.core.ownership.hold import HoldState
 
@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 
 _serials = itertools.count(1)
 
-#: The context variable of each lock and thread; and which of these are no longer in use, whose variables others use
-#: again. Contexts keep each variable that was ever set in them, which is why they are usually made at the top of
-#: modules; here there are never more than were in use at one time.
-_variables: Final[dict[weakref.ref[Any], ContextVar[Trace | None]]] = {}
-_unused: Final[list[weakref.ref[Any]]] = []
+#: Context variables that no lock uses at this moment. Contexts keep each variable that was ever set in them, which is
+#: why they are usually made at the top of modules; here there are never more than were in use at one time.
+_free: Final[list[ContextVar[Trace | None]]] = []
 
 
 class Trace:
@@ -65,16 +63,20 @@ class CallChains:
         serial: Its number.
     """
 
-    __slots__ = ("__weakref__", "_variable", "members", "serial")
+    __slots__ = ("_variable", "members", "serial")
 
     def __init__(self) -> None:
         self.serial: int = next(_serials)
-        self.members: list[Ownership] = []
+        self.members: tuple[Ownership, ...] = ()
         try:
-            self._variable: ContextVar[Trace | None] = _variables.pop(_unused.pop())
+            self._variable: ContextVar[Trace | None] = _free.pop()
         except IndexError:
             self._variable = ContextVar("pyredisson.holds", default=None)
-        _variables[weakref.ref(self, _unused.append)] = self._variable
+
+    def end(self) -> None:
+        """No ownership is found by it any more: let others use its variable."""
+        _free.append(self._variable)
+        self._variable = ContextVar("pyredisson.holds", default=None)  # A call may be under way still.
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class Ownership(Owned):
         self.chains: CallChains | None = None  # Where its holds are visible; only for what is in a table.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.holds: list[Hold] = []  # The innermost last.
-        self.ended: list[Hold] = []  # Those that simply ran out, and whose unlock is to come.
+        self.ended: tuple[Hold, ...] = ()  # Those that simply ran out, and whose unlock is to come.
         self.deadline: float = 0.0
         self.call: CallNote = NO_CALL
         self.epoch: int = 0
@@ -225,7 +225,7 @@ class Ownership(Owned):
     def listed_in(self, table: object, chains: CallChains | None = None) -> None:
         """It was put into this table, or taken out of the one that it was in. ``chains``: of its thread, or task."""
         self.table = table
-        self.chains = chains or self.chains
+        self.chains = chains
 
     # ---- its holds -----------------------------------------------------------------------------------------------
 
@@ -236,9 +236,10 @@ class Ownership(Owned):
         elif hold in self.holds:
             self.holds.remove(hold)
         if state is HoldState.ENDED:
-            self.ended.append(hold)
+            self.ended = (*self.ended, hold)
             if len(self.ended) > REMEMBERED:
-                self.ended.pop(0).become(HoldState.OVER)
+                self.ended[0].become(HoldState.OVER)
+                self.ended = self.ended[1:]
         hold.state = state
         known = hold.trace() if hold.trace is not None else None
         if known is not None:
@@ -262,7 +263,7 @@ class Ownership(Owned):
 
     def _forget(self, hold: Hold) -> None:
         if hold in self.ended:
-            self.ended.remove(hold)
+            self.ended = tuple([each for each in self.ended if each is not hold])
             hold.become(HoldState.OVER)
 
     def claim(self, hold: Hold) -> None:
@@ -320,6 +321,7 @@ class Ownership(Owned):
                 known.state = HoldState.HELD
             elif self.chains is not None:
                 self.chains.enter(hold, self.who)
+            self.in_flight.holds = ()
             self.in_flight.pending = None
             self.in_flight.queued_ms = 0
             return True
@@ -437,7 +439,7 @@ class Ownership(Owned):
             if hold is None or hold.state is not HoldState.HELD or hold in releasing:
                 return False
             if hold not in in_flight.due:
-                in_flight.due.append(hold)
+                in_flight.due = (*in_flight.due, hold)
             in_flight.of_block = block
             return True
 
@@ -454,10 +456,11 @@ class Ownership(Owned):
             if in_flight.pending is None:
                 if self.loss is not None:
                     self._drop_due()
-                in_flight.due = [hold for hold in in_flight.due if hold.state is HoldState.HELD]
+                in_flight.due = tuple([hold for hold in in_flight.due if hold.state is HoldState.HELD])
                 if not in_flight.due:
                     return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
-                in_flight.begin(Pending.RELEASE, in_flight.due.pop(0))
+                in_flight.begin(Pending.RELEASE, in_flight.due[0])
+                in_flight.due = in_flight.due[1:]
             else:
                 in_flight.request_id += 1
             # An acquire is pending only while it is in doubt; and who settled it before us may be at it still.
@@ -529,7 +532,7 @@ class Ownership(Owned):
                 in_flight.begin(Pending.RELEASE, hold)
                 in_flight.until = self.deadline
             elif hold not in in_flight.holds and hold not in in_flight.due:
-                in_flight.due.append(hold)
+                in_flight.due = (*in_flight.due, hold)
             in_flight.of_block = True
             return True
 
@@ -653,11 +656,11 @@ class Ownership(Owned):
             self.generation += 1
             for hold in (*holds, *[each for each in self.ended if each.whole is None]):
                 self.drop(hold)
-            self.ended = [each for each in self.ended if each.whole is not None]
+            self.ended = tuple([each for each in self.ended if each.whole is not None])
             self.loss = None
             in_flight.request_id += 1
             in_flight.pending = None
-            in_flight.due = []
+            in_flight.due = ()
             in_flight.released_behind = False
             return [hold for hold in holds if hold.whole is not None]
 
@@ -665,7 +668,7 @@ class Ownership(Owned):
         """Nothing is held any more: what is done with need not be released."""
         for hold in self.in_flight.due:
             self.drop(hold)
-        self.in_flight.due = []
+        self.in_flight.due = ()
 
     def _give_up_release(self) -> None:
         """The request is not pending any more; the hold that it was to release has ended by itself.

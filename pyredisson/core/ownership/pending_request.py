@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,7 +115,7 @@ class InFlight:
     becoming: HoldState = HoldState.OVER
     of_block: bool = False
     queued_ms: int = 0
-    due: list[Hold] = field(default_factory=list)
+    due: tuple[Hold, ...] = ()
     without_end: bool = False
     released_behind: bool = False
 

@@ -26,7 +26,8 @@ class OwnershipTable:
     def __init__(self, runtime: Runtime) -> None:
         #: As a rule a lock has one entry, which stands here by itself; several are in a dictionary, by their owners.
         self._by_lock: dict[str, Ownership | dict[str, Ownership]] = {}
-        self._chains: dict[tuple[str, int], CallChains] = {}  # By lock and thread.
+        #: By lock and thread, of locks with several entries.
+        self._chains: dict[tuple[str, int], CallChains] = {}
         self._size = 0
         self._sweep_at = 2 * REMEMBERED
         self._mutex = runtime.mutex()
@@ -65,13 +66,13 @@ class OwnershipTable:
             thread: Its identifier: a signal handler in the middle of a call is who makes that call.
             settled_later: Whether the pending request of an ownership is left to the background.
         """
-        chains = self._chains.get((name, who.number))
+        chains = self._find_chains(name, who)
         if chains is None:
             return who
         owner = chains.owner_here()
         if owner is not None:
             return owner
-        for each in tuple(chains.members):
+        for each in chains.members:
             if each.call.thread == thread:
                 return each.who
             if not each.watched():
@@ -85,10 +86,21 @@ class OwnershipTable:
     def of_thread(self, name: str, who: Caller, field: str) -> list[Ownership]:
         """Return the entries of one lock of the call chains of a thread; for other owners that of a ``field``."""
         if who.shared:
-            chains = self._chains.get((name, who.thread_number))
+            chains = self._find_chains(name, who)
             return [] if chains is None else list(chains.members)
         found = self.find((name, field))
         return [] if found is None else [found]
+
+    def _find_chains(self, name: str, who: Caller) -> CallChains | None:
+        of_lock = self._by_lock.get(name)
+        if of_lock is None or isinstance(of_lock, dict):
+            return self._chains.get((name, who.thread_number))
+        return of_lock.chains if of_lock.who.thread_number == who.thread_number else None
+
+    def end(self) -> None:
+        """The client has ended, or is another one from now on: nothing is found here any more."""
+        for chains in {id(each.chains): each.chains for each in self if each.chains is not None}.values():
+            chains.end()
 
     # ---- changes -------------------------------------------------------------------------------------------------
 
@@ -97,22 +109,27 @@ class OwnershipTable:
         if self._size >= self._sweep_at:
             self._sweep()
         with self._mutex:
+            known = self._find_chains(ownership.name, ownership.who) if ownership.who.shared else None
             listed = self._list(ownership)
             if listed is ownership and ownership.table is not self:
                 self._size += 1
-                ownership.listed_in(self, self._chains_of(ownership))
+                self._join(ownership, known)
             return listed
 
-    def _chains_of(self, ownership: Ownership) -> CallChains | None:
-        """Return where the holds of an ownership are visible, of which it is a member from now on."""
-        who = ownership.who
+    def _join(self, ownership: Ownership, chains: CallChains | None) -> None:
+        """Let an ownership be found by its thread. ``chains``: those of that thread, if there are any."""
+        name, who = ownership.name, ownership.who
         if not who.traced:
-            return None
-        chains = ownership.chains or CallChains()
-        if who.shared:
-            chains = self._chains.setdefault((ownership.name, who.thread_number), chains)
-        chains.members.append(ownership)
-        return chains
+            ownership.listed_in(self)
+            return
+        chains = chains or CallChains()
+        chains.members = (*chains.members, ownership)
+        ownership.listed_in(self, chains)
+        of_lock = self._by_lock.get(name)
+        if isinstance(of_lock, dict):
+            for each in of_lock.values() if len(of_lock) == 2 else (ownership,):
+                if each.who.shared and each.chains is not None:
+                    self._chains[name, each.who.thread_number] = each.chains
 
     def _list(self, entry: Ownership) -> Ownership:
         lock, owner = entry.key
@@ -134,17 +151,18 @@ class OwnershipTable:
         """Take an ownership out that is idle, or whose owner is gone."""
         lock, owner = ownership.key
         with self._mutex:
+            chains = ownership.chains
             ownership.listed_in(None)
             of_lock = self._by_lock.get(lock)
             found = of_lock.pop(owner, None) if isinstance(of_lock, dict) else of_lock
             self._size -= found is ownership
             if lock in self._by_lock and self._by_lock[lock] is of_lock and (of_lock is ownership or not of_lock):
                 del self._by_lock[lock]
-            chains = ownership.chains
             if chains is not None and ownership in chains.members:
-                chains.members.remove(ownership)
-                if not chains.members and ownership.who.shared:
+                chains.members = tuple([each for each in chains.members if each is not ownership])
+                if not chains.members:
                     self._chains.pop((lock, ownership.who.thread_number), None)
+                    chains.end()
 
     def _sweep(self) -> None:
         now = self._now()
