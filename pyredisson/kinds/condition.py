@@ -147,7 +147,8 @@ class ConditionCore(NumberedCore):
             raise
         except BaseException as error:
             kind.member = ""
-            if holds and (notified or not ended):
+            joined = released or not isinstance(error, LockNotOwnedError)  # Perhaps, if that is not known.
+            if holds and joined and (notified or not ended):
                 await left.leave()
             if not released:
                 holds = [hold for hold in holds if hold.state is HoldState.GIVEN_UP]

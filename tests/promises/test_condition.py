@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pyredisson import ClientClosedError, Config, LockNotOwnedError
+from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
 from pyredisson.asyncio import Redisson
 from tests.proxy import Proxy
 from tests.waiting import soon
@@ -183,6 +183,24 @@ def test_a_wait_that_is_closed_before_joining_notifies_no_one(world: ClockWorld,
 
     asyncio.run(main())
     assert world.redis.command("ZCARD", WAITERS) == 1
+
+
+@kinds
+def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world: World, kind: str) -> None:
+    client, (alice, bob) = world.client(), world.actors(2)
+    waiting = waits(world, alice, condition(alice, client, kind))
+    bob.get(client, kind).lock()
+    world.redis.delete("orders")
+    with pytest.raises(LockLostError):
+        condition(bob, client, kind).wait(0)
+    assert world.redis.command("ZCARD", WAITERS) == 1
+    with pytest.raises(LockLostError):
+        bob.get(client, kind).unlock()
+    bob.get(client, kind).lock()
+    condition(bob, client, kind).notify()
+    bob.get(client, kind).unlock()
+    assert waiting.result() is True
+
 
 
 @each_runtime
