@@ -202,7 +202,6 @@ def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world: World, kind: str
     assert waiting.result() is True
 
 
-
 @each_runtime
 def test_only_a_holder_waits_and_notifies(world: World) -> None:
     alice, bob = world.actors(2)
