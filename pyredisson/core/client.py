@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
@@ -16,6 +17,7 @@ from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.ledger import Ledger
 from pyredisson.core.requests.replicas import Replicas
 from pyredisson.core.requests.server import KnownRestarts
+from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import Runtime
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
 
@@ -129,6 +131,11 @@ class ClientCore(ClientBase):
         """Remove from the server what a client that was closed does not need there, within a short time."""
 
         async def remove() -> None:
+            for each in self.ownerships:
+                if each.queued_ms:  # Its own call may get to that only when the connections are closed.
+                    each.stop_waiting(self.runtime.now())
+                    with suppress(Failure):
+                        await settle(self, each, CLEANUP_BUDGET, behind=True)
             await self.watchdog.end()
             await self.presence.end()
 

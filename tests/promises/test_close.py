@@ -91,6 +91,22 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: st
     assert isinstance(error, (ClientClosedError, OutcomeUnknownError)), error
 
 
+@each_runtime
+def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world: World) -> None:
+    alice, bob, carol = world.actors(3)
+    mine, theirs = alice.get(world.client(), "fair_lock"), carol.get(world.client(), "fair_lock")
+    for _ in range(3):
+        mine.lock()
+        client = world.client()
+        waiting = bob.start(bob.get(client, "fair_lock").lock)
+        world.until(lambda: world.redis.list("redisson_lock_queue:{orders}") != [])
+        client.close()
+        mine.unlock()
+        assert theirs.try_lock(2), "a closed client is the next one in the queue"
+        theirs.unlock()
+        assert isinstance(waiting.error(), ClientClosedError)
+
+
 def test_a_held_lock_is_left_to_its_lease(world: World, alice: Actor, bob: Actor) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
     began = world.now()

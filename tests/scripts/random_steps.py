@@ -412,6 +412,11 @@ def script_steps(random: Random, model: SimulatedRedis, version: str) -> Iterato
             step = script_call(random, model)
             if version == "6.2":
                 step = step._replace(command=tuple(b"PUBLISH" if arg == b"SPUBLISH" else arg for arg in step.command))
+            if step.about.startswith("barrier_visit ") and not model.command(b"EXISTS", step.command[3]):
+                # One that is visited for the first time begins to count by the clock, to the microsecond.
+                if model.maxmemory_reached:
+                    continue
+                yield command_step("SET", step.command[3], 1)
             yield step
         elif chance < 0.97:
             family = random.choice(list(MEDDLING))

@@ -118,18 +118,17 @@ class OwnershipTable:
 
     def _join(self, ownership: Ownership, chains: CallChains | None) -> None:
         """Let an ownership be found by its thread. ``chains``: those of that thread, if there are any."""
-        name, who = ownership.name, ownership.who
-        if not who.traced:
+        if ownership.who.traced:
+            chains = chains or CallChains()
+            chains.members = (*chains.members, ownership)
+            ownership.listed_in(self, chains)
+        else:
             ownership.listed_in(self)
-            return
-        chains = chains or CallChains()
-        chains.members = (*chains.members, ownership)
-        ownership.listed_in(self, chains)
-        of_lock = self._by_lock.get(name)
+        of_lock = self._by_lock.get(ownership.name)
         if isinstance(of_lock, dict):
             for each in of_lock.values() if len(of_lock) == 2 else (ownership,):
                 if each.who.shared and each.chains is not None:
-                    self._chains[name, each.who.thread_number] = each.chains
+                    self._chains[each.name, each.who.thread_number] = each.chains
 
     def _list(self, entry: Ownership) -> Ownership:
         lock, owner = entry.key
