@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyredisson.core import events
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 #: The kind of all multi-locks, quorums included, as inspection shows it.
 KIND: Final = "multi_lock"
 
+_lease_of = attrgetter("client.watchdog.lease_ms")
 _numbers = itertools.count(1)
 
 
@@ -123,7 +125,7 @@ class MultiHold(Owned):
             return self._lease
         if member is not None:
             return member.client.watchdog.lease_ms
-        return max([each.client.watchdog.lease_ms for each in self.members])
+        return max(map(_lease_of, self.members))
 
     def each(self) -> list[tuple[int, Member, Ownership, Hold]]:
         """Return the parts that were acquired, each with its index, its member, and what the owner holds of that."""

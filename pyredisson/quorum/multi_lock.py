@@ -354,6 +354,7 @@ class MultiLockCore:
     # ---- who holds it instead ------------------------------------------------------------------------------------
 
     async def _not_owned(self) -> LockNotOwnedError:
+        self._check_open()  # A signal handler may have closed a client since the call began.
         text, holder, free = await self._other_holder()
         held = text if self._local_holder() is not None else None
         return LockNotOwnedError(

@@ -65,16 +65,20 @@ class LockMachine(Machine):
         """Draw the consequences of what time it is."""
         now = self.world.now()
         for index, owner in enumerate(self.owners):
-            renewed = self.holder == index and not owner.lost and any(level.lease is None for level in owner.levels)
+            renewed = self.holder == index and not owner.lost and self._watched(owner)
             if renewed:
                 owner.until = max(owner.until, now + certain_for(int(self.watchdog * 1000)) - self.watchdog / 3)
                 self.ends = max(self.ends, now + self.watchdog * 2 / 3)
-            if owner.levels and not owner.lost and owner.until <= now:
-                assert all(level.lease is not None for level in owner.levels)
+            if owner.levels and owner.until <= now and not (owner.lost and self._watched(owner)):
+                assert not self._watched(owner)
                 owner.over += len(owner.levels)
                 owner.levels.clear()
+                owner.lost = False  # A fixed lease that has run out is no loss, whatever was found before.
         if self.holder is not None and self.ends <= now:
             self.holder = None
+
+    def _watched(self, owner: Owner) -> bool:
+        return any(level.lease is None for level in owner.levels)
 
     def _take(self, index: int, kind: str, lease: float | None) -> None:
         owner = self.owners[index]
@@ -185,8 +189,7 @@ class LockMachine(Machine):
         before = self.world.now()
         self.world.pass_time(seconds)
         for index, owner in enumerate(self.owners):
-            watched = any(level.lease is None for level in owner.levels)
-            if self.holder != index and watched and not owner.lost:
+            if self.holder != index and self._watched(owner) and not owner.lost:
                 # The watchdog finds that it is gone at its next round, or at the deadline; which, is another test's.
                 self.world.pass_time(self.watchdog)
                 owner.lost = True

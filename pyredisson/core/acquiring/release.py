@@ -243,6 +243,7 @@ def not_owned(kind: LockKind, ownership: Ownership, *, unlocks: bool = False) ->
 
     ``unlocks``: whether this is the unlock of a hold that has ended, if there is one.
     """
+    kind.client.check_open()  # A signal handler may have closed it since the call began.
     # What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
     for each in kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner):
         if each.owner == kind.field(each.who.number) and (hold := each.ended_here()) is not None:
