@@ -38,7 +38,7 @@ from tests.servers import Server
 from tests.volumes import Volume
 from tests.waiting import soon, until
 
-CONFIG = Config(lock_watchdog_timeout=6000, timeout=20.0)
+CONFIG = Config(lock_watchdog_timeout=3600, timeout=20.0)
 STRANGER = "stranger:1"
 
 #: What is done, and how often.
