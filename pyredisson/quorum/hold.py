@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: The kind of all multi-locks, quorums included, as inspection shows it.
 KIND: Final = "multi_lock"
 
-_lease_of = attrgetter("client.watchdog.lease_ms")
+_lease_of: Callable[[Member], int] = attrgetter("client.watchdog.lease_ms")
 _numbers = itertools.count(1)
 
 

@@ -552,9 +552,19 @@ class Locks:
             raise Unclear
         return [*results, not conflicts]
 
-    def stuck(self, step: Step, own: Own) -> bool:
-        """Whether the wait for a lock could never end, since this very thread holds it for another call."""
-        return not self.tasks and any(
-            each.bound() and each.who.thread == step.thread and each.who.client == own.who.client
-            for each in own.who.lock.conflicts(own)
-        )
+    def stuck(self, step: Step, own: Own) -> bool | None:
+        """Whether the wait for a lock could never end, since this very thread holds it for another call.
+
+        ``None``: it may seem so to the client, which does not know yet that the thread has lost it.
+        """
+        if self.tasks:
+            return False
+        lock = own.who.lock
+        mine = [
+            each
+            for each in lock.owns()
+            if each.who is not own.who
+            and each.bound()
+            and (each.who.thread, each.who.client) == (step.thread, own.who.client)
+        ]
+        return any(each in lock.conflicts(own) for each in mine) or (None if mine else False)

@@ -66,11 +66,11 @@ class Model(NumberOutcomes):
             raise Unclear  # It would wait for itself.
         owns = self._acting(step, targets)
         results, stuck, blocking = self._attempts(step, targets, owns)
-        if False in results and step.wait is None and (len(results) > 1 or len({*stuck}) > 1):
+        if False in results and step.wait is None and (len(results) > 1 or len({*stuck}) > 1 or None in stuck):
             raise Unclear  # It may wait for one member first, or fail because of another one.
-        if False in results and step.wait != 0 and any(stuck):
+        if False in results and step.wait != 0 and (any(stuck) or None in stuck):
             results[results.index(False)] = LockError
-            if "+" in step.on and step.wait is not None:
+            if step.wait is not None and ("+" in step.on or None in stuck):
                 results.append(False)
         elif False in results and step.wait is None:
             return Plan(waiter=self._waiter(step, targets, owns, blocking, block))
@@ -89,7 +89,7 @@ class Model(NumberOutcomes):
 
     def _attempts(
         self, step: Step, targets: tuple[Target, ...], owns: list[Own]
-    ) -> tuple[list[Any], list[bool], list[Lock]]:
+    ) -> tuple[list[Any], list[bool | None], list[Lock]]:
         """What all members may end with: errors, ``False`` or ``True``; and what blocks, and whether for ever."""
         failing: list[Any] = []
         stuck, may_be_granted, blocking = [], True, []
@@ -174,9 +174,18 @@ class Model(NumberOutcomes):
         def ready() -> bool:
             return False not in self._attempts(step, targets, owns)[0]
 
+        held = [own for own in owns if own.holds and "+" in step.on]
+
+        def take(way: Way) -> None:
+            way.effect()
+            for own in held:  # A member may have been acquired at once, beside what was held then.
+                own.most = max(own.most, self.ended + self.timeout)
+                own.who.lock.most = max(own.who.lock.most, own.most)
+
         def ways() -> list[Way]:
             results, _, _ = self._attempts(step, targets, owns)
-            return [self._way(result, step, targets, owns, block) for result in results]
+            found = [self._way(result, step, targets, owns, block) for result in results]
+            return [Way(way.match, partial(take, way)) for way in found]
 
         def wait_for(waiter: Waiter | None) -> None:
             for lock in locks:
@@ -281,7 +290,10 @@ class Model(NumberOutcomes):
         ended = [multi for multi in multis if multi.state is not HELD]
         seen = [multi for multi in ended if self.visible(multi.parts[0], step)]
         if seen:
-            return self._giving_back(([multi for multi in seen if multi.state is LOST] or seen)[-1])
+            lost = [multi for multi in seen if multi.state is LOST]
+            if lost and lost[-1] is not seen[-1]:
+                raise Unclear  # Whether the innermost one has ended or was lost.
+            return self._giving_back(seen[-1])
         ways = [Way(LockNotOwnedError)]
         return ways + [Way(LockLostError, partial(self.give_back, multi)) for multi in ended[-1:]]
 

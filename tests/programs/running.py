@@ -246,6 +246,8 @@ class Run:
                 model.wait(plan.waiter)
                 self._waiting[step.thread] = pending
                 await self._until_waiting(plan.waiter.left)
+                if step.op == "wait_for":
+                    await self._until_joined(step)
             else:
                 outcome = await self._result(step, pending)
                 model.ended = time.monotonic()
@@ -282,6 +284,17 @@ class Run:
                 return
             if time.monotonic() > deadline:
                 raise Fault("not given up", f"{key} for a condition's wait")
+            await self.actors.pause(0.001)
+
+    async def _until_joined(self, step: Step) -> None:
+        """Until who waits at a barrier has joined it: a reset before that would be none."""
+        (target,) = targets_of(step.on)
+        database, key = target.place
+        waiting = len(self.model.number(step).waiters) if target.kind == "barrier" else 0
+        deadline = time.monotonic() + SOON
+        while sum(map(bytes.isdigit, self._stores[database].hkeys(f"pyredisson_barrier:{{{key}}}"))) < waiting:
+            if time.monotonic() > deadline:
+                raise Fault("not joined", f"{key} for {step!r}")
             await self.actors.pause(0.001)
 
     async def _go_on(self) -> None:

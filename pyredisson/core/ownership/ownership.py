@@ -196,14 +196,19 @@ class Ownership(Owned):
         return GONE if self.kind is None else self.kind.gone
 
     def to_unlock(self) -> Hold | None:
-        """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended."""
-        in_flight = self.in_flight
+        """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended.
+
+        One that is visible to the calling context comes before those that are not.
+        """
+        in_flight, innermost = self.in_flight, None
         releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
         claimed = (*releasing, *in_flight.due)
         for hold in reversed(self.holds):
             if hold.whole is None and hold not in claimed:
-                return hold
-        return self.ended_here()
+                if len(self.holds) == 1 or self.sees(hold):
+                    return hold
+                innermost = innermost or hold
+        return innermost or self.ended_here()
 
     def ended_here(self) -> Hold | None:
         """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
