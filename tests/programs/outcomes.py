@@ -493,6 +493,8 @@ class Model(NumberOutcomes):
             raise Unclear
         if own.gone:
             return Plan([Way(LockLostError, partial(self._find_gone_in_wait, own))])
+        if self.stuck(step, own) is not False:
+            raise Unclear  # The client does not know yet that another call of this thread has lost it.
         if step.wait is not None:
             return Plan([Way(False, partial(self._held_again, own))])
         return Plan(waiter=self._condition_waiter(step, own, lock))

@@ -578,6 +578,8 @@ class Run:
 
     async def compare_end(self) -> None:
         """Nothing is held: nothing is left in Redis, in the clients, or of their threads."""
+        if self.model.waiters:
+            raise Undecided  # They wait for each other.
         for number, client in self._clients.items():
             if number not in self.model.closed:
                 await self._soon(f"nothing in use by client {number}", lambda client=client: in_use(client))
