@@ -22,7 +22,7 @@ T = TypeVar("T")
 Call = Callable[[], Any]
 
 #: Seconds for a step that does not wait for another one.
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 def run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -21,13 +21,13 @@ from tests.programs.actors import TaskActors, ThreadActors, run_at_once, settled
 from tests.programs.model import HELD, Lock, MultiHold, Own, Plan, Unclear, Waiter, Way
 from tests.programs.numbers import PARTIES, VALUE, Permit
 from tests.programs.outcomes import Model
-from tests.programs.steps import LOCKS, NUMBERS, PLACES, Step, targets_of
+from tests.programs.steps import LOCKS, NUMBERS, PLACES, SHORT, Step, targets_of
 
 #: Seconds within which a holder is told, and a waiter goes on.
-SOON = 2.0
+SOON = 20.0
 
 #: The watchdog's timeout: nothing is to be renewed while a program runs.
-TIMEOUT = 30.0
+TIMEOUT = 300.0
 
 #: What makes the handles.
 MAKERS = {**LOCKS, **NUMBERS}
@@ -264,6 +264,8 @@ class Run:
 
     def _note(self, step: Step, ways: list[Way], outcome: Any) -> None:
         way = next((way for way in ways if way.fits(outcome)), None)
+        if way is None and step.lease == SHORT and time.monotonic() - self.model.began > SHORT / 3:
+            raise Undecided  # It has ended while it was acquired.
         if way is None:
             name = type(outcome).__name__ if isinstance(outcome, BaseException) else repr(outcome)
             allowed = " or ".join(map(repr, ways))

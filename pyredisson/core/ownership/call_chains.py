@@ -61,22 +61,23 @@ class CallChains:
     Attributes:
         members: What each of them holds of it, or did: the ownerships that are in the client's table.
         serial: Its number.
+        variable: Has the trace of the innermost hold that is visible in a context.
     """
 
-    __slots__ = ("_variable", "members", "serial")
+    __slots__ = ("members", "serial", "variable")
 
     def __init__(self) -> None:
         self.serial: int = next(_serials)
         self.members: tuple[Ownership, ...] = ()
         try:
-            self._variable: ContextVar[Trace | None] = _free.pop()
+            self.variable: ContextVar[Trace | None] = _free.pop()
         except IndexError:
-            self._variable = ContextVar("pyredisson.holds", default=None)
+            self.variable = ContextVar("pyredisson.holds", default=None)
 
     def end(self) -> None:
         """No ownership is found by it any more: let others use its variable."""
-        _free.append(self._variable)
-        self._variable = ContextVar("pyredisson.holds", default=None)  # A call may be under way still.
+        _free.append(self.variable)
+        self.variable = ContextVar("pyredisson.holds", default=None)  # A call may be under way still.
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 
@@ -89,17 +90,17 @@ class CallChains:
         token: Token[Trace | None] | None = None
         while token is None or token.old_value not in (before, Token.MISSING):
             if token is not None:
-                self._variable.reset(token)  # A signal handler has acquired the lock between two steps.
-            before = outer = self._variable.get()
+                self.variable.reset(token)  # A signal handler has acquired the lock between two steps.
+            before = outer = self.variable.get()
             while outer is not None and (outer.state is HoldState.OVER or outer.serial != self.serial):
                 outer = outer.outer
             trace.outer = outer
-            token = self._variable.set(trace)
+            token = self.variable.set(trace)
 
     def trace_of(self, hold: Hold) -> Trace | None:
         """Return what stands for a hold in the calling context, if it is visible there."""
         known = hold.trace() if hold.trace is not None else None
-        trace = self._variable.get() if known is not None else None
+        trace = self.variable.get() if known is not None else None
         while trace is not known and trace is not None:
             trace = trace.outer
         return trace
@@ -110,7 +111,7 @@ class CallChains:
 
     def owner_here(self) -> Caller | None:
         """Return the owner of the innermost hold that is visible in the calling context, if there is one."""
-        trace = self._variable.get()
+        trace = self.variable.get()
         while trace is not None:
             if trace.state is HoldState.HELD and trace.serial == self.serial:
                 return trace.who

@@ -198,17 +198,19 @@ class Ownership(Owned):
     def to_unlock(self) -> Hold | None:
         """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended.
 
-        One that is visible to the calling context comes before those that are not.
+        It is visible to the calling context.
         """
-        in_flight, innermost = self.in_flight, None
+        in_flight, chains = self.in_flight, self.chains
         releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
         claimed = (*releasing, *in_flight.due)
         for hold in reversed(self.holds):
-            if hold.whole is None and hold not in claimed:
-                if len(self.holds) == 1 or self.sees(hold):
-                    return hold
-                innermost = innermost or hold
-        return innermost or self.ended_here()
+            if hold.whole is not None or hold in claimed:
+                continue
+            # As a rule it is the innermost that is visible, which costs no call.
+            usual = chains is not None and hold.trace is not None and hold.trace() is chains.variable.get()
+            if usual or self.sees(hold):
+                return hold
+        return self.ended_here()
 
     def ended_here(self) -> Hold | None:
         """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
