@@ -131,12 +131,18 @@ class ClientCore(ClientBase):
         """Remove from the server what a client that was closed does not need there, within a short time."""
 
         async def remove() -> None:
-            for each in self.ownerships:
-                if each.queued_ms:  # Its own call may get to that only when the connections are closed.
-                    each.stop_waiting(self.runtime.now())
-                    with suppress(Failure):
-                        await settle(self, each, CLEANUP_BUDGET, behind=True)
+            await self._leave_queues()
             await self.watchdog.end()
             await self.presence.end()
 
         await self.runtime.guard(remove(), CLEANUP_BUDGET, leaving=False)
+
+    async def _leave_queues(self) -> None:
+        """Give up the places of waiters, whose own calls may get to that only when the connections are closed."""
+        until = self.runtime.now() + CLEANUP_BUDGET
+        with suppress(Failure):  # What was not given up ends by itself.
+            for each in self.ownerships:
+                now = self.runtime.now()
+                if each.queued_ms and now < until:
+                    each.stop_waiting(now)
+                    await settle(self, each, until - now, behind=True)

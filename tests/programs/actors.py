@@ -73,10 +73,6 @@ class ThreadActors:
         """Let time pass."""
         time.sleep(seconds)
 
-    def cancel(self, thread: int) -> None:
-        """Threads cannot be cancelled."""
-        raise NotImplementedError
-
     async def end(self, thread: int) -> None:
         """End a thread."""
         if thread in self._orders:

@@ -68,7 +68,7 @@ class Model(NumberOutcomes):
         results, stuck, blocking = self._attempts(step, targets, owns)
         if False in results and step.wait is None and (len(results) > 1 or len({*stuck}) > 1 or None in stuck):
             raise Unclear  # It may wait for one member first, or fail because of another one.
-        if False in results and step.wait != 0 and (any(stuck) or None in stuck):
+        if False in results and step.wait != 0 and any(each is not False for each in stuck):
             results[results.index(False)] = LockError
             if step.wait is not None and ("+" in step.on or None in stuck):
                 results.append(False)

@@ -174,6 +174,7 @@ class Run:
             config = pyredisson.Config(
                 prefix=prefix,
                 lock_watchdog_timeout=TIMEOUT,
+                max_wait_without_check=TIMEOUT,  # A waiter that is not notified does not return.
                 on_lock_lost=lambda name, thread: self.told.append((number, name, thread)),
             )
             url = f"redis://127.0.0.1:{self.port}/{database}"

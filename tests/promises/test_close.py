@@ -107,6 +107,25 @@ def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world: World) -> N
         assert isinstance(waiting.error(), ClientClosedError)
 
 
+@sync_and_async
+def test_many_waiters_in_queues_do_not_delay_closing_if_the_server_is_silent(world: ClockWorld) -> None:
+    actors = world.actors(21)
+    with Proxy(world.port) as proxy:
+        client = world.through(proxy.port)
+        handles = [actor.get(client, "fair_lock", f"orders{number}") for number, actor in enumerate(actors[1:])]
+        for handle in handles:
+            actors[0].get(world.client(), "fair_lock", handle.name).lock()
+        waiting = [actor.start(handle.lock) for actor, handle in zip(actors[1:], handles, strict=True)]
+        for handle in handles:
+            world.until(lambda handle=handle: world.redis.list(f"redisson_lock_queue:{{{handle.name}}}") != [])
+        proxy.blackhole()
+        began = world.now()
+        client.close()
+        assert world.now() - began < 8, "a second for each of them"
+        for each in waiting:
+            assert isinstance(each.error(within=20), (ClientClosedError, OutcomeUnknownError))
+
+
 def test_a_held_lock_is_left_to_its_lease(world: World, alice: Actor, bob: Actor) -> None:
     client = world.client(lock_watchdog_timeout=SHORT)
     began = world.now()

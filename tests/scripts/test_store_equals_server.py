@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.scripts.compared_servers import DUMP, Model, Moment, RealServer, comparable
+from tests.scripts.compared_servers import DUMP, Model, Moment, RealServer, comparable, microseconds
 from tests.scripts.random_steps import (
     CALLS,
+    LONG,
     RENEWALS,
     SCRIPTS,
     SHARDED_CHANNELS,
     Step,
+    script_step,
     script_steps,
 )
 from tests.servers import Build, Server
@@ -144,6 +146,19 @@ class Comparison:
 
 def test_every_script_is_tried() -> None:
     assert {call[0] for call in (*CALLS, *RENEWALS)} == set(SCRIPTS), "random_steps.py needs a call of each script"
+
+
+def test_a_barrier_that_is_new_begins_to_count_by_the_clock(real: RealServer) -> None:
+    visit = script_step(
+        "barrier_visit", [b"seats", b"done", b"barrier"], [b"1", b"PUBLISH", b"wait", b"2", b"a:1", b"", LONG, b"last"]
+    ).command
+    model = Model()
+    for ask in (real.call, model.call):
+        real.empty()
+        before, reply, generation, after = (ask(*each) for each in (["TIME"], visit, ["GET", "seats"], ["TIME"]))
+        clocks = [microseconds(time) % 16_000_000 for time in (before, after)]
+        assert reply == 4 * int(generation)
+        assert (int(generation) - clocks[0]) % 16_000_000 <= (clocks[1] - clocks[0]) % 16_000_000
 
 
 @pytest.mark.volume

@@ -77,7 +77,8 @@ class LockMachine(Machine):
         if self.holder is not None and self.ends <= now:
             self.holder = None
 
-    def _watched(self, owner: Owner) -> bool:
+    @staticmethod
+    def _watched(owner: Owner) -> bool:
         return any(level.lease is None for level in owner.levels)
 
     def _take(self, index: int, kind: str, lease: float | None) -> None:
