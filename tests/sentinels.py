@@ -51,16 +51,27 @@ class SentinelSet:
         with first.client() as direct:
             until(lambda: direct.wait(2, 200) == 2, within=30, what="both replicas are in step")
         self.sentinels = [SentinelServer(build, first.port, 2) for _ in range(3)]
-        until(self._ready, within=60, what="the sentinels know each other and the replicas")
+        try:
+            until(
+                lambda: {each[:2] for each in self._known()} == {(2, 2)},
+                within=60,
+                what="all know each other",
+            )
+        except AssertionError as error:
+            known = self._known()
+            for sentinel in self.sentinels:
+                sentinel.stop()
+            raise AssertionError(f"replicas, other sentinels and state, as each sees it: {known}") from error
 
-    def _ready(self) -> bool:
+    def _known(self) -> list[tuple[int, int, str]]:
+        """How many replicas and other sentinels each sentinel knows, and what it says of the master."""
+        found = []
         for sentinel in self.sentinels:
             with sentinel.client(decode_responses=True) as client:
                 [state] = client.execute_command("SENTINEL", "MASTERS")
                 known = dict(zip(state[::2], state[1::2], strict=True)) if isinstance(state, list) else state
-                if (int(known["num-slaves"]), int(known["num-other-sentinels"])) != (2, 2):
-                    return False
-        return True
+                found.append((int(known["num-slaves"]), int(known["num-other-sentinels"]), str(known["flags"])))
+        return found
 
     @property
     def url(self) -> str:
