@@ -163,6 +163,23 @@ KEPT: dict[str, list[Step]] = {
         Step("cond_wait", "0.1", "lock1", wait=IN_VAIN),
         Step("release", "0", "lock1"),
     ],
+    "what a thread holds is found beside what an owner waits for in vain": [
+        Step("acquire", "0", "lock1"),
+        Step("acquire", "0", "lock1+", owner=1),
+        Step("acquire", "0", "lock1+"),
+        Step("release", "0", "lock1+"),
+        Step("release", "0", "lock1"),
+    ],
+    "an unlock is about what its context sees": [
+        Step("copy", "0", n=1),
+        Step("acquire", "0", "fair1"),
+        Step("copy", "0", n=2),
+        Step("acquire", "0.2", "fair1"),
+        Step("delete", "0.1", "fair1"),
+        Step("cond_wait", "0.2", "fair1"),
+        Step("release", "0", "fair1"),
+        Step("acquire", "0", "fair1"),
+    ],
     "a lease that has ended is not left behind": [
         Step("copy", "0", n=1),
         Step("acquire", "0", "lock1", SHORT),
