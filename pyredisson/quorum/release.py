@@ -5,6 +5,7 @@ It is released on every server. What a server does not confirm is settled by the
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -129,8 +130,8 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
         whole.note_call(note)
         if progress is not None:
             progress.begun = True
-        whole.released = True  # From here on a loss is not reported, but raised.
-        outcomes = await _release_parts(whole, until)
+        again, whole.released = whole.released, True  # From here on a loss is not reported, but raised.
+        outcomes = await _release_parts(whole, until, again=again)
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)
     except BaseException as error:
@@ -153,7 +154,7 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
         client.emit_ordinary(events.Released(whole.name, whole.owner, whole.depth(), held_for))
 
 
-async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
+async def _release_parts(whole: MultiHold, until: float, *, again: bool) -> dict[int, Outcome]:
     """Release one hold on every server, once, and wait until enough of them have confirmed it.
 
     Returns:
@@ -161,7 +162,7 @@ async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
     """
     runtime, parts = whole.client.runtime, {index: (member, own) for index, member, own, _ in whole.each()}
     held = [(member, own, part) for _, member, own, part in whole.each()]
-    released = await together(runtime, starmap(release_part, held))
+    released = await together(runtime, starmap(partial(release_part, again=again), held))
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures = 0
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:

@@ -98,6 +98,20 @@ def test_what_is_held_again_and_again_leaves_nothing_in_a_context() -> None:
     assert context.run(chains.sees, outer)
 
 
+def test_holds_that_overlap_leave_nothing_in_a_context() -> None:
+    context, chains = contextvars.Context(), CallChains()
+    holds: list[Hold] = []
+    traces = []
+    for _ in range(1000):
+        holds.append(Hold(1000, watchdog=True))
+        context.run(chains.enter, holds[-1], FakeOwner())
+        traces.append(holds[-1].trace)
+        if len(holds) > 3:  # The outermost goes first, as of blocks that are left in the order in which they began.
+            holds.pop(0).become(HoldState.OVER)
+    assert sum(trace is not None and trace() is not None for trace in traces) <= len(holds) + 1
+    assert all(context.run(chains.sees, hold) for hold in holds)
+
+
 def test_there_are_no_more_variables_than_locks_in_use_at_one_time() -> None:
     before = len(call_chains._free)
     for _ in range(100):

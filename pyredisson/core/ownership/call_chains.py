@@ -91,9 +91,13 @@ class CallChains:
             if token is not None:
                 self._variable.reset(token)  # A signal handler has acquired the lock between two steps.
             before = outer = self._variable.get()
-            while outer is not None and (outer.state is HoldState.OVER or outer.serial != self.serial):
+            inner = trace
+            while outer is not None:  # What is over may lie behind what is not: blocks are left in any order.
+                if outer.state is not HoldState.OVER and outer.serial == self.serial:
+                    inner.outer = outer
+                    inner = outer
                 outer = outer.outer
-            trace.outer = outer
+            inner.outer = None
             token = self._variable.set(trace)
 
     def trace_of(self, hold: Hold) -> Trace | None:
