@@ -464,3 +464,27 @@ def test_nested_fixed_leases_that_ran_out_are_not_warned_of(
         with pytest.raises(LockLostError):
             mine.unlock()
     assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_what_has_ended_under_another_number_is_given_back(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, bob: Actor, noticed: bool
+) -> None:
+    """Each re-entry of a write lock adds its lease to what is left: it lasts longer on the server than is certain."""
+    mine, theirs = (handle(chain, client, "write_lock", "a") for chain in (one, other))
+    theirs.lock()
+    assert handle(bob, client, "write_lock", "a").force_unlock()
+    for _ in range(2):
+        mine.lock(1.5)
+    with pytest.raises(LockLostError):
+        theirs.unlock()
+    world.until(lambda: mine.remain_time_to_live() < 1.5, what="it is certain no longer")
+    if noticed:
+        assert theirs.try_lock() is False
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert gone(world, "a")
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
