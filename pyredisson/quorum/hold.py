@@ -205,8 +205,7 @@ class MultiHold(Owned):
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
         for _, _, own, part in self.each():
-            if part.state is HoldState.ENDED:
-                own.forget(part)
+            own.forget(part)
 
     # ---- losses --------------------------------------------------------------------------------------------------
 

@@ -147,10 +147,8 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     return end_attempt(client, call, outcome, sent)
 
 
-async def release_part(member: Member, ownership: Ownership, hold: Hold, *, again: bool = False) -> None:
+async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None:
     """Release the hold of a member, once, or settle its release, if that is pending.
-
-    ``again``: whether that was asked for before; then what has ended was released.
 
     Raises:
         Failure: It is not known what became of it, or it had no effect: it is pending.
@@ -159,7 +157,7 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold, *, agai
     exchange = partial(ask_once, member)
     if ownership.in_flight.pending is not None:
         await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
-    elif hold.state is HoldState.HELD or (hold.state is HoldState.ENDED and not again):
+    if hold.state in (HoldState.HELD, HoldState.ENDED):
         await release_all(member.client, member.kind, ownership, (hold,), None, exchange, block=True)
 
 

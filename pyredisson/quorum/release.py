@@ -5,7 +5,6 @@ It is released on every server. What a server does not confirm is settled by the
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -130,8 +129,8 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
         whole.note_call(note)
         if progress is not None:
             progress.begun = True
-        again, whole.released = whole.released, True  # From here on a loss is not reported, but raised.
-        outcomes = await _release_parts(whole, until, again=again)
+        whole.released = True  # From here on a loss is not reported, but raised.
+        outcomes = await _release_parts(whole, until)
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)
     except BaseException as error:
@@ -154,15 +153,14 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
         client.emit_ordinary(events.Released(whole.name, whole.owner, whole.depth(), held_for))
 
 
-async def _release_parts(whole: MultiHold, until: float, *, again: bool) -> dict[int, Outcome]:
+async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
     """Release one hold on every server, once, and wait until enough of them have confirmed it.
 
     Returns:
         The outcome for each member that was held: ``None``, or the error of its server.
     """
-    runtime, parts = whole.client.runtime, {index: (member, own) for index, member, own, _ in whole.each()}
-    held = [(member, own, part) for _, member, own, part in whole.each()]
-    released = await together(runtime, starmap(partial(release_part, again=again), held))
+    runtime, parts = whole.client.runtime, {index: (member, own, part) for index, member, own, part in whole.each()}
+    released = await together(runtime, starmap(release_part, parts.values()))
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures = 0
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
@@ -170,7 +168,7 @@ async def _release_parts(whole: MultiHold, until: float, *, again: bool) -> dict
             break
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1
-        settled = await together(runtime, starmap(settle_part, [parts[index] for index in unsure]))
+        settled = await together(runtime, starmap(release_part, [parts[index] for index in unsure]))
         outcomes |= zip(unsure, settled, strict=True)
     for index, outcome in outcomes.items():
         if isinstance(outcome, Failure) and is_wrong_type(outcome):

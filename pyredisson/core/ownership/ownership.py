@@ -235,7 +235,7 @@ class Ownership(Owned):
             self.holds.pop()
         elif hold in self.holds:
             self.holds.remove(hold)
-        if state is HoldState.ENDED:
+        if state in (HoldState.ENDED, HoldState.RELEASED):
             self.ended = (*self.ended, hold)
             if len(self.ended) > REMEMBERED:
                 self.ended[0].become(HoldState.OVER)
@@ -402,7 +402,7 @@ class Ownership(Owned):
             self.generation += 1
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
                 asked_again = behind and hold.whole is not None and hold.whole.released
-                self.drop(hold, HoldState.ENDED if asked_again else in_flight.becoming)
+                self.drop(hold, HoldState.RELEASED if asked_again else in_flight.becoming)
             if self.holds and deadline > self.deadline:
                 self.deadline = deadline
             return True
@@ -642,9 +642,8 @@ class Ownership(Owned):
             reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in holds))
             self.loss = reason
             if in_flight.becoming is not HoldState.GIVEN_UP:
-                told = behind and not in_flight.of_block
                 for hold in in_flight.holds:
-                    self.drop(hold, HoldState.ENDED if told else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if behind and self._asked_again(hold) else HoldState.OVER)
             self._drop_due()
             return holds if reported else ()
 
@@ -678,9 +677,12 @@ class Ownership(Owned):
         in_flight = self.in_flight
         if in_flight.pending is Pending.RELEASE:
             for hold in in_flight.holds:
-                asked_again = not in_flight.of_block or (hold.whole is not None and hold.whole.released)
                 if hold.state is HoldState.HELD:
-                    self.drop(hold, HoldState.ENDED if asked_again else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if self._asked_again(hold) else HoldState.OVER)
         in_flight.request_id += 1
         in_flight.pending = None
         self.epoch += 1
+
+    def _asked_again(self, hold: Hold) -> bool:
+        """Whether a caller will ask for the outcome of the release in flight."""
+        return not self.in_flight.of_block or (hold.whole is not None and hold.whole.released)
