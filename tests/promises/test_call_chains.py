@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError
+from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.promises.kinds import acquired, handle, make, over, warned
+from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -488,3 +489,49 @@ def test_what_has_ended_under_another_number_is_given_back(
         mine.unlock()
     with pytest.raises(LockNotOwnedError):
         mine.unlock()
+
+
+@pytest.mark.parametrize("mine_first", [True, False])
+def test_an_unlock_without_an_answer_may_be_called_again_while_another_chain_reads(
+    world: ThreadsWorld, proxy: Proxy, one: Chain, other: Chain, mine_first: bool
+) -> None:
+    client = world.through(proxy.port, timeout=1.0, lock_watchdog_timeout=6)
+    mine, theirs = (handle(chain, client, "read_lock", "a") for chain in (one, other))
+    for call in (mine.lock, mine.unlock):  # The server knows the scripts now.
+        call()
+    first, second = (mine, theirs) if mine_first else (theirs, mine)
+    first.lock()
+    second.lock()
+    silent = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        mine.unlock()
+    silent.remove()
+    world.until(lambda: repr(mine.real).count("held by") == 1, what="it is settled")
+    mine.unlock()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    theirs.unlock()
+    assert gone(world, "a")
+
+
+def test_an_unlock_without_an_answer_leaves_the_number_of_the_thread_when_its_chain_has_ended(
+    world: ThreadsWorld, proxy: Proxy, alice: Actor, other: Chain
+) -> None:
+    """No one can ask for its outcome any more."""
+    client = world.through(proxy.port, timeout=1.0, lock_watchdog_timeout=6)
+    lock = handle(other, client, "lock", "a")
+    lock.lock()
+    lock.unlock()
+    one = Chain(alice)
+    mine = handle(one, client, "lock", "a")
+    mine.lock()
+    silent = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        mine.unlock()
+    silent.remove()
+    world.until(lambda: "held by" not in repr(mine.real), what="it is settled")
+    del one, mine
+    gc.collect()
+    lock.lock()
+    assert lock.is_held_by_thread(alice.number)
+    lock.unlock()

@@ -151,7 +151,7 @@ class Ownership(Owned):
     def in_use(self) -> bool:
         """Whether its owner holds anything, or has anything under way."""
         in_flight = self.in_flight
-        return bool(self.holds or in_flight.pending or in_flight.released_behind or in_flight.due)
+        return bool(self.holds or in_flight.pending or in_flight.due) or (in_flight.released_behind and self._asked())
 
     def unclaimed(self) -> int:
         """How many holds no one is releasing yet."""
@@ -276,6 +276,10 @@ class Ownership(Owned):
         for hold in self.in_flight.holds:
             if hold.state is HoldState.NEW:
                 hold.become(HoldState.OVER)
+
+    def _asked(self) -> bool:
+        """Whether there is a context still in which its last request was made."""
+        return not self.who.shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
 
     def asked_here(self) -> bool:
         """Whether its last request was made in the calling context."""
