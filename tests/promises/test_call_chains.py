@@ -535,3 +535,28 @@ def test_an_unlock_without_an_answer_leaves_the_number_of_the_thread_when_its_ch
     lock.lock()
     assert lock.is_held_by_thread(alice.number)
     lock.unlock()
+
+
+@each_kind
+@pytest.mark.parametrize("how", ["lock", "hold", "multi"])
+@pytest.mark.parametrize("own", [True, False], ids=["one of its own", "that of before"])
+def test_an_unlock_releases_no_hold_that_a_sibling_has_acquired(
+    world: ThreadsWorld, client: Remote, one: Chain, kind: str, how: str, own: bool
+) -> None:
+    """Two copies of one context, which both join what is held there: each releases what it sees."""
+    outer = handle(one, client, kind, "a")
+    outer.lock()
+    left, right = one.copy(), one.copy()
+    if own:
+        handle(left, client, kind, "a").lock()
+    release = acquire(right, client, how, kind)
+    handle(left, client, kind, "a").unlock()
+    if own:
+        handle(left, client, kind, "a").unlock()
+    with pytest.raises(LockNotOwnedError):
+        handle(left, client, kind, "a").unlock()
+    with pytest.raises(LockNotOwnedError):
+        outer.unlock()
+    assert handle(right, client, kind, "a").get_hold_count() == 1
+    release()
+    assert gone(world, "a", "other")

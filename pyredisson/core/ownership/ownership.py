@@ -196,12 +196,12 @@ class Ownership(Owned):
         return GONE if self.kind is None else self.kind.gone
 
     def to_unlock(self) -> Hold | None:
-        """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended."""
+        """The hold that an unlock is about: the innermost of its owner's own that is visible here, or that has ended."""
         in_flight = self.in_flight
         releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
         claimed = (*releasing, *in_flight.due)
         for hold in reversed(self.holds):
-            if hold.whole is None and hold not in claimed:
+            if hold.whole is None and hold not in claimed and self.sees(hold):
                 return hold
         return self.ended_here()
 
