@@ -255,7 +255,7 @@ def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
     ended = _where_ended(kind, ownership)
     if ended is not None:
         return lost_error(ended, "its lease expired")
-    whole = next((hold.whole for hold in ownership.holds), None)
+    whole = next((hold.whole for hold in ownership.holds if hold.whole is not None and ownership.sees(hold)), None)
     if whole is not None:
         return LockNotOwnedError(
             f"lock {ownership.name!r} is held through multi-lock {whole.name!r} alone: release or extend that",
