@@ -522,15 +522,14 @@ def test_an_unlock_without_an_answer_leaves_the_number_of_the_thread_when_its_ch
     lock = handle(other, client, "lock", "a")
     lock.lock()
     lock.unlock()
-    one = Chain(alice)
-    mine = handle(one, client, "lock", "a")
-    mine.lock()
+    chains = [Chain(alice)]
+    handle(chains[0], client, "lock", "a").lock()
     silent = proxy.hold_request("EVALSHA", None)
     with pytest.raises(OutcomeUnknownError):
-        mine.unlock()
+        handle(chains[0], client, "lock", "a").unlock()
     silent.remove()
-    world.until(lambda: "held by" not in repr(mine.real), what="it is settled")
-    del one, mine
+    world.until(lambda: "held by" not in repr(lock.real), what="it is settled")
+    chains.clear()
     gc.collect()
     lock.lock()
     assert lock.is_held_by_thread(alice.number)

@@ -209,7 +209,7 @@ async def ask(
             ownership.refused(call.request_id)
             raise
         if type(outcome) is HoldLost:
-            expire(client, ownership)  # What ran out while this request was under way is over, and not lost.
+            expire(client, ownership)  # What ran out while this request was under way has ended: it is not lost.
         if type(outcome) is SelfBlocked and rival is not None:
             ownership.refused(call.request_id)
             await rival.give_up(kind, ownership, exchange)

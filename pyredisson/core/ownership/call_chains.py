@@ -92,7 +92,7 @@ class CallChains:
                 self._variable.reset(token)  # A signal handler has acquired the lock between two steps.
             before = outer = self._variable.get()
             inner = trace
-            while outer is not None:  # What is over may lie behind what is not: blocks are left in any order.
+            while outer is not None:  # Ended ones may lie behind others: blocks are left in any order.
                 if outer.state is not HoldState.OVER and outer.serial == self.serial:
                     inner.outer = outer
                     inner = outer

@@ -196,7 +196,7 @@ class Ownership(Owned):
         return GONE if self.kind is None else self.kind.gone
 
     def to_unlock(self) -> Hold | None:
-        """The hold that an unlock is about: the innermost of its owner's own that is visible here, or that has ended."""
+        """The hold that an unlock is about: the innermost visible one of its owner's own, or one that has ended."""
         in_flight = self.in_flight
         releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
         claimed = (*releasing, *in_flight.due)
