@@ -205,7 +205,8 @@ class MultiHold(Owned):
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
         for _, _, own, part in self.each():
-            own.forget(part)
+            if part.state is not HoldState.OVER:
+                own.forget(part)
 
     # ---- losses --------------------------------------------------------------------------------------------------
 
