@@ -66,7 +66,8 @@ class ClientCore(ClientBase):
     def note_acquire(self, ownership: Ownership) -> None:
         """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""
         left = ownership.who.left_behind(ownership, self.runtime.now())
-        if left is not None and left.kind is not None and not left.kind.client.closed:
+        client = left.kind.client if left is not None and left.kind is not None else self
+        if left is not None and not client.closed and left.table is client.ownerships:  # Else it is another one since.
             whole = left.holds[-1].whole if left.holds else None
             self.emit(events.LeftBehind(whole.name if whole else left.name, left.owner, left.who.describe()))
 

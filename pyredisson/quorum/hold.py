@@ -207,7 +207,7 @@ class MultiHold(Owned):
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
         for _, _, own, part in self.each():
-            if part.state is HoldState.ENDED:
+            if part.state is not HoldState.OVER:
                 own.forget(part)
 
     # ---- losses --------------------------------------------------------------------------------------------------

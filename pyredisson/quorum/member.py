@@ -15,7 +15,6 @@ from pyredisson.core.acquiring.attempt import adopt, ask, end_attempt, make_read
 from pyredisson.core.acquiring.release import leave_block, release_all
 from pyredisson.core.failures import Failure, Unanswered, superseded, without_effect
 from pyredisson.core.ownership.hold import HoldState
-from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.requests.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson.core.requests.replies import read_stale, unusable
 from pyredisson.core.requests.settle import settle
@@ -158,10 +157,8 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
     exchange = partial(ask_once, member)
     if ownership.in_flight.pending is not None:
         await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
-    elif hold.state is HoldState.HELD:
+    if hold.state in (HoldState.HELD, HoldState.ENDED):
         await release_all(member.client, member.kind, ownership, (hold,), None, exchange, block=True)
-    elif not hold.whole.released:
-        raise lost_error(ownership, ownership.loss or "its lease expired")
 
 
 async def settle_part(member: Member, ownership: Ownership) -> None:

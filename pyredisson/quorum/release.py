@@ -159,9 +159,8 @@ async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
     Returns:
         The outcome for each member that was held: ``None``, or the error of its server.
     """
-    runtime, parts = whole.client.runtime, {index: (member, own) for index, member, own, _ in whole.each()}
-    held = [(member, own, part) for _, member, own, part in whole.each()]
-    released = await together(runtime, starmap(release_part, held))
+    runtime, parts = whole.client.runtime, {index: (member, own, part) for index, member, own, part in whole.each()}
+    released = await together(runtime, starmap(release_part, parts.values()))
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures = 0
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
@@ -169,7 +168,7 @@ async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
             break
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1
-        settled = await together(runtime, starmap(settle_part, [parts[index] for index in unsure]))
+        settled = await together(runtime, starmap(release_part, [parts[index] for index in unsure]))
         outcomes |= zip(unsure, settled, strict=True)
     for index, outcome in outcomes.items():
         if isinstance(outcome, Failure) and is_wrong_type(outcome):

@@ -221,10 +221,9 @@ class Model(NumberOutcomes):
         own = self.act(step, target)
         if self._may_act_otherwise(own):
             raise Unclear
-        mine = [hold for hold in own.holds if hold.multi is None]
+        mine = [hold for hold in own.holds if hold.multi is None and self.visible(hold, step)]
         ended = [hold for hold in self.left_over(step, target) if hold.multi is None]
         if mine:
-            self._check_innermost(mine[-1], step)
             return [self._releasing(mine[-1])]
         if own.holds:
             if own.gone:
@@ -263,11 +262,6 @@ class Model(NumberOutcomes):
         owns = [self.act(step, target) for target in multi.targets]
         return any(part.own.who is own.who for part, own in zip(multi.parts, owns, strict=True))
 
-    def _check_innermost(self, hold: Hold | MultiHold, step: Step) -> None:
-        """Whether a hold of another context is inside of what this one sees, is not said."""
-        if not self.visible(hold if isinstance(hold, Hold) else hold.parts[0], step):
-            raise Unclear
-
     def _releasing(self, hold: Hold) -> Way:
         """The release of a hold that is held, as far as its client knows."""
         if not hold.own.gone:
@@ -285,7 +279,7 @@ class Model(NumberOutcomes):
         names = [hold.multi.name for hold in own.holds if hold.multi is not None]
         if any(hold.multi is not None and hold.multi.state is not HELD for hold in own.holds):
             return [Way(LockNotOwnedError)]
-        return [Way(naming(name)) for name in dict.fromkeys(names)]
+        return [Way(naming(name)) for name in dict.fromkeys(names)] or [Way(LockNotOwnedError)]
 
     def _multis_of(self, step: Step, targets: tuple[Target, ...]) -> list[MultiHold]:
         thread = self.thread_of(step)
@@ -293,9 +287,8 @@ class Model(NumberOutcomes):
 
     def _unlock_multi(self, step: Step, targets: tuple[Target, ...]) -> list[Way]:
         multis = self._multis_of(step, targets)
-        held = [multi for multi in multis if multi.state is HELD]
-        if held and any(self.visible(multi.parts[0], step) for multi in held):
-            self._check_innermost(held[-1], step)
+        held = [multi for multi in multis if multi.state is HELD and self.visible(multi.parts[0], step)]
+        if held:
             return self._giving_back(held[-1])
         ended = [multi for multi in multis if multi.state is not HELD]
         seen = [multi for multi in ended if self.visible(multi.parts[0], step)]
@@ -354,7 +347,7 @@ class Model(NumberOutcomes):
         if "+" in step.on:
             return Plan(self._extend_multi(step, targets))
         own = self.act(step, targets[0])
-        mine = [hold for hold in own.holds if hold.multi is None]
+        mine = [hold for hold in own.holds if hold.multi is None and self.visible(hold, step)]
         ended = self.left_over(step, targets[0])
         if own.gone:
             raise Unclear

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError
+from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.promises.kinds import acquired, handle, make, over, warned
+from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -464,3 +465,97 @@ def test_nested_fixed_leases_that_ran_out_are_not_warned_of(
         with pytest.raises(LockLostError):
             mine.unlock()
     assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_what_has_ended_under_another_number_is_given_back(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, bob: Actor, noticed: bool
+) -> None:
+    """Each re-entry of a write lock adds its lease to what is left: it lasts longer on the server than is certain."""
+    mine, theirs = (handle(chain, client, "write_lock", "a") for chain in (one, other))
+    theirs.lock()
+    assert handle(bob, client, "write_lock", "a").force_unlock()
+    for _ in range(2):
+        mine.lock(1.5)
+    with pytest.raises(LockLostError):
+        theirs.unlock()
+    world.until(lambda: mine.remain_time_to_live() < 1.5, what="it is certain no longer")
+    if noticed:
+        assert theirs.try_lock() is False
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert gone(world, "a")
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+
+
+@pytest.mark.parametrize("mine_first", [True, False])
+def test_an_unlock_without_an_answer_may_be_called_again_while_another_chain_reads(
+    world: ThreadsWorld, proxy: Proxy, one: Chain, other: Chain, mine_first: bool
+) -> None:
+    client = world.through(proxy.port, timeout=1.0, lock_watchdog_timeout=6)
+    mine, theirs = (handle(chain, client, "read_lock", "a") for chain in (one, other))
+    for call in (mine.lock, mine.unlock):  # The server knows the scripts now.
+        call()
+    first, second = (mine, theirs) if mine_first else (theirs, mine)
+    first.lock()
+    second.lock()
+    silent = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        mine.unlock()
+    silent.remove()
+    world.until(lambda: repr(mine.real).count("held by") == 1, what="it is settled")
+    mine.unlock()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    theirs.unlock()
+    assert gone(world, "a")
+
+
+def test_an_unlock_without_an_answer_leaves_the_number_of_the_thread_when_its_chain_has_ended(
+    world: ThreadsWorld, proxy: Proxy, alice: Actor, other: Chain
+) -> None:
+    """No one can ask for its outcome any more."""
+    client = world.through(proxy.port, timeout=1.0, lock_watchdog_timeout=6)
+    lock = handle(other, client, "lock", "a")
+    lock.lock()
+    lock.unlock()
+    chains = [Chain(alice)]
+    handle(chains[0], client, "lock", "a").lock()
+    silent = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        handle(chains[0], client, "lock", "a").unlock()
+    silent.remove()
+    world.until(lambda: "held by" not in repr(lock.real), what="it is settled")
+    chains.clear()
+    gc.collect()
+    lock.lock()
+    assert lock.is_held_by_thread(alice.number)
+    lock.unlock()
+
+
+@each_kind
+@pytest.mark.parametrize("how", ["lock", "hold", "multi"])
+@pytest.mark.parametrize("own", [True, False], ids=["one of its own", "that of before"])
+def test_an_unlock_releases_no_hold_that_a_sibling_has_acquired(
+    world: ThreadsWorld, client: Remote, one: Chain, kind: str, how: str, own: bool
+) -> None:
+    """Two copies of one context, which both join what is held there: each releases what it sees."""
+    outer = handle(one, client, kind, "a")
+    outer.lock()
+    left, right = one.copy(), one.copy()
+    if own:
+        handle(left, client, kind, "a").lock()
+    release = acquire(right, client, how, kind)
+    handle(left, client, kind, "a").unlock()
+    if own:
+        handle(left, client, kind, "a").unlock()
+    with pytest.raises(LockNotOwnedError):
+        handle(left, client, kind, "a").unlock()
+    with pytest.raises(LockNotOwnedError):
+        outer.unlock()
+    assert handle(right, client, kind, "a").get_hold_count() == 1
+    release()
+    assert gone(world, "a", "other")

@@ -9,9 +9,9 @@ import redis.exceptions
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from pyredisson import LockError, OutcomeUnknownError
+from pyredisson import LockError, LockLostError, OutcomeUnknownError
 from tests.promises import test_read_write_lock as read_write
-from tests.promises.kinds import handle
+from tests.promises.kinds import handle, make, over, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -128,6 +128,50 @@ def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
     mine.unlock()
     assert late_acquire.release()
     assert not mine.is_locked(), "a late acquire must not take a lock that nothing releases"
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["alone", "multi-lock"])
+@pytest.mark.parametrize("kind", REENTRANT)
+def test_a_lease_that_runs_out_during_a_re_entry_is_over(
+    proxy: Proxy, client: Remote, alice: Actor, kind: str, several: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not lost: the lock is acquired anew. What is asked has half a second to be answered."""
+    lock = both(alice, client, kind) if several else handle(alice, client, kind)
+    lock.lock(lease_time=0.4)
+    swallowed = proxy.hold_request("EVALSHA")
+    assert lock.try_lock() is True
+    assert swallowed.hits == 1
+    assert lock.get_hold_count() == 1
+    lock.unlock()
+    with pytest.raises(LockLostError):
+        lock.unlock()
+    assert not lock.is_locked()
+    assert warned(caplog) == []
+
+
+@pytest.mark.parametrize("kind", REENTRANT)
+@pytest.mark.parametrize("block", [False, True], ids=["unlock", "block"])
+def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(
+    world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, kind: str, block: bool
+) -> None:
+    lock = both(alice, client, kind)
+    held = lock.hold(lease_time=0.4) if block else None
+    if held is not None:
+        held.enter()
+    else:
+        lock.lock(lease_time=0.4)
+    away = proxy.hold_request("EVALSHA", None)
+    unlocking = alice.start(world.leave(held.real) if held is not None else lock.real.unlock)
+    world.until(lambda: not world.redis.command("EXISTS", "orders", "stock"))
+    away.remove()
+    assert isinstance(unlocking.error(), LockLostError)
+    assert not lock.is_locked()
+    assert lock.try_lock() is True
+
+
+def both(alice: Actor, client: Remote, kind: str) -> Remote:
+    """A multi-lock."""
+    return over(alice, [make(client, kind, name) for name in ("orders", "stock")])
 
 
 @each_kind

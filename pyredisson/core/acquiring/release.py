@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
     """Release the innermost hold of an owner, or continue the last release if that could not be settled."""
+    if ownership.to_unlock() is None:
+        ownership = _where_ended(kind, ownership) or ownership
     if ownership.in_flight.pending is not None:
         # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
         later = ownership.pending is Pending.ACQUIRE and ownership.release_later(ownership.to_unlock(), block=False)
@@ -231,26 +233,30 @@ def begin_release(
         adopt(kind, ownership)
     request_id, epoch, count, lease, todo = ownership.begin_release(*holds, block=block, becoming=becoming)
     if todo is Unlock.NOT_OWNED:
-        raise not_owned(kind, ownership, unlocks=True)
+        raise not_owned(kind, ownership)
     if todo is Unlock.ENDED:
         raise lost_error(ownership, reason)
     lease = lease or client.watchdog.lease_ms
     return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
 
 
-def not_owned(kind: LockKind, ownership: Ownership, *, unlocks: bool = False) -> LockNotOwnedError:
-    """Return the error for an owner that holds nothing of its own; look whether another one of this client does.
+def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
+    """Return what its thread has under another number, if a hold of the calling context has ended there.
 
-    ``unlocks``: whether this is the unlock of a hold that has ended, if there is one.
+    What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
     """
+    others = kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner)
+    mine = (each for each in others if each.owner == kind.field(each.who.number))
+    return next((each for each in mine if each.ended_here() is not None), None)
+
+
+def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
+    """Return the error for an owner that holds nothing of its own; look whether another one of this client does."""
     kind.client.check_open()  # A signal handler may have closed it since the call began.
-    # What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
-    for each in kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner):
-        if each.owner == kind.field(each.who.number) and (hold := each.ended_here()) is not None:
-            if unlocks:
-                each.forget(hold)
-            return lost_error(each, "its lease expired")
-    whole = next((hold.whole for hold in ownership.holds), None)
+    ended = _where_ended(kind, ownership)
+    if ended is not None:
+        return lost_error(ended, "its lease expired")
+    whole = next((hold.whole for hold in ownership.holds if hold.whole is not None and ownership.sees(hold)), None)
     if whole is not None:
         return LockNotOwnedError(
             f"lock {ownership.name!r} is held through multi-lock {whole.name!r} alone: release or extend that",

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.ownership.ownership import Ownership
 
+#: How many traces in a context are no reason to look for those that have ended.
+FEW: Final = 16
+
 _serials = itertools.count(1)
 
 #: Context variables that no lock uses at this moment. Contexts keep each variable that was ever set in them, which is
@@ -41,14 +44,16 @@ class Trace:
     """Stands in contexts for a hold that was acquired there.
 
     Attributes:
+        behind: How many traces there were.
         outer: The trace that was there before.
         serial: Of the :class:`CallChains`: another one may use its variable later.
         state: That of the hold.
         who: The owner of the hold.
     """
 
-    __slots__ = ("__weakref__", "outer", "serial", "state", "who")
+    __slots__ = ("__weakref__", "behind", "outer", "serial", "state", "who")
 
+    behind: int
     outer: Trace | None
     serial: int
     state: HoldState
@@ -59,14 +64,16 @@ class CallChains:
     """The call chains of one thread in one lock of one client; of a task there is one.
 
     Attributes:
+        limit: How many traces there may be in a context until those that have ended are looked for.
         members: What each of them holds of it, or did: the ownerships that are in the client's table.
         serial: Its number.
         variable: Has the trace of the innermost hold that is visible in a context.
     """
 
-    __slots__ = ("members", "serial", "variable")
+    __slots__ = ("limit", "members", "serial", "variable")
 
     def __init__(self) -> None:
+        self.limit: int = FEW
         self.serial: int = next(_serials)
         self.members: tuple[Ownership, ...] = ()
         try:
@@ -94,8 +101,25 @@ class CallChains:
             before = outer = self.variable.get()
             while outer is not None and (outer.state is HoldState.OVER or outer.serial != self.serial):
                 outer = outer.outer
+            trace.behind = 0 if outer is None else outer.behind + 1
+            if trace.behind > self.limit:
+                outer = self._tidy(trace, outer)
             trace.outer = outer
             token = self.variable.set(trace)
+
+    def _tidy(self, trace: Trace, outer: Trace | None) -> Trace | None:
+        """Leave out all that has ended behind a trace: blocks are left in any order."""
+        left: list[Trace] = []
+        while outer is not None:
+            if outer.state is not HoldState.OVER and outer.serial == self.serial:
+                left.append(outer)
+            outer = outer.outer
+        for behind, each in enumerate(reversed(left)):
+            each.outer, each.behind = outer, behind
+            outer = each
+        trace.behind = len(left)
+        self.limit = 2 * len(left) + FEW  # So it costs nothing on average, however much is held.
+        return outer
 
     def trace_of(self, hold: Hold) -> Trace | None:
         """Return what stands for a hold in the calling context, if it is visible there."""

@@ -151,7 +151,7 @@ class Ownership(Owned):
     def in_use(self) -> bool:
         """Whether its owner holds anything, or has anything under way."""
         in_flight = self.in_flight
-        return bool(self.holds or in_flight.pending or in_flight.released_behind or in_flight.due)
+        return bool(self.holds or in_flight.pending or in_flight.due) or (in_flight.released_behind and self._asked())
 
     def unclaimed(self) -> int:
         """How many holds no one is releasing yet."""
@@ -242,7 +242,7 @@ class Ownership(Owned):
             self.holds.pop()
         elif hold in self.holds:
             self.holds.remove(hold)
-        if state is HoldState.ENDED:
+        if state in (HoldState.ENDED, HoldState.RELEASED):
             self.ended = (*self.ended, hold)
             if len(self.ended) > REMEMBERED:
                 self.ended[0].become(HoldState.OVER)
@@ -283,6 +283,10 @@ class Ownership(Owned):
         for hold in self.in_flight.holds:
             if hold.state is HoldState.NEW:
                 hold.become(HoldState.OVER)
+
+    def _asked(self) -> bool:
+        """Whether there is a context still in which its last request was made."""
+        return not self.who.shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
 
     def asked_here(self) -> bool:
         """Whether its last request was made in the calling context."""
@@ -409,7 +413,7 @@ class Ownership(Owned):
             self.generation += 1
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
                 asked_again = behind and hold.whole is not None and hold.whole.released
-                self.drop(hold, HoldState.ENDED if asked_again else in_flight.becoming)
+                self.drop(hold, HoldState.RELEASED if asked_again else in_flight.becoming)
             if self.holds and deadline > self.deadline:
                 self.deadline = deadline
             return True
@@ -649,9 +653,8 @@ class Ownership(Owned):
             reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in holds))
             self.loss = reason
             if in_flight.becoming is not HoldState.GIVEN_UP:
-                told = behind and not in_flight.of_block
                 for hold in in_flight.holds:
-                    self.drop(hold, HoldState.ENDED if told else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if behind and self._asked_again(hold) else HoldState.OVER)
             self._drop_due()
             return holds if reported else ()
 
@@ -685,9 +688,12 @@ class Ownership(Owned):
         in_flight = self.in_flight
         if in_flight.pending is Pending.RELEASE:
             for hold in in_flight.holds:
-                asked_again = not in_flight.of_block or (hold.whole is not None and hold.whole.released)
                 if hold.state is HoldState.HELD:
-                    self.drop(hold, HoldState.ENDED if asked_again else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if self._asked_again(hold) else HoldState.OVER)
         in_flight.request_id += 1
         in_flight.pending = None
         self.epoch += 1
+
+    def _asked_again(self, hold: Hold) -> bool:
+        """Whether a caller will ask for the outcome of the release in flight."""
+        return not self.in_flight.of_block or (hold.whole is not None and hold.whole.released)

@@ -72,16 +72,19 @@ class OwnershipTable:
         owner = chains.owner_here()
         if owner is not None:
             return owner
+        in_use = False
         for each in chains.members:
             if each.call.thread == thread:
                 return each.who
             if not each.watched():
                 each.expire(self._now())  # What simply ran out is not in use.
             if each.in_use() and not (each.done_with() and settled_later(each)):
-                return each.who if not each.holds and each.asked_here() else who.divide()
-            if each.who is not who and each.idle():
+                if not each.holds and each.asked_here():
+                    return each.who
+                in_use = True
+            elif each.who is not who and each.idle():
                 self._let_go(each)
-        return who
+        return who.divide() if in_use else who
 
     def of_thread(self, name: str, who: Caller, field: str) -> list[Ownership]:
         """Return the entries of one lock of the call chains of a thread; for other owners that of a ``field``."""
