@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.acquiring.extend import extend
-from pyredisson.core.acquiring.release import force_unlock, leave_block, other_holder, other_local_holder, unlock
+from pyredisson.core.acquiring.release import (
+    force_unlock,
+    leave_block,
+    other_holder,
+    other_local_holder,
+    to_release,
+    unlock,
+)
 from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
@@ -337,6 +344,8 @@ class LockCore:
             raise LockNotOwnedError(
                 f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
             )
+        if lease is None:
+            ownership = to_release(self.kind, ownership)
         hold = lease._hold if lease is not None else ownership.to_unlock()
         await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
 

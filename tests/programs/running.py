@@ -581,10 +581,11 @@ class Run:
 
     async def compare_end(self) -> None:
         """Nothing is held: nothing is left in Redis, in the clients, or of their threads."""
-        if self.model.waiters:
-            raise Undecided  # They wait for each other.
+        model = self.model
+        if model.waiters or model.multis or any(any(lock.owns()) for lock in model.locks.values()):
+            raise Undecided  # They wait for each other, or each release that is left may mean one of two holds.
         for number, client in self._clients.items():
-            if number not in self.model.closed:
+            if number not in model.closed:
                 await self._soon(f"nothing in use by client {number}", lambda client=client: in_use(client))
         for store in self._stores:
             left = [key for key in store.scan_iter() if not LEFT.search(key)]

@@ -13,6 +13,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson import LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
 
 
@@ -77,3 +78,10 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what the library has logged at WARNING and above."""
     levels = [record for record in caplog.records if record.levelno >= logging.WARNING]
     return [record.getMessage() for record in levels if record.name.split(".")[0] == "pyredisson"]
+
+
+def not_owned(call: Callable[[], object], match: str = ".") -> None:
+    """It was never this caller's own: nothing was lost."""
+    with pytest.raises(LockNotOwnedError, match=match) as refusal:
+        call()
+    assert not isinstance(refusal.value, LockLostError)

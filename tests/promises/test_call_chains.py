@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
-from tests.promises.kinds import acquired, handle, make, over, warned
+from pyredisson import LockError, LockLostError, OutcomeUnknownError
+from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
@@ -24,6 +24,7 @@ from tests.worlds.threads import ThreadsWorld
 pytestmark = threads_only
 
 REENTRANT = ["lock", "fair_lock", "spin_lock", "fenced_lock", "write_lock"]
+BRIEF = 0.3  # a lease that is left to run out
 LONG = 2.4  # a watchdog's timeout, where a lock must not be lost: a busy machine may keep the watchdog waiting
 
 each_kind = pytest.mark.parametrize("kind", REENTRANT)
@@ -171,8 +172,7 @@ def test_a_lock_of_one_name_is_another_one_for_another_client(
     theirs, mine = handle(other, second, kind), handle(one, second, kind)
     theirs.lock()
     assert mine.try_lock() is False
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
     assert (mine.get_hold_count(), theirs.get_hold_count()) == (0, 1)
     theirs.unlock()
     assert mine.try_lock() is True
@@ -191,8 +191,7 @@ def test_what_a_closed_client_held_is_nothing_to_the_next_one(
     theirs.lock()
     assert theirs.is_held_by_thread(one.number)
     assert mine.try_lock() is False
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
     theirs.unlock()
     assert mine.try_lock() is True
     assert mine.get_hold_count() == 1
@@ -231,8 +230,7 @@ def test_a_hold_of_long_ago_does_not_count_when_another_chain_holds_the_lock(
     assert mine.try_lock() is False
     assert multi(one, client, "a", "c").try_lock() is False
     assert not mine.is_held_by_current_thread()
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
     release()
     assert mine.try_lock() is True
 
@@ -246,8 +244,7 @@ def test_a_hold_that_a_copy_has_released_does_not_revive(client: Remote, one: Ch
     assert mine.get_hold_count() == 0
     handle(copied, client, kind).lock()
     assert mine.get_hold_count() == 0
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
     handle(copied, client, kind).unlock()
 
 
@@ -487,8 +484,7 @@ def test_what_has_ended_under_another_number_is_given_back(
     assert gone(world, "a")
     with pytest.raises(LockLostError):
         mine.unlock()
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
 
 
 @pytest.mark.parametrize("mine_first", [True, False])
@@ -508,8 +504,7 @@ def test_an_unlock_without_an_answer_may_be_called_again_while_another_chain_rea
     silent.remove()
     world.until(lambda: repr(mine.real).count("held by") == 1, what="it is settled")
     mine.unlock()
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
     theirs.unlock()
     assert gone(world, "a")
 
@@ -552,10 +547,29 @@ def test_an_unlock_releases_no_hold_that_a_sibling_has_acquired(
     handle(left, client, kind, "a").unlock()
     if own:
         handle(left, client, kind, "a").unlock()
-    with pytest.raises(LockNotOwnedError):
-        handle(left, client, kind, "a").unlock()
-    with pytest.raises(LockNotOwnedError):
-        outer.unlock()
+    not_owned(handle(left, client, kind, "a").unlock)
+    not_owned(outer.unlock)
     assert handle(right, client, kind, "a").get_hold_count() == 1
     release()
     assert gone(world, "a", "other")
+
+
+@pytest.mark.parametrize("left", ["by unlock", "by the end of a block", "by an error in a block"])
+@pytest.mark.parametrize("how", ["lock", "multi"])
+def test_a_hold_that_has_ended_is_left_once_while_another_chain_holds_the_lock(
+    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, left: str, how: str
+) -> None:
+    """What has ended keeps no one out: the other chain has the number of the thread now."""
+    mine = one.lock(client, "a")
+    mine.lock(BRIEF)
+    world.until(lambda: gone(world, "a"), what="it has ended")
+    release = acquire(other, client, how)
+    if left == "by an error in a block":
+        mine.__exit__(ValueError, ValueError(), None)
+    else:
+        with pytest.raises(LockLostError):
+            mine.unlock() if left == "by unlock" else mine.__exit__(None, None, None)
+    not_owned(mine.unlock)
+    assert other.lock(client, "a").get_hold_count() == 1
+    release()
+    assert gone(world, "a")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError
-from tests.promises.kinds import acquired, handle, make, over, warned
+from pyredisson import LockError, LockLostError
+from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -120,13 +120,6 @@ def members(world: World, alice: Actor, case: Case) -> Members:
 def raises_lost(call: Callable[[], object]) -> None:
     with pytest.raises(LockLostError):
         call()
-
-
-def not_owned(call: Callable[[], object], match: str = ".") -> None:
-    """It was never this caller's own: nothing was lost."""
-    with pytest.raises(LockNotOwnedError, match=match) as refusal:
-        call()
-    assert not isinstance(refusal.value, LockLostError)
 
 
 # ---- a hold of a member alone ----------------------------------------------------------------------------------------

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
     """Release the innermost hold of an owner, or continue the last release if that could not be settled."""
-    if ownership.to_unlock() is None:
-        ownership = _where_ended(kind, ownership) or ownership
+    ownership = to_release(kind, ownership)
     if ownership.in_flight.pending is not None:
         # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
         later = ownership.pending is Pending.ACQUIRE and ownership.release_later(ownership.to_unlock(), block=False)
@@ -238,6 +237,11 @@ def begin_release(
         raise lost_error(ownership, reason)
     lease = lease or client.watchdog.lease_ms
     return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
+
+
+def to_release(kind: LockKind, ownership: Ownership) -> Ownership:
+    """Return what a release is about: what its caller acts as, or what has ended there under another number."""
+    return (ownership.to_unlock() is None and _where_ended(kind, ownership)) or ownership
 
 
 def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
