@@ -447,7 +447,7 @@ class Locks:
 
     def spans(self) -> list[tuple[float, float]]:
         """When each of the short leases ends, at the earliest and at the latest."""
-        return [(own.least, own.most) for lock in self.locks.values() for own in lock.owns() if own.short]
+        return [(own.least, own.most) for lock in self.locks.values() if lock.whos for own in lock.owns() if own.short]
 
     def ended_by_time(self) -> None:
         """The short leases have ended."""

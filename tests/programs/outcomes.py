@@ -639,7 +639,9 @@ class Model(NumberOutcomes):
     def left_behind(self, step: Step) -> set[str]:
         """What this thread holds for another context, which is worth a warning."""
         found = set()
-        owns = [own for lock in self.locks.values() for own in lock.owns() if own.who.client not in self.closed]
+        owns = [
+            own for lock in self.locks.values() if lock.whos for own in lock.owns() if own.who.client not in self.closed
+        ]
         for own in owns:
             if own.who.thread == step.thread and own.bound() and not all(hold in self.sees(step) for hold in own.holds):
                 found |= {own.who.lock.target.name, *(hold.multi.name for hold in own.holds if hold.multi is not None)}
