@@ -54,7 +54,7 @@ def run_setting(setting: Setting, seeds: range, count: int, until: float, *, shr
             if isinstance(fault, Fault) and shrinks:
                 report(setting, seed, count, run.steps, fault, server.port)
             elif isinstance(fault, Fault):
-                print(f"{setting.name}, seed {seed}: {fault}"[:300], flush=True)
+                print(f"{setting.name}, seed {seed}: {fault}"[:400], f"; the last steps: {run.steps[-4:]}", flush=True)
     speed = done / (time.process_time() - began)
     print(f"{setting.name}: {dict(ends)}, {done} steps, {speed:.0f} for a second of processor time", flush=True)
     return ends["Fault"]
