@@ -206,6 +206,10 @@ class MultiHold(Owned):
     def over(self) -> None:
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
+        self.forget_ended()
+
+    def forget_ended(self) -> None:
+        """No one asks any more what became of the parts that have ended."""
         for _, _, own, part in self.each():
             if part.state is not HoldState.OVER:
                 own.forget(part)

@@ -398,7 +398,8 @@ class Model(NumberOutcomes):
             lock = self.lock(target)
             owns = self._freed(target)
             parted = any(len(own.counts()) > 1 for own in owns if own.who.client not in self.closed)
-            mine = [*self.left_over(step, target), *self.left_over(step, target, seen=False)]
+            caller = target.client, self.thread_of(step)  # On either side: it may forget what it has lost, by that.
+            mine = any((hold.own.who.client, hold.own.who.thread) == caller for hold in lock.ended)
             if mine or parted or any(own.gone for own in lock.owns()) or self._reserved(lock, step):
                 raise Unclear
             if self._given_up_with(owns):

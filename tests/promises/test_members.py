@@ -580,3 +580,23 @@ def test_re_entry_over_a_lost_multi_lock_of_one_raises_as_its_member_does(
     several.lock()
     assert several.get_hold_count() == 1
     several.unlock()
+
+
+@each(FAIR, Case("on one server", "fair_lock", made=True))
+def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world: World, case: Case) -> None:
+    """Its lease ran out, and its owner waits for the member again, meanwhile: that wait goes on."""
+    alice, bob, carol = world.actors(3)
+    members = Members(world, alice, case, **FAR_AWAY, max_wait_without_check=300)
+    block = members.all().hold(lease_time=BRIEF)
+    block.enter()
+    members.expire(0, 1)
+    theirs = members.theirs(bob)
+    theirs.lock()
+    waiting = alice.start(members.raw().try_lock, 60)
+    world.until(lambda: world.waiting(theirs) == 1, what="Alice waits")
+    world.pass_time(0.3)  # Its first heartbeats would give it its place again.
+    with pytest.raises(LockLostError):
+        Remote(block.real, carol).__exit__(None, None, None)
+    theirs.unlock()
+    assert waiting.result()
+    assert world.last_resorts() == 0
