@@ -131,7 +131,7 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
             progress.begun = True
         whole.released = True  # From here on a loss is not reported, but raised.
         if whole.block is not None and client.runtime.owner().thread_number != whole.who.thread_number:
-            # Its owner may acquire a member anew at this moment: what is left of those that have ended runs out.
+            # Its owner may acquire a member anew at this moment. The rest of a lease that has ended runs out by itself.
             whole.forget_ended()
         outcomes = await _release_parts(whole, until)
         if lost is None:
