@@ -534,7 +534,8 @@ class Locks:
         results: list[Any] = []
         if any(hold.state is LOST and hold.multi is None for hold in left):
             return [LockLostError]
-        if any(hold.state in (LOST, EITHER, UNSURE) for hold in left):
+        unseen = [hold for hold in lock.ended if hold.own is own]  # It may see the other side of the lock alone.
+        if any(hold.state in (LOST, EITHER, UNSURE) for hold in left + unseen):
             results.append(LockLostError)
         if held and not reentrant:
             return [*results, LockError]

@@ -115,7 +115,7 @@ class Model(NumberOutcomes):
 
     def _way(self, result: Any, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> Way:
         if result is True:
-            got = (lambda _: True) if block else self._got(step)
+            got = (lambda outcome: not isinstance(outcome, Exception)) if block else self._got(step)
             if step.face == "token":
                 last, known = owns[0].who.lock.token, owns[0].token if owns[0].holds else None
                 got = known or (lambda token: type(token) is int and token > last)
@@ -176,11 +176,14 @@ class Model(NumberOutcomes):
 
         held = [own for own in owns if own.holds and "+" in step.on]
 
-        def take(way: Way) -> None:
-            way.effect()
+        def lengthen() -> None:
             for own in held:  # A member may have been acquired at once, beside what was held then.
                 own.most = max(own.most, self.ended + self.timeout)
                 own.who.lock.most = max(own.who.lock.most, own.most)
+
+        def take(way: Way) -> None:
+            way.effect()
+            lengthen()
 
         def ways() -> list[Way]:
             results, _, _ = self._attempts(step, targets, owns)
@@ -191,7 +194,9 @@ class Model(NumberOutcomes):
             for lock in locks:
                 lock.waiter = waiter
 
-        waiter = Waiter(step, ready, ways, tuple(target.client for target in targets), gone=lambda: wait_for(None))
+        waiter = Waiter(
+            step, ready, ways, tuple(target.client for target in targets), gone=lambda: (wait_for(None), lengthen())
+        )
         waiter.joined = partial(wait_for, waiter)
         return waiter
 
@@ -228,7 +233,7 @@ class Model(NumberOutcomes):
         if own.holds:
             if own.gone:
                 raise Unclear
-            ways = self._refused(own)
+            ways = self._refused(own, step)
             return ways + [Way(LockLostError, partial(self.drop, hold)) for hold in ended[-1:]]
         if ended:
             return self._ending(ended[-1])
@@ -273,10 +278,9 @@ class Model(NumberOutcomes):
 
         return Way(LockLostError, find_out)
 
-    @staticmethod
-    def _refused(own: Own) -> list[Way]:
+    def _refused(self, own: Own, step: Step) -> list[Way]:
         """What is held through multi-locks alone is not released or extended by itself."""
-        names = [hold.multi.name for hold in own.holds if hold.multi is not None]
+        names = [hold.multi.name for hold in own.holds if hold.multi is not None and self.visible(hold, step)]
         if any(hold.multi is not None and hold.multi.state is not HELD for hold in own.holds):
             return [Way(LockNotOwnedError)]
         return [Way(naming(name)) for name in dict.fromkeys(names)] or [Way(LockNotOwnedError)]
@@ -354,7 +358,7 @@ class Model(NumberOutcomes):
         if mine:
             return Plan([Way(True, partial(self.lasts, own, step.lease))])
         if own.holds:
-            return Plan(self._refused(own) + [Way(LockLostError)] * bool(ended))
+            return Plan(self._refused(own, step) + [Way(LockLostError)] * bool(ended))
         if any(hold.multi is None for hold in ended):
             return Plan([Way(LockLostError)])
         unsure = [*ended, *self.left_over(step, targets[0], seen=False)]
