@@ -396,6 +396,8 @@ class Model(NumberOutcomes):
         targets = targets_of(step.on)
         if self.is_closed(targets):
             return Plan([Way(ClientClosedError)])
+        if len({target.place for target in targets}) < len(targets):
+            raise Unclear  # One client frees what another one holds there.
         who = {target: self.act(step, target).who for target in targets}
         locked = False
         for target in targets:

@@ -558,6 +558,9 @@ class Run:
             client, name, thread = self.told.pop(0)
             fitting = [tell for tell in tells if not tell.called and (tell.client, tell.name) == (client, name)]
             fitting.sort(key=lambda tell: (not tell.must, tell.who is not None and tell.who.number != thread))
+            owns = [own for lock in self.model.locks.values() if lock.target.name == name for own in lock.owns()]
+            if not fitting and any(own.gone and own.who.client == client for own in owns):
+                raise Undecided  # It is lost indeed, and its client has found that out by itself.
             if not fitting:
                 raise Fault("told of a loss that is none", f"{name} of {thread}, after {step!r}")
             fitting[0].called = True
