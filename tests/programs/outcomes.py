@@ -115,7 +115,7 @@ class Model(NumberOutcomes):
 
     def _way(self, result: Any, step: Step, targets: tuple[Target, ...], owns: list[Own], block: int) -> Way:
         if result is True:
-            got = (lambda outcome: not isinstance(outcome, Exception)) if block else self._got(step)
+            got = (lambda outcome: not isinstance(outcome, BaseException)) if block else self._got(step)
             if step.face == "token":
                 last, known = owns[0].who.lock.token, owns[0].token if owns[0].holds else None
                 got = known or (lambda token: type(token) is int and token > last)
