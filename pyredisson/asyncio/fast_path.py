@@ -37,7 +37,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
     hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
     try:
-        in_flight.doubtful = in_flight.settling = in_flight.without_end = False
+        in_flight.doubtful, in_flight.without_end, in_flight.asking = False, False, True
         in_flight.lease_ms = hold.lease_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.holds, in_flight.pending = (hold,), Pending.ACQUIRE
@@ -74,7 +74,7 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
     ownership: Any = core.last
     client, in_flight, ready, hold = core.client, ownership.in_flight, ownership.ready, ownership.holds[0]
     try:
-        in_flight.doubtful = in_flight.settling = False
+        in_flight.doubtful, in_flight.asking = False, True
         in_flight.of_block = of_block
         in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
         in_flight.request_id = request_id = in_flight.request_id + 1

@@ -26,7 +26,7 @@ from pyredisson.errors import LockLostError, NoSyncedSlavesError, RedissonError
 from pyredisson.kinds.token_lock import TOKEN_BYTES
 from pyredisson.quorum.decisions import free_in_ms, spread, weakness_of
 from pyredisson.quorum.member import acquire_part
-from pyredisson.quorum.release import RETRY, undo, unreachable
+from pyredisson.quorum.release import RETRY, undo, unreachable, wait_for_turns
 from pyredisson.quorum.restart_guard import RestartGuard
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class Rounds:
             kinds = [kind.with_token(token) if kind.shared_token else kind for kind in kinds]
         parts = [whole.new_part(index) for index in range(len(kinds))]
         whole.parts = [*parts]
+        await wait_for_turns(whole)
         replies = await together(runtime, map(acquire_part, whole.members, kinds, whole.ownerships, parts))
         error: Exception | None = None
         try:

@@ -19,6 +19,7 @@ from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
+from pyredisson.core.requests.settle import wait_for_turn
 from pyredisson.errors import (
     ClientClosedError,
     LockLostError,
@@ -43,6 +44,14 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 # ---- a failed acquire ------------------------------------------------------------------------------------------------
 
 
+async def wait_for_turns(whole: MultiHold) -> None:
+    """Wait until no other call is at a request of a member: requests to all at once cannot wait in between."""
+    now = whole.client.runtime.now
+    for member, own in zip(whole.members, whole.ownerships, strict=True):
+        if own.busy():
+            await wait_for_turn(member.client, own, now() + member.client.config.timeout, None)
+
+
 async def undo(whole: MultiHold) -> None:
     """Release what was acquired for this hold."""
     held = []
@@ -54,6 +63,7 @@ async def undo(whole: MultiHold) -> None:
             own.claim(part)
     whole.parts = [None] * len(whole.parts)
     if held:
+        await wait_for_turns(whole)
         await together(whole.client.runtime, starmap(release_part, held))
 
 
@@ -133,6 +143,7 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
         if whole.block is not None and client.runtime.owner().thread_number != whole.who.thread_number:
             # Its owner may acquire a member anew at this moment. The rest of a lease that has ended runs out by itself.
             whole.forget_ended()
+        await wait_for_turns(whole)
         outcomes = await _release_parts(whole, until)
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)

@@ -57,7 +57,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
         ownership.call = who.call
         with ownership.mutex:
             if core.is_usual(ownership, who, 0, sent):
-                in_flight.doubtful = in_flight.settling = in_flight.without_end = False
+                in_flight.doubtful, in_flight.without_end, in_flight.asking = False, False, True
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 in_flight.queued_ms = ownership.ready.queued_ms
@@ -114,7 +114,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
             with ownership.mutex:
                 if core.is_usual(ownership, who, 1, sent) and ownership.holds[0] is hold:
                     progress.begun = True
-                    in_flight.doubtful = in_flight.settling = False
+                    in_flight.doubtful, in_flight.asking = False, True
                     in_flight.of_block = of_block
                     in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
                     in_flight.request_id = request_id = in_flight.request_id + 1

@@ -539,6 +539,8 @@ class Model(NumberOutcomes):
         def gone() -> None:
             lock.conditions.remove(waiter)
             lock.waiter = None if lock.waiter is waiter else lock.waiter
+            if waiter.notified and waiter.cancelled:  # It has no use for the notification: the next one has.
+                self._notify_first(lock)
 
         waiter = Waiter(
             step,
@@ -561,15 +563,13 @@ class Model(NumberOutcomes):
             return Plan([Way(LockNotOwnedError), Way(LockLostError)])
         if len(own.counts()) > 1:
             raise Unclear
-        waiting = [waiter for waiter in lock.conditions if not waiter.notified and not waiter.cancelled]
-        if waiting and lock.waiter is not None:
+        if lock.conditions and lock.waiter is not None:
             raise Unclear
+        return Plan([Way(None, partial(self._notify_first, lock))])
 
-        def notified() -> None:
-            for waiter in waiting[:1]:
-                waiter.notified, lock.waiter = True, waiter
-
-        return Plan([Way(None, notified)])
+    def _notify_first(self, lock: Lock) -> None:
+        for waiter in [each for each in lock.conditions if not each.notified and not each.cancelled][:1]:
+            waiter.notified, lock.waiter = True, waiter
 
     def cancel(self, step: Step) -> Plan:
         """A task that waits is cancelled; one that waits for a condition has the lock again first."""
@@ -577,10 +577,8 @@ class Model(NumberOutcomes):
         if not self.tasks or waiter is None or waiter.cancelled or "barrier" in waiter.step.on:
             raise Unclear
         lock = None if waiter.left is None else waiter.left.who.lock
-        if lock is not None:
-            others = [each for each in lock.conditions if each is not waiter]
-            if lock.waiter not in (None, waiter) or (waiter.notified and others):
-                raise Unclear
+        if lock is not None and lock.waiter not in (None, waiter):
+            raise Unclear
 
         def cancelled() -> None:
             waiter.cancelled = True

@@ -18,7 +18,7 @@ import pytest
 from pyredisson import LockError, LockNotOwnedError
 from tests.promises.kinds import lock_of, make
 from tests.proxy import Proxy
-from tests.worlds.base import PATIENCE, Actor, World
+from tests.worlds.base import PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
 
@@ -80,6 +80,37 @@ def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World, alice
     assert lease.lost is False
     bob.do(world.leave(block))
     assert free(world)
+
+
+@sync_and_async
+@pytest.mark.parametrize("call", ["acquire", "release", "leave"])
+@pytest.mark.parametrize("first", ["the owner", "the other"])
+@pytest.mark.parametrize("kind", [kind for kind in [*KINDS, "read_lock"] if kind != "token_lock"])
+def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(
+    world: World, proxy: Proxy, kind: str, first: str, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their requests are under way at the same time; each is counted once."""
+    alice, bob = world.actors(2)
+    real = lock_of(world, kind) if kind == "red_lock" else make(world.through(proxy.port), kind)
+    lock = Remote(real, alice)
+    block, other = lock.hold(), lock.hold()
+    block.enter()
+    other.enter()
+    lock.lock()
+    act = {"acquire": lock.real.lock, "release": lock.real.unlock, "leave": world.leave(other.real)}[call]
+    calls = [(alice, act), (bob, world.leave(block.real))]
+    proxy.latency(0.05)
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for each in [actor.start(act) for actor, act in (calls if first == "the owner" else reversed(calls))]:
+            each.result()
+    proxy.clear()
+    assert [record.message for record in caplog.records] == []
+    assert lock.get_hold_count() == {"acquire": 3, "release": 1, "leave": 1}[call]
+    for _ in range({"acquire": 2, "release": 0, "leave": 1}[call]):
+        lock.unlock()
+    if call != "leave":
+        alice.do(world.leave(other.real))
+    assert lock.is_locked() is False
 
 
 @threads_only

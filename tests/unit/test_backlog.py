@@ -60,14 +60,15 @@ class FakeClient:
             ownership.released(since, 0.0)
             return
         self.runtime.pass_time(min(self.takes, budget))
-        ownership.take_over(since)
+        ownership.answered(ownership.take_over(since).request_id)
         self.backlog.settle(ownership)  # As a client does for what is in doubt.
         raise trouble()
 
     def open(self, name: str) -> Ownership:
         """A ownership whose release was left open."""
         ownership, hold = held_by(self.runtime, name)
-        ownership.begin_release(hold)
+        begun = ownership.begin_release(hold)
+        ownership.answered(begun.request_id)
         ownership.settle_until(self.runtime.now() + 3600)
         assert self.backlog.settle(ownership)
         return ownership

@@ -40,6 +40,11 @@ def begin_release(ownership: Ownership, *, block: bool = False) -> ReleaseBegun:
     return ownership.begin_release(*(() if hold is None else (hold,)), block=block)
 
 
+def leave_open(ownership: Ownership) -> None:
+    """The call that is at a request gives up."""
+    ownership.answered(ownership.request_id)
+
+
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
@@ -52,6 +57,7 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
     assert ownership.epoch_of(request_id) == 8
     ownership.raise_epoch(request_id, above=3)
     assert ownership.epoch_of(request_id) == 9, "never lowered"
+    leave_open(ownership)
     other = ownership.begin_acquire(PLAIN()).request_id
     assert ownership.epoch_of(request_id) is None
     epoch = ownership.epoch
@@ -66,6 +72,7 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
 def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:
     take(ownership, PLAIN, PLAIN)
     begin_release(ownership)
+    leave_open(ownership)
     request_id, _, pending, _, _, _ = ownership.take_over()
     assert pending is Pending.RELEASE
     assert ownership.released(request_id, 0.0, behind=True)
@@ -79,6 +86,7 @@ def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(owners
 def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: Ownership) -> None:
     take(ownership, FIXED)
     begin_release(ownership)
+    leave_open(ownership)
     ownership.released(ownership.take_over().request_id, 0.0, behind=True)
     take(ownership, FIXED)
     assert not ownership.take_released_behind()
@@ -109,6 +117,7 @@ def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
 def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
     held = take(ownership, FIXED)
     ownership.begin_acquire(PLAIN())
+    leave_open(ownership)
     request_id, _, pending, count, lease, repeat = ownership.take_over()
     assert (pending, count, lease, repeat) == (Pending.ACQUIRE, 2, 10_000, True)
     assert ownership.epoch == 1
@@ -119,11 +128,30 @@ def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Owne
 
 def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
     since = ownership.begin_acquire(FIXED()).request_id
+    leave_open(ownership)
     ownership.begin_acquire(FIXED())
+    leave_open(ownership)
     request_id = ownership.request_id
     assert ownership.take_over(since).pending is None
     assert ownership.request_id == request_id
     assert ownership.take_over(request_id).pending is Pending.ACQUIRE
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_call_waits_for_its_turn(ownership: Ownership, answered: bool) -> None:
+    (held,) = take(ownership, FIXED)
+    ownership.begin_acquire(PLAIN())
+    request_id, epoch = ownership.request_id, ownership.epoch
+    assert ownership.begin_release(held) is None
+    assert ownership.begin_acquire(PLAIN()) is None
+    assert ownership.take_over() is None
+    assert (ownership.request_id, ownership.epoch) == (request_id, epoch), "nothing has changed"
+    if answered:
+        ownership.refused(request_id)
+        assert ownership.begin_release(held).epoch == epoch
+    else:
+        ownership.take_turn()
+        assert ownership.take_over().epoch > epoch, "the request may have run"
 
 
 def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
@@ -152,6 +180,7 @@ def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership: Ownership
 def test_what_is_abandoned_is_outranked_too(ownership: Ownership) -> None:
     ownership.begin_acquire(FIXED())
     ownership.doubt(ownership.request_id)
+    leave_open(ownership)
     last = ownership.take_over().epoch
     ownership.abandon(ownership.request_id)
     assert ownership.begin_acquire(FIXED()).epoch > last
@@ -252,6 +281,7 @@ def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
 def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership: Ownership) -> None:
     take(ownership, PLAIN)
     begin_release(ownership)
+    leave_open(ownership)
     ownership.lose_one(ownership.take_over().request_id, GONE, 1000.0, behind=True)
     assert begin_release(ownership).todo is Unlock.LOST
 

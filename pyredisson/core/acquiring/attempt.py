@@ -10,7 +10,7 @@ from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall
 from pyredisson.core.requests.replicas import NotAcknowledged
-from pyredisson.core.requests.settle import settle
+from pyredisson.core.requests.settle import settle, wait_for_turn
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class Attempt:
                 over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
                 if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
                     # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
+                    ownership.answered(call.request_id)
                     await settle(client, ownership, exchange=self._exchange)
                     return AT_ONCE
             return end_attempt(client, call, outcome, sent)
@@ -154,11 +155,17 @@ class Attempt:
 
 def begin_attempt(
     client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, update: QueueUpdate | None = None
-) -> tuple[AcquireCall, int]:
-    """Note that the lock is about to be asked for. Returns the request, and the epoch of its first copy."""
+) -> tuple[AcquireCall, int] | None:
+    """Note that the lock is about to be asked for. Returns the request, and the epoch of its first copy.
+
+    Returns ``None`` while another call is at a request.
+    """
     if ownership.kind is not kind:
         adopt(kind, ownership)
-    request_id, epoch, count, repeat = ownership.begin_acquire(hold)
+    begun = ownership.begin_acquire(hold)
+    if begun is None:
+        return None
+    request_id, epoch, count, repeat = begun
     if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
         client.ownerships.enter(ownership)
     return AcquireCall(kind, ownership, request_id, hold, count, repeat, update), epoch
@@ -190,7 +197,7 @@ async def ask(
     """
     begun = None
     if first is None:
-        call, epoch = begin_attempt(client, kind, ownership, hold, update)
+        call, epoch = await _begin_in_turn(client, kind, ownership, hold, exchange, update)
     else:
         call, epoch, begun, _ = first
     rival = kind.own_rival
@@ -199,14 +206,14 @@ async def ask(
             reply, sent, _ = await (exchange or client.exchange)(call, epoch, call.repeat, begun=begun)
             outcome = kind.reads(reply)
         except NotAcknowledged as short:
+            ownership.answered(call.request_id)
             raise await _give_back_unacknowledged(client, ownership, hold, short, exchange) from short.cause
-        except Unusable:
-            ownership.doubt(call.request_id)
-            raise
-        except Unanswered:
-            raise  # It stays pending: the next call repeats it or gives it back.
-        except Failure:
-            ownership.refused(call.request_id)
+        except Failure as failure:
+            ownership.answered(call.request_id)
+            if isinstance(failure, Unusable):
+                ownership.doubt(call.request_id)
+            elif not isinstance(failure, Unanswered):  # Else it stays pending: the next call repeats it or undoes it.
+                ownership.refused(call.request_id)
             raise
         if type(outcome) is HoldLost:
             expire(client, ownership)  # What ran out while this request was under way has ended: it is not lost.
@@ -219,7 +226,22 @@ async def ask(
         else:
             return call, outcome, sent
         begun = None
-        call, epoch = begin_attempt(client, kind, ownership, hold, update)
+        call, epoch = await _begin_in_turn(client, kind, ownership, hold, exchange, update)
+
+
+async def _begin_in_turn(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold,
+    exchange: Exchange | None,
+    update: QueueUpdate | None,
+) -> tuple[AcquireCall, int]:
+    """Do as :func:`begin_attempt`, behind another call that is at a request."""
+    while (begun := begin_attempt(client, kind, ownership, hold, update)) is None:
+        await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
+        await make_ready(client, kind, ownership, exchange)
+    return begun
 
 
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:

@@ -5,6 +5,7 @@ And freeing a lock, for any holder.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core import events
@@ -19,7 +20,7 @@ from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending, Unlock
 from pyredisson.core.requests.call import ForceCall, ReleaseCall
 from pyredisson.core.requests.replies import unusable
-from pyredisson.core.requests.settle import settle, settle_on_leaving
+from pyredisson.core.requests.settle import settle, settle_on_leaving, wait_for_turn
 from pyredisson.core.waiting.pubsub_wait import released_as
 from pyredisson.errors import LockLostError, LockNotOwnedError
 
@@ -136,7 +137,11 @@ async def release_all(
     try:
         if progress is not None:
             progress.begun = True
-        call, epoch = begin_release(client, kind, ownership, holds, block=block, becoming=becoming)
+        while (begun := begin_release(client, kind, ownership, holds, block=block, becoming=becoming)) is None:
+            await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
+            with suppress(LockLostError):  # That of another hold. Ours tells its own.
+                await settle_or_explain(client, ownership, exchange)
+        call, epoch = begun
         if exchange is None:
             await finish_release(client, call, epoch)
         else:
@@ -203,6 +208,7 @@ async def ask_for_release(
         if type(reply) is list:
             raise unusable(reply)
     except Failure as failure:
+        call.ownership.answered(call.request_id)
         if isinstance(failure, Unusable):
             call.ownership.doubt(call.request_id)
         _end_failed_release(client, call, failure)
@@ -218,8 +224,10 @@ def begin_release(
     *,
     block: bool,
     becoming: HoldState = HoldState.OVER,
-) -> tuple[ReleaseCall, int]:
+) -> tuple[ReleaseCall, int] | None:
     """Note that these holds are about to be released. Returns the request, and the epoch of its first copy.
+
+    Returns ``None`` while another call is at a request.
 
     Raises:
         LockNotOwnedError: There is none.
@@ -230,7 +238,10 @@ def begin_release(
     reason = ownership.loss or "its lease expired"
     if ownership.kind is not kind:
         adopt(kind, ownership)
-    request_id, epoch, count, lease, todo = ownership.begin_release(*holds, block=block, becoming=becoming)
+    begun = ownership.begin_release(*holds, block=block, becoming=becoming)
+    if begun is None:
+        return None
+    request_id, epoch, count, lease, todo = begun
     if todo is Unlock.NOT_OWNED:
         raise not_owned(kind, ownership)
     if todo is Unlock.ENDED:

@@ -163,11 +163,16 @@ class Backlog:
         each.failures += 1
 
     async def _settle(self, ownership: Ownership, each: BacklogEntry) -> None:
+        if ownership.in_flight.due:
+            each.request_id = ownership.request_id  # Its owner may have gone on, and left this to us.
         request_id = each.request_id
         if (ownership.pending is not None or ownership.in_flight.due) and ownership.request_id == request_id:
             now = self._runtime.now()
             if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
                 ownership.abandon(request_id)
+            elif ownership.busy():
+                self._later(each)
+                return
             else:
                 timeout = self._answer_timeout(now)
                 if self._several and each.failures % 4:

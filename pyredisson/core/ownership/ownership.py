@@ -21,6 +21,8 @@ Rules kept here:
 3. A request in flight is noted *before* it is sent (``in_flight``) and forgotten only when its outcome is known. The
    next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
    server. Each request has a number; an answer to an earlier one changes nothing.
+   A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
+   another thread or task meets one.
 4. State is changed by methods of this class alone. They do no I/O, are atomic, and return what is now due.
    A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
    the request in flight (``in_flight.due``).
@@ -152,6 +154,10 @@ class Ownership(Owned):
         """Whether its owner holds anything, or has anything under way."""
         in_flight = self.in_flight
         return bool(self.holds or in_flight.pending or in_flight.due) or (in_flight.released_behind and self._asked())
+
+    def busy(self) -> bool:
+        """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
+        return self.in_flight.asking and self.in_flight.pending is not None
 
     def unclaimed(self) -> int:
         """How many holds no one is releasing yet."""
@@ -294,11 +300,13 @@ class Ownership(Owned):
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def begin_acquire(self, hold: Hold) -> AcquireBegun:
-        """Note that an acquire is about to be sent."""
+    def begin_acquire(self, hold: Hold) -> AcquireBegun | None:
+        """Note that an acquire is about to be sent; ``None``: another call is at a request."""
         with self.mutex:
             in_flight = self.in_flight
-            repeat = in_flight.pending is not None and (in_flight.doubtful or in_flight.settling)
+            if self.busy():
+                return None
+            repeat = in_flight.pending is not None and in_flight.doubtful
             if repeat:
                 self.epoch += 1
             in_flight.released_behind = in_flight.without_end = False
@@ -348,8 +356,8 @@ class Ownership(Owned):
 
     def begin_release(
         self, *releasing: Hold, block: bool = False, becoming: HoldState = HoldState.OVER
-    ) -> ReleaseBegun:
-        """Note that the unlock of these holds is about to be sent; the pending request is settled by now.
+    ) -> ReleaseBegun | None:
+        """Note that the unlock of these holds is about to be sent; ``None``: another call is at a request.
 
         Args:
             releasing: One of them; all, for the wait of a condition.
@@ -358,6 +366,8 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight, hold = self.in_flight, releasing[0] if releasing else None
+            if self.busy():
+                return None
             in_flight.released_behind = False
             held = hold is not None and hold.state is HoldState.HELD
             if held and self.loss is None:
@@ -420,6 +430,18 @@ class Ownership(Owned):
 
     # ---- repeating ----------------------------------------------------------------------------------------------
 
+    def answered(self, request_id: int) -> None:
+        """The call that made this request has its answer, or gives up."""
+        with self.mutex:
+            if request_id == self.in_flight.request_id:
+                self.in_flight.asking = False
+
+    def take_turn(self) -> None:
+        """No one waits for the call any longer that is at a request: that may have run."""
+        with self.mutex:
+            if self.busy():
+                self.in_flight.doubtful, self.in_flight.asking = True, False
+
     def epoch_of(self, request_id: int) -> int | None:
         """The epoch for the next copy of a request, or ``None`` if there is a later one: no copy may be sent then."""
         with self.mutex:
@@ -454,16 +476,21 @@ class Ownership(Owned):
             in_flight.of_block = block
             return True
 
-    def take_over(self, since: int | None = None) -> SettleBegun:
+    def take_over(self, since: int | None = None) -> SettleBegun | None:
         """Take over the pending request, or what is due behind it: its answer no longer concerns an earlier sender.
 
         Args:
             since: The request that was left pending; if the owner has begun another one since, that is left to it.
+
+        Returns:
+            What to send; ``None``: another call is at a request.
         """
         with self.mutex:
             in_flight = self.in_flight
             if since not in (None, in_flight.request_id):
                 return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
+            if self.busy():
+                return None
             if in_flight.pending is None:
                 if self.loss is not None:
                     self._drop_due()
@@ -474,11 +501,9 @@ class Ownership(Owned):
                 in_flight.due = in_flight.due[1:]
             else:
                 in_flight.request_id += 1
-            # An acquire is pending only while it is in doubt; and who settled it before us may be at it still.
-            in_flight.doubtful = repeat = (
-                in_flight.doubtful or in_flight.settling or in_flight.pending is Pending.ACQUIRE
-            )
-            in_flight.settling = True
+                in_flight.asking = True
+            # An acquire is pending only while it is in doubt.
+            in_flight.doubtful = repeat = in_flight.doubtful or in_flight.pending is Pending.ACQUIRE
             self.epoch += repeat
             releases = in_flight.pending is Pending.RELEASE
             count = self._count() if releases else len(self.holds) + 1
@@ -522,7 +547,7 @@ class Ownership(Owned):
             if not in_flight.queued_ms or in_flight.pending is not None:
                 return False
             in_flight.begin(Pending.WAIT)
-            in_flight.until = now
+            in_flight.asking, in_flight.until = False, now
             return True
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
@@ -541,7 +566,7 @@ class Ownership(Owned):
             in_flight = self.in_flight
             if in_flight.pending is None:
                 in_flight.begin(Pending.RELEASE, hold)
-                in_flight.until = self.deadline
+                in_flight.asking, in_flight.until = False, self.deadline
             elif hold not in in_flight.holds and hold not in in_flight.due:
                 in_flight.due = (*in_flight.due, hold)
             in_flight.of_block = True
@@ -560,6 +585,7 @@ class Ownership(Owned):
                 if not in_flight.queued_ms:
                     return False
                 in_flight.begin(Pending.WAIT)
+                in_flight.asking = False
                 return True
             if taken:
                 self.drop(hold)

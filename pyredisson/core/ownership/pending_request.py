@@ -94,7 +94,7 @@ class InFlight:
         pending: What it was, until its outcome is known.
         until: When settling it is no longer worth while.
         doubtful: A copy of it may have run.
-        settling: Another call took it over to settle it, and may be at it still.
+        asking: A call is at it, and waits for its answer.
         lease_ms: The lease that was asked for last.
         holds: The holds that it is about: one, but for the wait of a condition, which releases all.
         becoming: What becomes of those that are released.
@@ -109,7 +109,7 @@ class InFlight:
     pending: Pending | None = None
     until: float = 0.0
     doubtful: bool = False
-    settling: bool = False
+    asking: bool = False
     lease_ms: int = 1
     holds: tuple[Hold, ...] = ()
     becoming: HoldState = HoldState.OVER
@@ -121,7 +121,7 @@ class InFlight:
 
     def begin(self, pending: Pending, *holds: Hold) -> int:
         """Note a request that no earlier copy of can have run. Returns its number."""
-        self.doubtful = self.settling = False
+        self.doubtful, self.asking = False, True
         self.holds, self.becoming = holds, HoldState.OVER
         self.pending = pending
         self.request_id = number = self.request_id + 1
@@ -131,7 +131,7 @@ class InFlight:
         """Note that the request has to be settled, under a new number: a copy of it may have run."""
         self.request_id += 1
         self.pending = pending
-        self.doubtful = True
+        self.doubtful, self.asking = True, False
 
     def open_until(self) -> float:
         """Until when it is worth settling."""

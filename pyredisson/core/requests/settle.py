@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from pyredisson.core import events
+from pyredisson.core.backoff import RETRY
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.deadline import certain_for
-from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.failures import Failure, Rejected, superseded
 from pyredisson.core.kind import LockKind
 from pyredisson.core.ownership.liveness import GONE, lost_error
 from pyredisson.core.ownership.pending_request import Pending
@@ -48,27 +50,33 @@ async def settle(
         Failure: It could not be settled; it is pending still.
         LockLostError: It was a release, and the hold was lost before (unless ``behind``).
     """
-    left = client.config.timeout if budget is None else budget
-    until = client.runtime.now() + left
+    until = client.runtime.now() + (client.config.timeout if budget is None else budget)
     last = None
     background = since is not None
     while True:
         begun = ownership.take_over(since)
+        if begun is None:
+            await wait_for_turn(client, ownership, until, exchange)
+            continue
         if begun.pending is None:
             return last
         try:
             kind = ownership.kind
             assert isinstance(kind, LockKind), "a request is pending that no kind of lock has made"
             call = ReleaseCall(kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
+            left = max(0.001, until - client.runtime.now())
             reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
             if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
                     return None
-                since, left = None, max(0.001, until - client.runtime.now())
+                if exchange is not None:
+                    raise superseded(ownership.name)
+                since = None
                 continue  # Its owner cannot go on before it is settled, whichever call has it now.
-        except Rejected:
-            raise
         except BaseException as error:
+            ownership.answered(begun.request_id)
+            if isinstance(error, Rejected):
+                raise
             if not isinstance(error, Failure):
                 ownership.doubt(begun.request_id)
             # It was taken over, so no other call remembers it: leave it to the watchdog.
@@ -76,7 +84,6 @@ async def settle(
                 client.settle_in_background(ownership)
             raise
         last, since = begun.pending, begun.request_id
-        left = max(0.001, until - client.runtime.now())
 
 
 def _settled(
@@ -131,3 +138,18 @@ async def settle_on_leaving(client: ClientBase, ownership: Ownership, *, leaving
     finally:
         if ownership.pending is not None:
             client.settle_in_background(ownership)
+
+
+async def wait_for_turn(client: ClientBase, ownership: Ownership, until: float, exchange: Exchange | None) -> None:
+    """Another call is at a request, of a thread or task that leaves a block of its owner, say. Wait for its answer.
+
+    ``until``: how long. What asks by ``exchange`` cannot wait, and takes over at once; its caller has waited.
+    """
+    runtime = client.runtime
+    for failures in itertools.count():
+        if not ownership.busy():
+            return
+        if exchange is not None or runtime.now() >= until:
+            ownership.take_turn()
+            return
+        await runtime.sleep(RETRY.pause(failures, runtime.jitter))
