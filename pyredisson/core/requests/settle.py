@@ -54,10 +54,8 @@ async def settle(
     last = None
     background = since is not None
     while True:
-        begun = ownership.take_over(since)
-        if begun is None:
+        while (begun := ownership.take_over(since)) is None:
             await wait_for_turn(client, ownership, until, exchange)
-            continue
         if begun.pending is None:
             return last
         try:
