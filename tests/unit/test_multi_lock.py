@@ -61,12 +61,13 @@ def client() -> Iterator[pyredisson.Redisson]:
 
 
 @pytest.fixture
-def lock(client: pyredisson.Redisson) -> pyredisson.MultiLock:
-    """A multi-lock that another owner of its client holds."""
+def lock(client: pyredisson.Redisson) -> Iterator[pyredisson.MultiLock]:
+    """A multi-lock that another owner of its client holds, and that lives as long as the test."""
     other = client.new_owner()
     held = [client.get_lock(name, owner=other) for name in ("orders", "stock")]
     pyredisson.MultiLock(*held).lock()
-    return pyredisson.MultiLock(client.get_lock("orders"), client.get_lock("stock"))
+    yield pyredisson.MultiLock(client.get_lock("orders"), client.get_lock("stock"))
+    del other
 
 
 def times_out(lock: pyredisson.MultiLock) -> None:
