@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import math
 import socket
 from abc import ABC, abstractmethod
@@ -108,6 +109,7 @@ class Pipe(Replies):
         self._calls: deque[tuple[asyncio.Future[Any], float]] = deque()  # Each with the time by which it is due.
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._context = contextvars.Context()  # Of the timer. A caller's would stay, and all that is in it.
         self.retired: bool = False
 
     def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
@@ -185,7 +187,7 @@ class Pipe(Replies):
     def _set_timer(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(due, self._look_at_time)
+        self._timer = self._loop.call_at(due, self._look_at_time, context=self._context)
 
     def _look_at_time(self) -> None:
         # Many requests, one timer: it goes off when the earliest of them may be late, and is set anew.

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
@@ -43,7 +44,7 @@ class TaskLoop(StepLoop):
 
     def _start(self) -> None:
         if not self._runtime.closed:
-            self.worker = self._runtime.run_concurrently(self.run(), self._name)
+            self.worker = Context().run(self._runtime.run_concurrently, self.run(), self._name)
 
 
 class AsyncioRuntime(BaseRuntime):
@@ -97,7 +98,10 @@ class AsyncioRuntime(BaseRuntime):
         return self._link
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run something in a task that ends with the client at the latest."""
+        """Run something in a task that ends with the client at the latest.
+
+        What goes on for long is run in a context of its own: one that it shares would keep what others hold there.
+        """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -135,7 +139,7 @@ class AsyncioRuntime(BaseRuntime):
         self._subscriber.subscribe(channel)
 
     def _listen(self, subscriber: Subscriber) -> None:
-        task = self.run_concurrently(subscriber.run(), "pyredisson-subscriber")
+        task = Context().run(self.run_concurrently, subscriber.run(), "pyredisson-subscriber")
 
         def ended(task: asyncio.Task[None]) -> None:
             if task.cancelled() and not self.closed:

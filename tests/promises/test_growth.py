@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import gc
 import sys
+import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
@@ -14,7 +18,7 @@ import pyredisson
 from pyredisson.core.driver import run
 from tests.promises.kinds import ended
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import in_virtual_time, sync_and_async
+from tests.worlds.environments import asyncio_only, in_virtual_time, sync_and_async
 
 T = TypeVar("T")
 
@@ -151,3 +155,28 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
     many = steps_a_lock(1600)
     assert 5 < many <= 1.1 * few
     assert many <= most
+
+
+@asyncio_only
+def test_a_client_keeps_nothing_of_the_contexts_of_its_callers(world: World) -> None:
+    """Its timers and background tasks go on after the calls that began them; a context keeps all that is set in it."""
+
+    class Held:
+        """Stands for whatever a context refers to."""
+
+    variable: contextvars.ContextVar[Held] = contextvars.ContextVar("held")
+    lock = world.client().real.get_lock("orders")
+
+    async def pair() -> weakref.ref[Held]:
+        held = Held()
+        variable.set(held)
+        await lock.lock()
+        await lock.unlock()
+        return weakref.ref(held)
+
+    async def in_a_task() -> weakref.ref[Held]:
+        return await asyncio.create_task(pair())
+
+    kept = world.actor().do(in_a_task)
+    gc.collect()
+    assert kept() is None
