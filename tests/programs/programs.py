@@ -377,7 +377,9 @@ class Drawing:
         waiting = [waiter for waiter in model.waiters.values() if waiter.left is not None]
         waiting = [waiter for waiter in waiting if not waiter.notified and not waiter.cancelled]
         for waiter in waiting:
-            for own in [own for own in waiter.left.who.lock.owns() if not own.gone] if waiter.left is not None else []:
+            for own in waiter.left.who.lock.owns() if waiter.left is not None else ():
+                if own.gone or own.who.client in model.closed:
+                    continue
                 for seer in self._seers(own.holds[-1]):
                     yield Step("notify", seer, spell(target_of(own.holds[-1])), owner=max(-own.who.thread, 0))
         for number in model.blocks:
