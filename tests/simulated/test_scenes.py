@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ import redis.exceptions as rx
 from pyredisson.config import Config, ConstantBackoff
 from pyredisson.core.failures import Rejected
 from pyredisson.core.runtime import Reply, Request
-from pyredisson.errors import OutcomeUnknownError
+from pyredisson.errors import OutcomeUnknownError, RedissonError
 from pyredisson.events import Lost
 from tests.simulated import stage as stages
 from tests.simulated.engine.checkers import LockRules, leftovers
@@ -74,6 +75,23 @@ def an_overtaken_request_ends(stage: Stage) -> None:
         stage.let_pass(0.05)
         assert stage.count() == 1, "the background released what its owner had taken since"
     assert not stage.other_gets_it(0)
+    stage.do(stage.lock.unlock())
+    stage.end()
+
+
+def a_release_ends_with_its_lease(stage: Stage) -> None:
+    """No copy of a release arrives within the lease; before the next one its owner has acquired the lock anew."""
+    stage.do(stage.lock.lock(0.6))
+    stage.world.faults = Faults(lose_request=1.0)
+    finish = stage.start(stage.lock.unlock())
+    stage.let_pass(0.65)
+    stage.world.faults = Faults()
+    stage.do(stage.lock.lock())
+    for _ in range(40):
+        stage.let_pass(0.05)
+        assert stage.count() == 1, "the release took what its owner had acquired since"
+    with suppress(RedissonError):  # Whether it came in time is not known.
+        finish()
     stage.do(stage.lock.unlock())
     stage.end()
 
@@ -192,6 +210,7 @@ SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
     for scene in (
         an_overtaken_request_ends,
+        a_release_ends_with_its_lease,
         a_refused_unlock_ends_the_renewal,
         a_request_under_way_is_its_owners_affair,
         what_is_held_is_not_forgotten,

@@ -39,7 +39,7 @@ class EventRules:
     """The rules of what holders are told.
 
     1. A hold that was lost is not released without an error: between ``Lost`` and the owner's next ``Acquired`` there
-       is no ``Released``.
+       is no ``Released``. Unless another hold stands: an outer one of a quorum, by nodes that the inner one has not.
     2. Whoever is told that it has acquired a lock holds it for certain at that moment.
     """
 
@@ -53,7 +53,8 @@ class EventRules:
     def _heard(self, client: AnyClient[Any], event: Event) -> None:
         match event:
             case Lost(name=name, owner=owner):
-                self._lost.add((name, owner))
+                if not self._is_certain(client, name, owner):
+                    self._lost.add((name, owner))
             case Acquired(name=name, owner=owner):
                 self._lost.discard((name, owner))
                 if not self._is_certain(client, name, owner):
