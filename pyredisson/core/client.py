@@ -143,7 +143,6 @@ class ClientCore(ClientBase):
         until = self.runtime.now() + CLEANUP_BUDGET
         with suppress(Failure):  # What was not given up ends by itself.
             for each in self.ownerships:
-                now = self.runtime.now()
-                if each.queued_ms and now < until:
+                while each.queued_ms and (now := self.runtime.now()) < until:  # Its last attempt may be under way.
                     each.stop_waiting(now)
                     await settle(self, each, until - now, behind=True)
