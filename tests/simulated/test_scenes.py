@@ -47,6 +47,12 @@ class Stage(stages.Stage):
         assert isinstance(entry.value, dict)
         return int(entry.value.get(f"{self.client.id}:{self.owner.number}".encode(), b"0"))
 
+    def stays_held(self, otherwise: str) -> None:
+        """For two seconds the owner holds it once; ``otherwise``: what has happened."""
+        for _ in range(40):
+            self.let_pass(0.05)
+            assert self.count() == 1, otherwise
+
     def other_gets_it(self, within: float) -> bool:
         async def take() -> bool:
             lock = self.other.get_lock("orders")
@@ -71,9 +77,7 @@ def an_overtaken_request_ends(stage: Stage) -> None:
     stage.let_pass(0.055)
     stage.world.faults = Faults()
     stage.do(stage.lock.lock())
-    for _ in range(40):
-        stage.let_pass(0.05)
-        assert stage.count() == 1, "the background released what its owner had taken since"
+    stage.stays_held("the background released what its owner had taken since")
     assert not stage.other_gets_it(0)
     stage.do(stage.lock.unlock())
     stage.end()
@@ -87,9 +91,7 @@ def a_release_ends_with_its_lease(stage: Stage) -> None:
     stage.let_pass(0.65)
     stage.world.faults = Faults()
     stage.do(stage.lock.lock())
-    for _ in range(40):
-        stage.let_pass(0.05)
-        assert stage.count() == 1, "the release took what its owner had acquired since"
+    stage.stays_held("the release took what its owner had acquired since")
     with suppress(RedissonError):  # Whether it came in time is not known.
         finish()
     stage.do(stage.lock.unlock())
@@ -124,9 +126,7 @@ def a_request_under_way_is_its_owners_affair(stage: Stage) -> None:
     stage.let_pass(0.3)
     stage.world.faults = Faults()
     finish()
-    for _ in range(40):
-        stage.let_pass(0.05)
-        assert stage.count() == 1, "the background gave back what its owner was taking"
+    stage.stays_held("the background gave back what its owner was taking")
     stage.do(stage.lock.unlock())
     stage.end()
 
