@@ -31,6 +31,8 @@ from pyredisson.quorum.member import release_part, settle_part
 
 if TYPE_CHECKING:
     from pyredisson.core.driver import Progress
+    from pyredisson.core.ownership.hold import Hold
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.quorum.hold import MultiHold
     from pyredisson.quorum.member import Member
 
@@ -48,7 +50,7 @@ async def wait_for_turns(whole: MultiHold) -> None:
     """Wait until no other call is at a request of a member: requests to all at once cannot wait in between."""
     now = whole.client.runtime.now
     for member, own in zip(whole.members, whole.ownerships, strict=True):
-        if own.busy():
+        if own.in_flight.asking and own.in_flight.pending is not None:  # As `busy`, without the call.
             await wait_for_turn(member.client, own, now() + member.client.config.timeout, None)
 
 
@@ -173,7 +175,10 @@ async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
     Returns:
         The outcome for each member that was held: ``None``, or the error of its server.
     """
-    runtime, parts = whole.client.runtime, {index: (member, own, part) for index, member, own, part in whole.each()}
+    runtime = whole.client.runtime
+    parts: dict[int, tuple[Member, Ownership, Hold]] = {}
+    for index, member, own, part in whole.each():
+        parts[index] = member, own, part
     released = await together(runtime, starmap(release_part, parts.values()))
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures = 0

@@ -197,7 +197,8 @@ async def ask(
     """
     begun = None
     if first is None:
-        call, epoch = await _begin_in_turn(client, kind, ownership, hold, exchange, update)
+        started = begin_attempt(client, kind, ownership, hold, update)
+        call, epoch = started or await _begin_in_turn(client, kind, ownership, hold, exchange, update)
     else:
         call, epoch, begun, _ = first
     rival = kind.own_rival

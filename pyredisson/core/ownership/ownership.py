@@ -304,7 +304,7 @@ class Ownership(Owned):
         """Note that an acquire is about to be sent; ``None``: another call is at a request."""
         with self.mutex:
             in_flight = self.in_flight
-            if self.busy():
+            if in_flight.asking and in_flight.pending is not None:  # As `busy`, without the call.
                 return None
             repeat = in_flight.pending is not None and in_flight.doubtful
             if repeat:
@@ -366,7 +366,7 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight, hold = self.in_flight, releasing[0] if releasing else None
-            if self.busy():
+            if in_flight.asking and in_flight.pending is not None:  # As `busy`, without the call.
                 return None
             in_flight.released_behind = False
             held = hold is not None and hold.state is HoldState.HELD
