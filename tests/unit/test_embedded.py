@@ -158,9 +158,12 @@ def test_a_server_that_died_leaves_nothing_either(server: EmbeddedServer) -> Non
 def supervising(server: EmbeddedServer) -> tuple[int, int]:
     """The two shells between us and the server: the one that waits for it and the one that reads the lifeline."""
     first = server._process._supervisor.pid
-    said = subprocess.run(["ps", "-A", "-o", "pid=,pgid="], capture_output=True, text=True, check=True).stdout
-    group = {int(pid) for pid, pgid in map(str.split, said.splitlines()) if int(pgid) == first}
-    (second,) = group - {first, server.pid}
+
+    def others() -> set[int]:
+        said = subprocess.run(["ps", "-A", "-o", "pid=,pgid="], capture_output=True, text=True, check=True).stdout
+        return {int(pid) for pid, pgid in map(str.split, said.splitlines()) if int(pgid) == first} - {first, server.pid}
+
+    (second,) = until(others, what="the second is started, perhaps after the server")
     return first, second
 
 
