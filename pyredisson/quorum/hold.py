@@ -254,11 +254,18 @@ class MultiHold(Owned):
     def raise_if_lost(self) -> None:
         """Raise ``LockLostError`` if it is lost, so that its owner cannot acquire once more.
 
-        Unless it has a fixed lease, of no block, which would have ended by now in any case.
+        A fixed lease of no block would have ended by now in any case: then those around it matter.
         """
-        lost = self.find_loss()
-        if lost is not None and not self._ran_out(self.client.runtime.now()):
-            raise lost_error(self, lost)
+        now, found = self.client.runtime.now(), {self}
+        if self.find_loss() is None and self.certain_until() > now:
+            return
+        for own in self.ownerships:
+            found.update(part.whole for part in (*own.holds, *own.ended) if part.whole is not None and own.sees(part))
+        for whole in found:
+            if whole.key != self.key or whole.state is not HoldState.HELD or whole.released or whole._ran_out(now):
+                continue
+            if (lost := whole.find_loss()) is not None:
+                raise lost_error(whole, lost)
 
     def _ran_out(self, now: float) -> bool:
         return not self.watched and now >= self._ends

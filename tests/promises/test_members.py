@@ -262,6 +262,30 @@ def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(
     several.unlock()
 
 
+@each(*SOME)
+@pytest.mark.parametrize("within", [0, 1, 2])
+def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(
+    alice: Actor, members: Members, within: int
+) -> None:
+    several = members.all()
+    release = acquired(several, alice, BRIEF, block=True)
+    for _ in range(within):
+        several.lock(BRIEF)
+    members.expire()
+    members.one().lock()
+    raises_lost(several.lock)
+    raises_lost(several.try_lock)
+    for _ in range(within):
+        raises_lost(several.unlock)
+    raises_lost(release)
+    assert members.one().get_hold_count() == 1
+    members.one().unlock()
+    assert members.free()
+    several.lock()
+    assert several.get_hold_count() == 1
+    several.unlock()
+
+
 # ---- lost, and given back --------------------------------------------------------------------------------------------
 
 
