@@ -154,6 +154,16 @@ def test_a_call_waits_for_its_turn(ownership: Ownership, answered: bool) -> None
         assert ownership.take_over().epoch > epoch, "the request may have run"
 
 
+def test_a_call_does_not_wait_for_the_background(ownership: Ownership) -> None:
+    take(ownership, FIXED)
+    since = begin_release(ownership).request_id
+    leave_open(ownership)
+    behind = ownership.take_over(since, background=True)
+    assert not ownership.busy()
+    assert ownership.take_over().request_id > behind.request_id
+    assert ownership.busy()
+
+
 def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
     """Its last copy may be under way still, and nobody will say that it came too late."""
     take(ownership, FIXED)

@@ -476,11 +476,12 @@ class Ownership(Owned):
             in_flight.of_block = block
             return True
 
-    def take_over(self, since: int | None = None) -> SettleBegun | None:
+    def take_over(self, since: int | None = None, *, background: bool = False) -> SettleBegun | None:
         """Take over the pending request, or what is due behind it: its answer no longer concerns an earlier sender.
 
         Args:
             since: The request that was left pending; if the owner has begun another one since, that is left to it.
+            background: Whether no call waits for this: then calls take over from it, and do not wait for their turn.
 
         Returns:
             What to send; ``None``: another call is at a request.
@@ -501,7 +502,7 @@ class Ownership(Owned):
                 in_flight.due = in_flight.due[1:]
             else:
                 in_flight.request_id += 1
-                in_flight.asking = True
+            in_flight.asking = not background
             # An acquire is pending only while it is in doubt.
             in_flight.doubtful = repeat = in_flight.doubtful or in_flight.pending is Pending.ACQUIRE
             self.epoch += repeat

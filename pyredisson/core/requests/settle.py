@@ -54,7 +54,7 @@ async def settle(
     last = None
     background = since is not None
     while True:
-        while (begun := ownership.take_over(since)) is None:
+        while (begun := ownership.take_over(since, background=background)) is None:
             await wait_for_turn(client, ownership, until, exchange)
         if begun.pending is None:
             return last
