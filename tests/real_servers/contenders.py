@@ -188,8 +188,8 @@ def contend(
         return mine.went_through
 
     def all_settled(client: Any) -> bool:
-        """Whether no request is in doubt: what a closed client leaves so is left to its lease."""
-        return not client._core.watchdog._unsettled
+        """Whether no request is open: what a closed client leaves so is left to its lease, and a permit has none."""
+        return not client._core.watchdog._unsettled and not client._core.ledger.count()
 
     def by_threads() -> list[dict[str, int]]:
         client = pyredisson.Redisson.from_url(url, config=config)
