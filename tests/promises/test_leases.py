@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
+from pyredisson.core.requests.call import ForceCall
 from tests.promises.kinds import handle, lock_of
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
@@ -125,3 +127,36 @@ def test_a_block_that_is_extended_lasts_longer(world: World, client: Remote, ali
         lease.ensure_held()
     with pytest.raises(LockLostError, match="its block has already been left"):
         alice.do(lease.extend, 60)
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock"])
+@pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
+def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(
+    world: World, kind: str, block: bool
+) -> None:
+    """The answer to the ``force_unlock()`` of a client is read after one of its waiters has acquired the lock."""
+    lost: list[str] = []
+    client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=1.8)
+    holder, waiter, forcing = world.actors(3)
+    core = client.real._core
+    exchange, acquired = core.exchange, []
+
+    async def answered_late(call: Any, *args: Any, **options: Any) -> Any:
+        answer = await exchange(call, *args, **options)
+        while isinstance(call, ForceCall) and not acquired:
+            await core.runtime.sleep(0.01)
+        return answer
+
+    core.exchange = answered_late
+    handle(holder, client, kind).lock()
+    theirs = handle(waiter, client, kind)
+    waits = waiter.start(World.enter(theirs.real.hold()) if block else theirs.real.lock)
+    world.until(lambda: world.waiting(theirs) == 1)
+    forced = forcing.start(handle(forcing, client, kind).real.force_unlock)
+    waits.result(10)
+    acquired.append(True)
+    assert forced.result(10)
+    world.renewed("orders")
+    world.redis.delete("orders")
+    world.until(lambda: len(lost) == 2, what="the holder, and who acquired it then")

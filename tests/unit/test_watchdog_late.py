@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -37,7 +37,7 @@ class Watched:
 
     def release(self) -> None:
         """What a release does to the watchdog."""
-        ownership: Any = object()
+        ownership = Mock(holds=[])
         self.watchdog.unwatch(ownership)
 
 

@@ -305,8 +305,9 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     if call.lost is not None:
         raise lost_error(ownership, call.lost)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
+        lost = ownership.lose_one(call.request_id, GONE, client.runtime.now())
         client.watchdog.unwatch(ownership)
-        client.report_lost(ownership, ownership.lose_one(call.request_id, GONE, client.runtime.now()))
+        client.report_lost(ownership, lost)
         raise lost_error(ownership)
     hold = next(iter(ownership.in_flight.holds), None)
     stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
@@ -318,9 +319,6 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         call.kind.waiting.released(call.kind, ownership, released_as(client, reply) - 1, sent)
     if count == 1 or not ownership.watched():
         client.watchdog.unwatch(ownership)
-        # Left by another thread, the block's owner may hold it anew by now.
-        if ownership.holds and ownership.watched():
-            client.watchdog.watch(ownership)
     if hold is not None and hold.whole is None and client.has_listeners():
         held = client.runtime.now() - hold.since
         client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))

@@ -84,11 +84,14 @@ class Watchdog:
             self._nudge()
 
     def unwatch(self, ownership: Ownership) -> None:
-        """Leave this ownership alone."""
+        """Leave this ownership alone, unless its holder is to be notified: another thread may hold it anew by now."""
         if self._late_at < math.inf and self._runtime.now() > self._late_at:
             self._warn_if_late()
         self._watched.pop(ownership, None)
-        self._short.pop(ownership, None)
+        if ownership.holds and ownership.watched():
+            self.watch(ownership)
+        else:
+            self._short.pop(ownership, None)
 
     def renew_every_third(self, ownership: Ownership, lease_ms: int) -> None:
         """Renew an ownership by a shorter lease than the usual one, until it is left alone or has another lease."""
@@ -211,7 +214,8 @@ class Watchdog:
         self._find_earliest()
 
     def _forget_dead_holder(self, ownership: Ownership) -> None:
-        self.unwatch(ownership)
+        self._watched.pop(ownership, None)
+        self._short.pop(ownership, None)
         if ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
             self._client.ownerships.drop(ownership)
         hint = gone_hint(ownership)
