@@ -157,7 +157,7 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
     exchange = partial(ask_once, member)
     if ownership.in_flight.pending is not None:
         await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
-    if hold.state in (HoldState.HELD, HoldState.ENDED):
+    if hold.state in (HoldState.HELD, HoldState.ENDED, HoldState.LOST):
         await release_all(member.client, member.kind, ownership, (hold,), None, exchange, block=True)
 
 

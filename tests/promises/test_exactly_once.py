@@ -169,6 +169,30 @@ def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(
     assert lock.try_lock() is True
 
 
+@pytest.mark.parametrize("kind", REENTRANT)
+@pytest.mark.parametrize("block", [False, True], ids=["unlock", "block"])
+def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(
+    world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, block: bool
+) -> None:
+    client = client_through(world, proxy, alice, kind, timeout=1.2, lock_watchdog_timeout=3)
+    lock = handle(alice, client, kind)
+    held = lock.hold(lease_time=1.9) if block else None
+    if held is not None:
+        held.enter()
+    else:
+        lock.lock(lease_time=1.9)
+    away = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        lock.lock(lease_time=1)
+    unlocking = alice.start(world.leave(held.real) if held is not None else lock.real.unlock)
+    world.until(lambda: not world.redis.command("EXISTS", "orders"))
+    away.remove()
+    assert isinstance(unlocking.error(), LockLostError)
+    assert not lock.is_locked()
+    assert lock.try_lock() is True
+    lock.unlock()
+
+
 def both(alice: Actor, client: Remote, kind: str) -> Remote:
     """A multi-lock."""
     return over(alice, [make(client, kind, name) for name in ("orders", "stock")])

@@ -18,7 +18,7 @@ from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.runtime import Ask, Runtime
-from pyredisson.errors import LockError, OutcomeUnknownError
+from pyredisson.errors import LockError, LockLostError, OutcomeUnknownError
 from pyredisson.kinds.lock import LockCore
 from pyredisson.quorum.member import Member, acquire_part, release_part
 from tests.unit.fake import FakeOwner, FakeRuntime
@@ -217,3 +217,15 @@ def test_a_release_that_is_pending_is_settled_by_the_next_release() -> None:
     assert part.release() is None
     assert not part.ownership.holds
     assert part.ownership.pending is None
+
+
+def test_a_copy_that_is_read_after_the_lease_says_nothing_of_an_earlier_one() -> None:
+    part = Part(None, Unanswered(rx.TimeoutError("no reply")))
+    part.acquire()
+    part.release()
+
+    def late(request: Any) -> None:
+        part.node.time += 30
+
+    part.node.says = late
+    assert isinstance(part.release(), LockLostError)

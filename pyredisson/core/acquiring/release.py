@@ -42,8 +42,11 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
     ownership = to_release(kind, ownership)
     if ownership.in_flight.pending is not None:
         # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
-        later = ownership.pending is Pending.ACQUIRE and ownership.release_later(ownership.to_unlock(), block=False)
+        hold = ownership.to_unlock()
+        later = ownership.pending is Pending.ACQUIRE and ownership.release_later(hold, block=False)
         if await settle_or_explain(client, ownership) is Pending.RELEASE or later:
+            if hold is not None and hold.state is HoldState.LOST:
+                await release_all(client, kind, ownership, (hold,), progress)
             ownership.take_released_behind()
             resume(client, ownership)
             return
@@ -79,7 +82,7 @@ async def leave_block(
             if later or mine:
                 raise
             # Else that of an inner block, which has reported it; ours comes now.
-        if later or (mine and hold is not None and hold.state is not HoldState.HELD):
+        if hold is not None and (later or mine) and hold.state in (HoldState.OVER, HoldState.RELEASED):
             resume(client, ownership)
             return
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)

@@ -277,6 +277,7 @@ class Ownership(Owned):
     def _forget(self, hold: Hold) -> None:
         if hold in self.ended:
             self.ended = tuple([each for each in self.ended if each is not hold])
+        if hold.state in (HoldState.ENDED, HoldState.RELEASED, HoldState.LOST):
             hold.become(HoldState.OVER)
 
     def claim(self, hold: Hold) -> None:
@@ -705,6 +706,7 @@ class Ownership(Owned):
         """Nothing is held any more: what is done with need not be released."""
         for hold in self.in_flight.due:
             self.drop(hold)
+            hold.state = HoldState.LOST  # For its unlock alone, if that is under way.
         self.in_flight.due = ()
 
     def _give_up_release(self) -> None:

@@ -107,7 +107,7 @@ def _settled(
             client.emit(events.GivenBack(ownership.name, ownership.owner))
     elif type(reply) is list:
         raise unusable(reply)
-    elif reply is None and not (repeated and begun.hold_count == 1 and sent < ownership.deadline):
+    elif reply is None and not (repeated and begun.hold_count == 1 and client.runtime.now() < ownership.deadline):
         # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
         client.report_lost(ownership, ownership.lose_one(begun.request_id, GONE, client.runtime.now(), behind=behind))
         if not behind:
