@@ -130,7 +130,7 @@ def test_a_block_that_is_extended_lasts_longer(world: World, client: Remote, ali
 
 
 @sync_and_async
-@pytest.mark.parametrize("kind", ["lock", "fenced_lock"])
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "fair_lock", "write_lock", "read_lock"])
 @pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
 def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(
     world: World, kind: str, block: bool
@@ -144,16 +144,18 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(
 
     async def answered_late(call: Any, *args: Any, **options: Any) -> Any:
         answer = await exchange(call, *args, **options)
-        while isinstance(call, ForceCall) and not acquired:
+        late = core.runtime.now() + 20
+        while isinstance(call, ForceCall) and not acquired and core.runtime.now() < late:
             await core.runtime.sleep(0.01)
         return answer
 
     core.exchange = answered_late
-    handle(holder, client, kind).lock()
+    held = "write_lock" if kind == "read_lock" else kind  # What keeps it out.
+    handle(holder, client, held).lock()
     theirs = handle(waiter, client, kind)
     waits = waiter.start(World.enter(theirs.real.hold()) if block else theirs.real.lock)
     world.until(lambda: world.waiting(theirs) == 1)
-    forced = forcing.start(handle(forcing, client, kind).real.force_unlock)
+    forced = forcing.start(handle(forcing, client, held).real.force_unlock)
     waits.result(10)
     acquired.append(True)
     assert forced.result(10)
