@@ -16,7 +16,8 @@ import pytest
 
 import pyredisson
 from pyredisson.core.driver import run
-from tests.promises.kinds import ended
+from pyredisson.events import Event, Renewed
+from tests.promises.kinds import ended, over
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import asyncio_only, in_virtual_time, sync_and_async
 
@@ -155,6 +156,33 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
     many = steps_a_lock(1600)
     assert 5 < many <= 1.1 * few
     assert many <= most
+
+
+@in_virtual_time
+def test_members_that_were_waited_for_are_then_renewed_as_all_others(world: World) -> None:
+    """While a multi-lock with a short lease waits, each of its members is renewed by a request of its own."""
+    rounds: list[tuple[int, int]] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, Renewed):
+            rounds.append((event.locks, event.requests))
+
+    client = world.client(listeners=(note,))
+    alice, bob = world.actors(2)
+    names = [f"member-{number}" for number in range(5)]
+    for name in names:
+        alice.lock(client, name).lock()
+    last = bob.lock(client, "zebra")
+    last.lock()
+    several = over(alice, [client.real.get_lock(name) for name in (*names, "zebra")])
+    waits = alice.start(lambda: several.real.lock(lease_time=6))
+    world.pass_time(25)
+    last.unlock()
+    waits.result()
+    rounds.clear()
+    world.pass_time(100)
+    assert len(rounds) >= 9
+    assert set(rounds) == {(len(names), 1)}
 
 
 @asyncio_only

@@ -94,7 +94,7 @@ class Watchdog:
             self._short.pop(ownership, None)
 
     def renew_every_third(self, ownership: Ownership, lease_ms: int) -> None:
-        """Renew an ownership by a shorter lease than the usual one, until it is left alone or has another lease."""
+        """Renew an ownership by a shorter lease than the usual one, until it is left alone or has a longer one."""
         self._short[ownership] = self._runtime.now() + lease_ms / 3000
         self.watch(ownership)
         self.wake_by(self._short[ownership])
@@ -242,11 +242,12 @@ class Watchdog:
         """Renew what has a shorter lease, and is due: members of multi-locks that wait for others."""
         now = self._runtime.now()
         for ownership in [each for each, at in list(self._short.items()) if at <= now]:
-            lease = max([hold.lease_ms for hold in ownership.holds if hold.watchdog], default=0)
-            if not lease or not ownership.renewable():
-                self._short.pop(ownership, None)
+            leases = [hold.lease_ms for hold in ownership.holds if hold.watchdog]
+            if min(leases, default=self.lease_ms) >= self.lease_ms or not ownership.renewable():
+                self._short.pop(ownership, None)  # The usual rounds do for it.
                 continue
-            self._short[ownership] = now + lease / 3000
+            lease = max(leases)
+            self._short[ownership] = now + min(leases) / 3000
             renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
             try:
                 renewal.answer = await self._runtime.eval(renewal.request, renewal.timeout)
