@@ -133,7 +133,7 @@ class QuorumHistory(HandleHistory):
 
     def remains(self, left: list[str]) -> list[str]:
         if self.kind == "fair_lock":
-            return [each for each in left if "queue" not in each and "timeout" not in each]
+            return [each for each in left if not any(word in each for word in ("queue", "timeout", "alive"))]
         return left
 
     def check(self) -> None:

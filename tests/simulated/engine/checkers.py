@@ -7,11 +7,14 @@ Beside the system, not inside it: a checker looks at what the servers did and at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from pyredisson.core.names import ReadWriteNames
+from pyredisson.core.ownership.hold import HoldState
+from pyredisson.core.ownership.owned import Owned
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.events import Acquired, Event, Lost, Released
@@ -39,7 +42,8 @@ class EventRules:
     """The rules of what holders are told.
 
     1. A hold that was lost is not released without an error: between ``Lost`` and the owner's next ``Acquired`` there
-       is no ``Released``. Unless another hold stands: an outer one of a quorum, by nodes that the inner one has not.
+       is no ``Released``. Unless another hold of a quorum stands, or has been released: an outer one by nodes that the
+       inner one has not, or the other way round.
     2. Whoever is told that it has acquired a lock holds it for certain at that moment.
     """
 
@@ -47,6 +51,7 @@ class EventRules:
         self._world = world
         self._clients = list(clients)
         self._lost: set[tuple[str, str]] = set()
+        self._wholes: defaultdict[tuple[str, str], list[MultiHold]] = defaultdict(list)
         for client in self._clients:
             client.core.listen(partial(self._heard, client), lambda: True)
 
@@ -57,17 +62,23 @@ class EventRules:
                     self._lost.add((name, owner))
             case Acquired(name=name, owner=owner):
                 self._lost.discard((name, owner))
+                self._wholes[name, owner] = [each for each in multi_holds(self._clients) if is_of(each, name, owner)]
                 if not self._is_certain(client, name, owner):
                     self._break(f"{owner} was told that it has acquired {name!r}, which is over")
-            case Released(name=name, owner=owner) if (name, owner) in self._lost:
-                self._break(f"{owner} was told of the loss of {name!r}, and has released it without an error")
+            case Released(name=name, owner=owner):
+                wholes = self._wholes[name, owner]
+                released = next((each for each in wholes if each.state is HoldState.OVER and not each.loss), None)
+                if released is not None:
+                    wholes.remove(released)
+                elif (name, owner) in self._lost:
+                    self._break(f"{owner} was told of the loss of {name!r}, and has released it without an error")
             case _:
                 pass
 
     def _is_certain(self, client: AnyClient[Any], name: str, owner: str) -> bool:
         now = client.runtime.now()
         held = [*client.core.ownerships.of(name), *multi_holds(self._clients)]
-        return any(each.name == name and each.owner == owner and each.remaining(now) > 0 for each in held)
+        return any(is_of(each, name, owner) and each.remaining(now) > 0 for each in held)
 
     def _break(self, what: str) -> None:
         violation = Violation(f"{what} ({self._world.now:.6f} s)")
@@ -76,6 +87,11 @@ class EventRules:
             raise violation
 
         self._world.after(0.0, fail)  # What a listener raises goes no further.
+
+
+def is_of(held: Owned, name: str, owner: str) -> bool:
+    """Whether it is this owner's, and of this lock."""
+    return held.name == name and held.owner == owner
 
 
 def multi_holds(clients: Iterable[AnyClient[Any]]) -> list[MultiHold]:
