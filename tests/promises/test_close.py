@@ -174,7 +174,7 @@ def test_no_thread_task_or_connection_is_left(world: ClockWorld, client: Remote)
     before = connections(world)
     use_in_full(world, client)
     assert ours()
-    assert connections(world) - before
+    world.until(lambda: connections(world) - before, what="the subscriber's, which may come when the wait is over")
     client.close()
     world.until(lambda: not ours())
     world.until(lambda: not connections(world) - before)
