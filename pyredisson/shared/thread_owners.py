@@ -110,6 +110,7 @@ def current_thread_owner() -> ThreadOwner:
         return local.owner
     except AttributeError:
         check_patched()
-        local.pulse = _Pulse()
-        local.owner = ThreadOwner(weakref.ref(local.pulse))
-        return local.owner
+        known = local.__dict__  # A signal handler may come in between, and use a lock: who is first, stays.
+        pulse: _Pulse = known.setdefault("pulse", _Pulse())
+        owner: ThreadOwner = known.setdefault("owner", ThreadOwner(weakref.ref(pulse)))
+        return owner

@@ -8,7 +8,9 @@ import gc
 import threading
 import weakref
 
-from pyredisson.shared import task_owners
+import pytest
+
+from pyredisson.shared import task_owners, thread_owners
 from pyredisson.shared.owners import current_thread_id
 from pyredisson.shared.task_owners import TaskOwner, current_task_owner
 from pyredisson.shared.thread_owners import ThreadOwner, current_thread_owner
@@ -31,6 +33,31 @@ def test_no_number_is_used_again() -> None:
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler uses a lock where the thread is about to use its first one."""
+    found: list[ThreadOwner] = []
+    name = thread_owners._thread_name
+
+    def interrupted() -> str:
+        if not found:
+            monkeypatch.undo()
+            found.append(current_thread_owner())
+        return name()
+
+    monkeypatch.setattr(thread_owners, "_thread_name", interrupted)
+
+    def use() -> None:
+        found.extend((current_thread_owner(), current_thread_owner()))
+        alive.extend(each.alive() for each in found)
+
+    alive: list[bool] = []
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert len(set(map(id, found))) == 1
+    assert alive == [True] * 3
 
 
 def test_a_thread_that_threading_does_not_know_is_an_owner_too() -> None:
