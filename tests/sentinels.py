@@ -86,7 +86,8 @@ class SentinelSet:
     def down_after(self, milliseconds: int, *, of: Sequence[Server] = ()) -> None:
         """For so long somebody has to be silent before the sentinels, or these of them, take it for dead."""
         for sentinel in of or self.sentinels:
-            with sentinel.client() as client:
+            # It answers when its configuration is on the disk, which others may keep busy.
+            with sentinel.client(socket_timeout=30.0) as client:
                 client.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", milliseconds)
 
     def fail_over(self) -> None:
