@@ -30,10 +30,12 @@ pytestmark = other_points
 
 
 @pytest.fixture(autouse=True)
-def _undivided() -> None:
+def _undivided() -> Iterator[None]:
     """Let the thread be an owner that earlier tests have not divided: it has longer paths, and each step is a test."""
     if hasattr(local, "owner"):
         del local.owner
+    yield
+    assert local.owner.alive(), "what this thread holds would not be renewed"
 
 
 def at_every_point(call: Callable[[], object], handler: Callable[[], object], *, stride: int = 1) -> Iterator[int]:
