@@ -40,13 +40,18 @@ def over(actor: Actor, locks: Sequence[Any], **options: Any) -> Remote:
 
 def acquired(lock: Remote, actor: Actor, lease: float | None = None, *, block: bool) -> Callable[[], Any]:
     """Acquire a lock, in a block of ``hold()`` or not. Returns the call that releases it."""
+    return partial(actor.do, release_of(lock, lease, block=block))
+
+
+def release_of(lock: Remote, lease: float | None = None, *, block: bool) -> Callable[[], Any]:
+    """Acquire a lock in the same way. Returns what its actor calls, or starts, to release it."""
     if not block:
         lock.lock(lease)
-        release: Callable[[], Any] = lock.unlock
+        release: Callable[[], Any] = lock.real.unlock
         return release
     held = lock.hold(lease_time=lease)
     held.enter()
-    return lambda: actor.do(World.leave(held.real))
+    return World.leave(held.real)
 
 
 def rival(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:

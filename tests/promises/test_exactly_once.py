@@ -11,7 +11,7 @@ from redis.retry import Retry
 
 from pyredisson import LockError, LockLostError, OutcomeUnknownError
 from tests.promises import test_read_write_lock as read_write
-from tests.promises.kinds import handle, make, over, warned
+from tests.promises.kinds import handle, make, over, release_of, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -155,13 +155,9 @@ def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(
     world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, kind: str, block: bool
 ) -> None:
     lock = both(alice, client, kind)
-    held = lock.hold(lease_time=0.4) if block else None
-    if held is not None:
-        held.enter()
-    else:
-        lock.lock(lease_time=0.4)
+    release = release_of(lock, 0.4, block=block)
     away = proxy.hold_request("EVALSHA", None)
-    unlocking = alice.start(world.leave(held.real) if held is not None else lock.real.unlock)
+    unlocking = alice.start(release)
     world.until(lambda: not world.redis.command("EXISTS", "orders", "stock"))
     away.remove()
     assert isinstance(unlocking.error(), LockLostError)
@@ -176,15 +172,11 @@ def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(
 ) -> None:
     client = client_through(world, proxy, alice, kind, timeout=1.2, lock_watchdog_timeout=3)
     lock = handle(alice, client, kind)
-    held = lock.hold(lease_time=1.9) if block else None
-    if held is not None:
-        held.enter()
-    else:
-        lock.lock(lease_time=1.9)
+    release = release_of(lock, 1.9, block=block)
     away = proxy.hold_request("EVALSHA", None)
     with pytest.raises(OutcomeUnknownError):
         lock.lock(lease_time=1)
-    unlocking = alice.start(world.leave(held.real) if held is not None else lock.real.unlock)
+    unlocking = alice.start(release)
     world.until(lambda: not world.redis.command("EXISTS", "orders"))
     away.remove()
     assert isinstance(unlocking.error(), LockLostError)
