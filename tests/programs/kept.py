@@ -206,4 +206,17 @@ KEPT: dict[str, list[Step]] = {
         Step("force", "0.1", "rw1.write"),
         Step("acquire", "0.1", "rw1.write+rw1.read"),
     ],
+    "a multi-lock is lost whose member a condition has given up when the client is closed": [
+        Step("enter", "1", BOTH, n=1),
+        Step("cond_wait", "1", "lock1", wait=None),
+        Step("close", "0", n=0),
+        Step("leave", "1", n=1),
+    ],
+    "a read lock lasts as long as the write lock that it was acquired in": [
+        Step("enter", "1", "rw1.write", n=1),
+        Step("acquire", "0", "spin2"),
+        Step("acquire", "1", "rw1.read+spin2", lease=20.0, wait=None),
+        Step("leave", "2", n=1),
+        Step("release", "0", "spin2"),
+    ],
 }

@@ -516,8 +516,8 @@ class Locks:
         waiter.gone()
         if "+" in waiter.step.on:  # It had some of the members before.
             self.began = waiter.began
-            for target in targets_of(waiter.step.on):
-                self.lock(target).most += self.timeout
+            for lock in map(self.lock, targets_of(waiter.step.on)):  # Perhaps beside a hold that has ended meanwhile.
+                lock.most = max(lock.most, self.ended) + self.timeout
         return ways
 
     # ---- what one attempt does -----------------------------------------------------------------------------------

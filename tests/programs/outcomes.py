@@ -320,7 +320,7 @@ class Model(NumberOutcomes):
             raise Unclear
         hold = block.hold
         if any(client in self.closed for client in block.clients):
-            ways = [Way(None), Way(ClientClosedError)]
+            ways = [Way(None), Way(ClientClosedError), *[Way(LockLostError)] * (hold.state is LOST)]
         elif hold.state is RELEASED:
             ways = [Way(LockNotOwnedError)]
         elif isinstance(hold, MultiHold):
@@ -541,6 +541,9 @@ class Model(NumberOutcomes):
             lock.waiter = None if lock.waiter is waiter else lock.waiter
             if waiter.notified and waiter.cancelled:  # It has no use for the notification: the next one has.
                 self._notify_first(lock)
+            if own.who.client in self.closed:  # What it has given up is not held again.
+                for multi in dict.fromkeys(hold.multi for hold in waiter.holds if hold.multi is not None):
+                    self.lose_multi(multi, LOST, must=True)
 
         waiter = Waiter(
             step,
