@@ -202,6 +202,25 @@ def test_a_late_forced_unlock_frees_no_later_hold(world: ClockWorld, proxy: Prox
     assert holds(kind, theirs) == 1
 
 
+@each_kind
+def test_a_call_outranks_what_the_watchdog_is_sending(proxy: Proxy, impatient: Remote, kind: str) -> None:
+    """The unlock is left to the watchdog, whose copy is late; the owner has gone on by then."""
+    mine = impatient
+    mine.lock()
+    proxy.cut()
+    with pytest.raises(redis.exceptions.ConnectionError):
+        mine.unlock()
+    late = proxy.hold_request("EVALSHA")
+    proxy.heal()
+    late.wait()
+    mine.unlock()
+    mine.lock()
+    assert late.release()
+    assert holds(kind, mine) == 1
+    mine.unlock()
+    assert not mine.is_locked()
+
+
 def test_retries_of_redis_py_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
     """By default it repeats ten times, and a lock would count twice."""
     retry = Retry(ConstantBackoff(0.01), 10)

@@ -160,8 +160,22 @@ def test_a_call_does_not_wait_for_the_background(ownership: Ownership) -> None:
     leave_open(ownership)
     behind = ownership.take_over(since, background=True)
     assert not ownership.busy()
-    assert ownership.take_over().request_id > behind.request_id
+    begun = ownership.take_over()
+    assert begun.request_id > behind.request_id
+    assert begun.epoch > behind.epoch, "the copy of the background may run yet"
+    assert begun.repeat
     assert ownership.busy()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_acquire_outranks_what_the_background_is_sending(ownership: Ownership, answered: bool) -> None:
+    ownership.may_stand_in_queue(1000)
+    assert ownership.stop_waiting(0.0)
+    behind = ownership.take_over(ownership.request_id, background=True)
+    if answered:
+        ownership.answered(behind.request_id)
+    begun = ownership.begin_acquire(PLAIN())
+    assert (begun.epoch > behind.epoch, begun.repeat) == (not answered, not answered)
 
 
 def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:

@@ -307,7 +307,7 @@ class Ownership(Owned):
             in_flight = self.in_flight
             if in_flight.asking and in_flight.pending is not None:  # As `busy`, without the call.
                 return None
-            repeat = in_flight.pending is not None and in_flight.doubtful
+            repeat = in_flight.pending is not None and (in_flight.doubtful or in_flight.under_way())
             if repeat:
                 self.epoch += 1
             in_flight.released_behind = in_flight.without_end = False
@@ -358,7 +358,7 @@ class Ownership(Owned):
     def begin_release(
         self, *releasing: Hold, block: bool = False, becoming: HoldState = HoldState.OVER
     ) -> ReleaseBegun | None:
-        """Note that the unlock of these holds is about to be sent; ``None``: another call is at a request.
+        """Note that the unlock of these holds is about to be sent; ``None``: another request is under way.
 
         Args:
             releasing: One of them; all, for the wait of a condition.
@@ -367,7 +367,7 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight, hold = self.in_flight, releasing[0] if releasing else None
-            if in_flight.asking and in_flight.pending is not None:  # As `busy`, without the call.
+            if in_flight.pending is not None and in_flight.under_way():
                 return None
             in_flight.released_behind = False
             held = hold is not None and hold.state is HoldState.HELD
@@ -435,7 +435,7 @@ class Ownership(Owned):
         """The call that made this request has its answer, or gives up."""
         with self.mutex:
             if request_id == self.in_flight.request_id:
-                self.in_flight.asking = False
+                self.in_flight.asking, self.in_flight.background = False, 0
 
     def take_turn(self) -> None:
         """No one waits for the call any longer that is at a request: that may have run."""
@@ -502,10 +502,11 @@ class Ownership(Owned):
                 in_flight.begin(Pending.RELEASE, in_flight.due[0])
                 in_flight.due = in_flight.due[1:]
             else:
+                # An acquire is pending only while it is in doubt; a copy in the background may run yet.
+                in_flight.doubtful |= in_flight.pending is Pending.ACQUIRE or in_flight.under_way()
                 in_flight.request_id += 1
-            in_flight.asking = not background
-            # An acquire is pending only while it is in doubt.
-            in_flight.doubtful = repeat = in_flight.doubtful or in_flight.pending is Pending.ACQUIRE
+            in_flight.asking, in_flight.background = not background, in_flight.request_id * background
+            repeat = in_flight.doubtful
             self.epoch += repeat
             releases = in_flight.pending is Pending.RELEASE
             count = self._count() if releases else len(self.holds) + 1

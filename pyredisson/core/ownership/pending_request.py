@@ -95,6 +95,7 @@ class InFlight:
         until: When settling it is no longer worth while.
         doubtful: A copy of it may have run.
         asking: A call is at it, and waits for its answer.
+        background: The number of the request whose copy is under way, while no call waits for its answer.
         lease_ms: The lease that was asked for last.
         holds: The holds that it is about: one, but for the wait of a condition, which releases all.
         becoming: What becomes of those that are released.
@@ -110,6 +111,7 @@ class InFlight:
     until: float = 0.0
     doubtful: bool = False
     asking: bool = False
+    background: int = 0
     lease_ms: int = 1
     holds: tuple[Hold, ...] = ()
     becoming: HoldState = HoldState.OVER
@@ -132,6 +134,10 @@ class InFlight:
         self.request_id += 1
         self.pending = pending
         self.doubtful, self.asking = True, False
+
+    def under_way(self) -> bool:
+        """Whether a copy of it is under way."""
+        return self.pending is not None and (self.asking or self.background == self.request_id)
 
     def open_until(self) -> float:
         """Until when it is worth settling."""
