@@ -113,7 +113,11 @@ class ConditionCore(NumberedCore):
 
     async def wait(self, timeout: Seconds | None) -> bool:
         """Wait for a notification without the lock, for at most ``timeout``. Returns whether there was one."""
-        wait = timeout_seconds(timeout)
+        waiting = self._wait(timeout_seconds(timeout))
+        made_for = self.lock.made_for
+        return await (waiting if made_for is None else made_for.alone(waiting))
+
+    async def _wait(self, wait: float | None) -> bool:
         client, own = self.client, self.lock.mine()
         member = f"{client.id}:{client.ledger.number()}"
         made = FairWaitingKind if isinstance(self.lock.kind, FairKind) else PlainWaitingKind
@@ -151,7 +155,7 @@ class ConditionCore(NumberedCore):
             if holds and joined and (notified or not ended):
                 await left.leave()
             if not released:
-                holds = [hold for hold in holds if hold.state is HoldState.GIVEN_UP]
+                holds = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT)]
             if (released and not ended) or is_interruption(error):
                 await self._acquire_again(own, holds)
             raise
@@ -168,12 +172,12 @@ class ConditionCore(NumberedCore):
         if own.loss is not None:
             raise lost_error(own, own.loss)
         holds += own.holds
-        ended = own.ended_here()
-        giving_up = holds or ([] if ended is None else [ended])
-        await release_all(client, kind, own, giving_up, becoming=HoldState.GIVEN_UP)
+        if not holds and own.ended_here() is not None:
+            raise lost_error(own, "its lease expired")
+        await release_all(client, kind, own, holds, becoming=HoldState.GIVEN_UP)
 
     async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
-        """Acquire the lock as often as its owner has held it.
+        """Acquire the lock as often as its owner has held it, but for blocks that were left meanwhile.
 
         A cancellation that comes meanwhile is raised when that is done, as by ``asyncio.Condition``.
         """
@@ -181,11 +185,13 @@ class ConditionCore(NumberedCore):
         with self.client.runtime.shield():
             while (hold := next((each for each in holds if each.state is HoldState.GIVEN_UP), None)) is not None:
                 try:
-                    await self.lock.acquire_hold(None, hold, own)
+                    await self.lock.acquire_again(hold, own)
                 except BaseException as error:
                     if not self.client.runtime.suspends or not is_cancellation(error):
                         raise
                     cancelled = error
+            if own.in_flight.due:  # A block was left as its hold was acquired.
+                await settle_or_explain(self.client, own)
         if cancelled is not None:
             raise cancelled
 

@@ -283,6 +283,10 @@ class LockCore:
         acquiring = self._acquire(wait, hold, ownership)
         return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
 
+    async def acquire_again(self, hold: Hold, ownership: Ownership) -> None:
+        """Acquire it for what a condition has given up, in the middle of its owner's wait."""
+        await self._acquire(None, hold, ownership)
+
     async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
         self.client.check_open()
         if self.made_for is not None:
@@ -339,7 +343,8 @@ class LockCore:
         client = self.client
         client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
-        if ownership is None or (lease is not None and lease._hold.state is not HoldState.HELD):
+        releasable = HoldState.HELD, HoldState.GIVEN_UP
+        if ownership is None or (lease is not None and lease._hold.state not in releasable):
             name = self.names.name
             raise LockNotOwnedError(
                 f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name

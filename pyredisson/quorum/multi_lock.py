@@ -254,10 +254,11 @@ class MultiLockCore:
     async def _unlock(self, lease: Lease | None, progress: Progress | None) -> None:
         if lease is not None:
             lease._check_process()
-        self._check_open()
         whole = self._hold_of_block(lease) if lease is not None else self.mine()
+        if whole is None or all(client.closed for client in self._clients):
+            self._check_open()
         if whole is not None:
-            await release(whole, progress)
+            await release(whole, progress)  # What clients that are open hold is given back before an error.
         elif lease is None:
             raise await self._not_owned()
         else:

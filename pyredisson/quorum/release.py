@@ -178,8 +178,11 @@ async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
     runtime = whole.client.runtime
     parts: dict[int, tuple[Member, Ownership, Hold]] = {}
     for index, member, own, part in whole.each():
-        parts[index] = member, own, part
+        if not member.client.closed:  # Else that one's lease runs out by itself, as after a crash.
+            parts[index] = member, own, part
     released = await together(runtime, starmap(release_part, parts.values()))
+    for member in whole.members:
+        member.client.check_open()
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures = 0
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockLostError
+from pyredisson import ClientClosedError, LockError, LockLostError
 from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
@@ -542,6 +542,45 @@ def test_a_wait_on_a_lost_member_gives_up_nothing(members: Members, alice: Actor
     assert members.free()
 
 
+@with_conditions
+@pytest.mark.parametrize("again", [True, False], ids=["held otherwise, too", "held by the block alone"])
+@pytest.mark.parametrize("several", [True, False], ids=["multi-lock", "member"])
+def test_a_block_that_is_left_elsewhere_during_a_wait_is_not_held_again(
+    world: World, alice: Actor, bob: Actor, case: Case, several: bool, again: bool
+) -> None:
+    members = Members(world, alice, case)
+    one = members.one()
+    held = (members.all() if several else one).hold()
+    held.enter()
+    if again:
+        one.lock()
+    waiting = alice.start(members.clients[0].real.get_condition(members.raw()).wait, 0.6)
+    world.until(lambda: members.stores[0].command("ZCARD", f"pyredisson_condition:{{{members.names[0]}}}"))
+    bob.do(world.leave(held.real))
+    assert waiting.result() is False
+    assert one.get_hold_count() == again
+    if again:
+        one.unlock()
+    not_owned(one.unlock)
+    assert members.free()
+    assert one.try_lock() is True
+
+
+@each(SINGLE, FAIR, MADE)
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_wait_on_a_lease_that_ran_out_leaves_each_level_to_its_unlock(
+    members: Members, alice: Actor, levels: int
+) -> None:
+    one = members.one()
+    for _ in range(levels):
+        one.lock(BRIEF)
+    members.expire(0)
+    raises_lost(Remote(members.clients[0].real.get_condition(members.raw()), alice).wait)
+    for _ in range(levels):
+        raises_lost(one.unlock)
+    not_owned(one.unlock)
+
+
 # ---- both sides of a read-write lock ---------------------------------------------------------------------------------
 
 
@@ -624,3 +663,21 @@ def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world: World, 
     theirs.unlock()
     assert waiting.result()
     assert world.last_resorts() == 0
+
+
+# ---- clients of which one is closed ----------------------------------------------------------------------------------
+
+
+@each(APART, ALL, QUORUM)
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(
+    members: Members, alice: Actor, block: bool
+) -> None:
+    release = acquired(members.all(), alice, block=block)
+    last = members.count - 1
+    alice.do(members.clients[last].real.close)
+    with pytest.raises(ClientClosedError):
+        release()
+    assert members.free(*range(last))
+    not_owned(members.one().unlock)
+    assert members.one().try_lock() is True

@@ -147,6 +147,22 @@ def test_the_locks_of_a_multi_lock_are_of_one_owner(world: ClockWorld, client: R
 
 
 @sync_and_async
+def test_a_wait_at_a_condition_is_a_call_of_its_owner(world: ClockWorld, client: Remote) -> None:
+    owner = client.real.new_owner()
+    alice, bob = world.actors(2)
+    mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
+    mine.lock()
+    waiting = alice.start(client.real.get_condition(mine.real).wait, 0.5)
+    world.until(lambda: world.redis.command("EXISTS", "pyredisson_condition:{orders}"))
+    with pytest.raises(LockError, match="in the middle of another call"):
+        theirs.lock()
+    assert waiting.result() is False
+    assert theirs.get_hold_count() == 1
+    theirs.unlock()
+    assert not mine.is_locked()
+
+
+@sync_and_async
 def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) -> None:
     owner = client.real.new_owner()
     alice, bob, carol = world.actors(3)

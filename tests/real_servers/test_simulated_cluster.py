@@ -17,6 +17,7 @@ from tests.simulated.engine.cluster import ClusterNode, SimulatedCluster
 from tests.simulated.engine.network import Network, Port, Wire
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import World
+from tests.waiting import until
 
 #: The keys of one slot that a request may be about, by where they are when it comes.
 HERE, THERE, NOWHERE = "{%s}here", "{%s}there", "{%s}nowhere"
@@ -48,8 +49,8 @@ class Pair:
         for key in (here, there):
             real.command(source, "SET", key, "1")
             self.nodes["source"].redis.command("SET", key, "1")
-        real.command(target, "CLUSTER", "SETSLOT", self.slot, "IMPORTING", real.id_of(source))
-        real.command(source, "CLUSTER", "SETSLOT", self.slot, "MIGRATING", real.id_of(target))
+        self.set_slot(target, "IMPORTING", real.id_of(source))
+        self.set_slot(source, "MIGRATING", real.id_of(target))
         real.command(source, "MIGRATE", HOST, target.port, "", 0, 3000, "KEYS", there)
         self.nodes["target"].importing[self.slot] = self.nodes["source"]
         self.nodes["source"].migrating[self.slot] = self.nodes["target"]
@@ -60,7 +61,21 @@ class Pair:
         assert self.ask_real("source", ("DEL", self.keys[0]), asking=False) == 1
         assert self.ask_real("target", ("DEL", self.keys[1]), asking=True) == 1
         for node in (self.source, self.target):
-            self.real.command(node, "CLUSTER", "SETSLOT", self.slot, "STABLE")
+            self.set_slot(node, "STABLE")
+
+    def set_slot(self, node: Server, *words: object) -> None:
+        """Tell a master what becomes of the slot. Since Valkey 8 it refuses that while its replica is late."""
+
+        def taken() -> bool:
+            try:
+                self.real.command(node, "CLUSTER", "SETSLOT", self.slot, *words)
+            except rx.ResponseError as error:
+                if "NOREPLICAS" not in str(error):
+                    raise
+                return False
+            return True
+
+        until(taken, what="the replica is heard of")
 
     def ask_real(self, where: str, words: tuple[str, ...], *, asking: bool) -> Any:
         connection = redis.Connection(host=HOST, port=self.servers[where].port, protocol=2, socket_timeout=5)

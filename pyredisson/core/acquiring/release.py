@@ -85,6 +85,8 @@ async def leave_block(
         if hold is not None and (later or mine) and hold.state in (HoldState.OVER, HoldState.RELEASED):
             resume(client, ownership)
             return
+    if ownership.leave_given_up(hold):
+        return
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
 
 
@@ -144,6 +146,8 @@ async def release_all(
             await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
             with suppress(LockLostError):  # That of another hold. Ours tells its own.
                 await settle_or_explain(client, ownership, exchange)
+            if block and ownership.leave_given_up(*holds):
+                return
         call, epoch = begun
         if exchange is None:
             await finish_release(client, call, epoch)

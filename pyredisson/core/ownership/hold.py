@@ -8,6 +8,7 @@ state      what ends it
 NEW        a grant
 HELD       a release; an unlock, if it is lost; the end of a fixed lease; the wait of a condition
 GIVEN_UP   that wait has ended, and it is held again
+LEFT       that wait has ended: its block was left meanwhile
 ENDED      its unlock, which raises an error: its fixed lease ran out
 LOST       its unlock, which is under way, and raises an error: it was to be released behind another request
 RELEASED   the unlock of its multi-lock, which is called again and may wait for other members
@@ -34,6 +35,7 @@ class HoldState(Enum):
     NEW = "new"
     HELD = "held"
     GIVEN_UP = "given up"
+    LEFT = "left"
     ENDED = "ended"
     LOST = "lost"
     RELEASED = "released"

@@ -264,10 +264,18 @@ class Ownership(Owned):
         """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
         with self.mutex:
             self.in_flight.becoming = HoldState.OVER
-            forfeited = [hold for hold in holds if hold.state is HoldState.GIVEN_UP]
+            forfeited = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT)]
             for hold in forfeited:
                 self.drop(hold)
             return [hold for hold in forfeited if hold.whole is not None]
+
+    def leave_given_up(self, hold: Hold | None = None) -> bool:
+        """A block is left whose hold a condition has given up: it is not held again. Returns whether that is so."""
+        with self.mutex:
+            if hold is None or hold.state is not HoldState.GIVEN_UP:
+                return False
+            hold.state = HoldState.LEFT
+            return True
 
     def forget(self, hold: Hold) -> None:
         """The unlock of a hold that has ended has come."""
@@ -335,6 +343,8 @@ class Ownership(Owned):
                 self.deadline = deadline
             # What a condition has given up is as visible as before.
             known = hold.trace() if hold.trace is not None else None
+            if hold.state is HoldState.LEFT:
+                self.in_flight.due, self.in_flight.of_block = (*self.in_flight.due, hold), True
             hold.state = HoldState.HELD
             self.holds.append(hold)
             if known is not None:
@@ -560,8 +570,10 @@ class Ownership(Owned):
 
         Returns whether there is anything to settle.
         """
+        if hold is None or self.leave_given_up(hold):
+            return False
         with self.mutex:
-            if hold is None or hold.state is not HoldState.HELD:
+            if hold.state is not HoldState.HELD:
                 return False
             if self.loss is not None:
                 self.drop(hold)
