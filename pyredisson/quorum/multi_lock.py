@@ -258,7 +258,7 @@ class MultiLockCore:
         if whole is None or all(client.closed for client in self._clients):
             self._check_open()
         if whole is not None:
-            await release(whole, progress)  # What clients that are open hold is given back before an error.
+            await release(whole, progress)  # Before an error, all is released that clients hold which are open.
         elif lease is None:
             raise await self._not_owned()
         else:
