@@ -154,7 +154,7 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
         Failure: It is not known what became of it, or it had no effect: it is pending.
         LockLostError: It is lost.
     """
-    if ownership.leave_given_up(hold):
+    if hold.state is HoldState.GIVEN_UP and ownership.leave_given_up(hold):
         return
     exchange = partial(ask_once, member)
     if ownership.in_flight.pending is not None:

@@ -182,7 +182,8 @@ async def _release_parts(whole: MultiHold, until: float) -> dict[int, Outcome]:
             parts[index] = member, own, part
     released = await together(runtime, starmap(release_part, parts.values()))
     for member in whole.members:
-        member.client.check_open()
+        if member.client.closed:
+            member.client.check_open()
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures = 0
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:

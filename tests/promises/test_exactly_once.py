@@ -170,9 +170,10 @@ def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(
 def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(
     world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, block: bool
 ) -> None:
-    client = client_through(world, proxy, alice, kind, timeout=1.2, lock_watchdog_timeout=3)
+    # When the hold runs out, a second and a half are left to settle in: three tries.
+    client = client_through(world, proxy, alice, kind, timeout=2, lock_watchdog_timeout=3)
     lock = handle(alice, client, kind)
-    release = release_of(lock, 1.9, block=block)
+    release = release_of(lock, 2.5, block=block)
     away = proxy.hold_request("EVALSHA", None)
     with pytest.raises(OutcomeUnknownError):
         lock.lock(lease_time=1)

@@ -27,6 +27,10 @@ WITH_A_NEW_HANDLE = 30
 QUORUM_OF_FIVE = 361
 
 
+#: Of so many pairs the one with the fewest calls is looked at: a busy machine may have the watchdog be woken by one.
+PAIRS = 3
+
+
 @contextmanager
 def recorded() -> Iterator[list[str]]:
     """The functions of the library that this thread calls meanwhile, in order."""
@@ -56,9 +60,12 @@ def in_threads(url: str, use: Callable[[pyredisson.Redisson, pyredisson.Lock], o
         lock = client.get_lock("path")
         for _ in range(3):
             use(client, lock)
-        with recorded() as found:
-            use(client, lock)
-    return found
+        pairs = []
+        for _ in range(PAIRS):
+            with recorded() as found:
+                use(client, lock)
+            pairs.append(found)
+    return min(pairs, key=len)
 
 
 def a_pair(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
@@ -77,10 +84,13 @@ async def in_a_task(url: str) -> list[str]:
         for _ in range(3):
             await lock.lock()
             await lock.unlock()
-        with recorded() as found:
-            await lock.lock()
-            await lock.unlock()
-    return found
+        pairs = []
+        for _ in range(PAIRS):
+            with recorded() as found:
+                await lock.lock()
+                await lock.unlock()
+            pairs.append(found)
+    return min(pairs, key=len)
 
 
 @pytest.fixture
@@ -110,12 +120,15 @@ def test_a_pair_on_five_nodes_costs_little(fleet: Fleet) -> None:
         for _ in range(50):  # Each one may find that a node is nearer than was known, and notes that.
             lock.lock()
             lock.unlock()
-        with recorded() as found:
-            lock.lock()
-            lock.unlock()
+        pairs = []
+        for _ in range(PAIRS):
+            with recorded() as found:
+                lock.lock()
+                lock.unlock()
+            pairs.append(found)
         for client in clients:
             client.close()
-        return found
+        return min(pairs, key=len)
 
     found = Context().run(use)
     assert len(found) <= QUORUM_OF_FIVE, found
