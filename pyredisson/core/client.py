@@ -125,6 +125,9 @@ class ClientCore(ClientBase):
         if not self.closed:
             self.ownerships.end()
         self.closed = True
+        for whole in dict.fromkeys(hold.whole for own in self.ownerships.held() for hold in own.holds):
+            if whole is not None:
+                whole.client_closed()
         self.direct = None
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 

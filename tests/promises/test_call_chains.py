@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockLostError, OutcomeUnknownError
+from pyredisson import LockError, LockLostError, OutcomeUnknownError, events
 from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, method_of
@@ -406,6 +406,46 @@ def test_a_wait_for_another_chain_of_the_thread_is_refused(
     for lock in (other.lock(client, "a"), multi(other, client, "a", "c")):
         with pytest.raises(LockError, match="would never end"):
             lock.try_lock(5)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [*((how, "lock") for how in ("lock", "hold", "multi", "multi hold")), *(("lock", kind) for kind in REENTRANT[1:])],
+)
+def test_what_a_chain_holds_that_is_gone_keeps_the_next_one_out_until_its_lease_is_over(
+    world: ThreadsWorld, alice: Actor, one: Chain, how: str, kind: str
+) -> None:
+    heard: list[object] = []
+    client = world.client(lock_watchdog_timeout=4.5, listeners=(heard.append,))
+    acquire(Chain(alice), client, how, kind)
+    gc.collect()
+    world.until(lambda: any(type(event) is events.HolderGone for event in heard))
+    mine = handle(one, client, kind, "a")
+    assert mine.try_lock() is False
+    assert mine.try_lock(20) is True
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+    assert gone(world, "a", "other")
+    assert not [event for event in heard if type(event) in (events.Lost, events.LeftBehind)]
+    assert mine.try_lock() is True
+    mine.unlock()
+    assert len(client.real._core.ownerships.of("a")) == 1
+
+
+@pytest.mark.parametrize("kind", ["lock", "read_lock", "multi_lock"])
+def test_what_has_ended_in_chains_that_are_gone_is_not_kept(
+    world: ThreadsWorld, client: Remote, alice: Actor, one: Chain, kind: str
+) -> None:
+    for _ in range(20):
+        handle(Chain(alice), client, kind, "orders").lock(0.05)
+        world.until(lambda: gone(world, "orders", "stock"))
+    gc.collect()
+    for _ in range(2):
+        lock = handle(one, client, kind, "orders")
+        lock.lock()
+        lock.unlock()
+    known = client.real._core.ownerships.of("orders")
+    assert [each.ended for each in known] == [()]
 
 
 @conditions

@@ -681,3 +681,40 @@ def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(
     assert members.free(*range(last))
     not_owned(members.one().unlock)
     assert members.one().try_lock() is True
+
+
+@each(APART, ALL, QUORUM)
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+@pytest.mark.parametrize("first", [True, False], ids=["the first", "the last"])
+def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(
+    world: World, alice: Actor, case: Case, block: bool, first: bool
+) -> None:
+    lost: list[str] = []
+    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=LONG)
+    several = members.all()
+    acquired(several, alice, block=block)
+    closed = [members.lost[each] if first else members.count - 1 - each for each in members.lost]
+    for index in closed:
+        assert lost == []
+        alice.do(members.clients[index].real.close)
+    world.until(lambda: several.real.name in lost, within=3 * LONG)
+    members.expire(*closed)
+
+
+@each(*REENTRANT)
+@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
+def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(
+    world: World, alice: Actor, case: Case, block: bool
+) -> None:
+    lost: list[str] = []
+    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
+    several = members.all()
+    release = acquired(several, alice, None, block=block)
+    for index in range(members.count):
+        assert members.one(index).force_unlock()
+    world.until(lambda: several.real.name in lost, within=5)
+    raises_lost(release)
+    not_owned(several.unlock)
+    assert several.try_lock() is True
+    several.unlock()
+    assert members.free()

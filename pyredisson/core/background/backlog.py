@@ -91,9 +91,9 @@ class Backlog:
         self.ownerships[ownership] = BacklogEntry(self._soon(), ownership)
         return True
 
-    def do(self, work: Work, until: float) -> None:
-        """Do this work, until it raises no ``Failure`` or ``until`` has passed."""
-        self._work_entries[BacklogEntry(self._soon(), None, work, until)] = None
+    def do(self, work: Work, until: float, at: float | None = None) -> None:
+        """Do this work, until it raises no ``Failure`` or ``until`` has passed; first ``at`` that time, or soon."""
+        self._work_entries[BacklogEntry(self._soon() if at is None else at, None, work, until)] = None
 
     def _soon(self) -> float:
         at = self._runtime.now() + RETRY.first

@@ -113,9 +113,11 @@ class Watchdog:
         if at < self._wakes_at:
             self._nudge()
 
-    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """Do this work in the background, until it raises no ``Failure`` or ``until`` has passed."""
-        self._backlog.do(work, until)
+    def do_later(
+        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, at: float | None = None
+    ) -> None:
+        """Do this work in the background, until it raises no ``Failure`` or ``until`` has passed; first ``at``, or soon."""
+        self._backlog.do(work, until, at)
         self._nudge()
 
     async def end(self) -> None:
@@ -216,9 +218,11 @@ class Watchdog:
     def _forget_dead_holder(self, ownership: Ownership) -> None:
         self._watched.pop(ownership, None)
         self._short.pop(ownership, None)
-        if ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
-            self._client.ownerships.drop(ownership)
         hint = gone_hint(ownership)
+        if ownership.who.shared and ownership.who.alive():
+            ownership.leave_to_lease()  # Its number is the thread's, for which the server lets other call chains in.
+        elif ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
+            self._client.ownerships.drop(ownership)
         if not ownership.holds or any(hold.whole is None for hold in ownership.holds):
             self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint))
         for hold in list(ownership.holds):

@@ -63,6 +63,10 @@ T = TypeVar("T")
 REMEMBERED: Final = 100
 
 
+def _no_one() -> None:
+    """Stand for the lease of a block that no one can leave."""
+
+
 class Ownership(Owned):
     """What one owner holds of one lock. See the module's rules."""
 
@@ -148,7 +152,11 @@ class Ownership(Owned):
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        return not (self.in_use() or self.ended or self.epoch or self.in_flight.queued_ms)
+        if self.in_use() or self.epoch or self.in_flight.queued_ms:
+            return False
+        with self.mutex:
+            self._forget_unseen()
+        return not self.ended
 
     def in_use(self) -> bool:
         """Whether its owner holds anything, or has anything under way."""
@@ -250,6 +258,7 @@ class Ownership(Owned):
             self.holds.remove(hold)
         if state in (HoldState.ENDED, HoldState.RELEASED):
             self.ended = (*self.ended, hold)
+            self._forget_unseen()
             if len(self.ended) > REMEMBERED:
                 self.ended[0].become(HoldState.OVER)
                 self.ended = self.ended[1:]
@@ -287,6 +296,11 @@ class Ownership(Owned):
             self.ended = tuple([each for each in self.ended if each is not hold])
         if hold.state in (HoldState.ENDED, HoldState.RELEASED, HoldState.LOST):
             hold.become(HoldState.OVER)
+
+    def _forget_unseen(self) -> None:
+        """No unlock comes for what has ended where no context is left in which it was visible."""
+        if self.who.shared:
+            self.ended = tuple([hold for hold in self.ended if hold.trace is not None and hold.trace() is not None])
 
     def claim(self, hold: Hold) -> None:
         """The acquire for this hold is left pending: the calling context, and no other, goes on with it."""
@@ -338,6 +352,8 @@ class Ownership(Owned):
                 self.in_flight.pending = None
                 return False
             self.generation += 1
+            if self.ended:
+                self._forget_unseen()
             deadline, hold.since = sent + hold.certain, sent
             if not self.holds or deadline > self.deadline:
                 self.deadline = deadline
@@ -655,6 +671,13 @@ class Ownership(Owned):
                 self.drop(hold, HoldState.ENDED)
             return [hold for hold in holds if hold.watched]
 
+    def leave_to_lease(self) -> None:
+        """No one can release its holds, or is to be notified; until its deadline the server has them."""
+        with self.mutex:
+            for hold in self.holds:
+                hold.watchdog = hold.watched = False
+                hold.block = _no_one
+
     def lose(self, reason: str, generation: int | None = None) -> Sequence[Hold]:
         """The hold was taken away. Returns the holds that are lost by it (none twice, nor one that is gone since).
 
@@ -705,9 +728,10 @@ class Ownership(Owned):
             in_flight, holds = self.in_flight, (*self.holds,)
             self.epoch += in_flight.pending is not None
             self.generation += 1
-            for hold in (*holds, *[each for each in self.ended if each.whole is None]):
-                self.drop(hold)
-            self.ended = tuple([each for each in self.ended if each.whole is not None])
+            for hold in [each for each in self.ended if each.whole is None]:
+                self._forget(hold)
+            for hold in holds:  # The unlock of a multi-lock, which is to come, finds that it is lost.
+                self.drop(hold, HoldState.OVER if hold.whole is None else HoldState.ENDED)
             self.loss = None
             in_flight.request_id += 1
             in_flight.pending = None
