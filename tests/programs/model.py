@@ -18,7 +18,6 @@ Where they leave a choice, both answers are accepted, and the model goes on with
 * a member's part of a multi-lock that has ended is given back at once, or when the multi-lock is unlocked,
 * a hold with a fixed lease that was forced away is lost, or over once that lease has ended, too,
 * a condition's wait that finds that its lock is gone ends one hold by that, all, or none,
-* a multi-lock of which its owner has forced a member away is lost, or may be acquired anew,
 * a multi-lock with a fixed lease is told to be lost, or not, if a member was lost otherwise when that lease ended,
 * a multi-lock that two of its members refuse fails for the one reason or the other,
 * leaving a block of a closed client raises ``ClientClosedError`` or nothing.

@@ -98,7 +98,7 @@ class Model(NumberOutcomes):
             if any(multi.state is LOST for multi in mine):
                 failing.append(LockLostError)
                 may_be_granted = False
-            elif any(multi.state in (EITHER, UNSURE) for multi in mine):
+            elif any(multi.state is EITHER for multi in mine):
                 failing.append(LockLostError)
         for index, (target, own) in enumerate(zip(targets, owns, strict=True)):
             results = self.attempt(own, step, target, targets[:index])
@@ -306,10 +306,7 @@ class Model(NumberOutcomes):
 
     def _giving_back(self, multi: MultiHold) -> list[Way]:
         lost = multi.state is not HELD or any(part.own.gone for part in multi.parts)
-        ways = [Way(LockLostError if lost else None, partial(self.give_back, multi))]
-        if multi.state is UNSURE and not any(part.state is HELD for part in multi.parts):
-            ways.append(Way(LockNotOwnedError, lambda: multi.block or self.give_back(multi)))
-        return ways
+        return [Way(LockLostError if lost else None, partial(self.give_back, multi))]
 
     def leave(self, step: Step) -> Plan:
         """The end of a block, wherever that is; its face may say that the body raised an error."""
@@ -372,8 +369,6 @@ class Model(NumberOutcomes):
             raise Unclear
         if held:
             return [Way(True, lambda: [self.lasts(part.own, step.lease) for part in held[-1].parts])]
-        if seen and all(multi.state is UNSURE for multi in seen):
-            return [Way(LockLostError), Way(LockNotOwnedError)]
         return [Way(LockLostError)] if seen else [Way(LockNotOwnedError)] + [Way(LockLostError)] * bool(multis)
 
     def extend_block(self, step: Step) -> Plan:
@@ -444,7 +439,7 @@ class Model(NumberOutcomes):
             for hold in list(own.holds):
                 self.drop(hold)
             for multi in multis:
-                self.lose_multi(multi, UNSURE, must=False)
+                self.lose_multi(multi, LOST, must=True)
         self.tidy(own.who.lock)
 
     def _reserved(self, lock: Lock, step: Step) -> bool:
