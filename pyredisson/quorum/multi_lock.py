@@ -255,7 +255,7 @@ class MultiLockCore:
         if lease is not None:
             lease._check_process()
         whole = self._hold_of_block(lease) if lease is not None else self.mine()
-        if whole is None or all([client.closed for client in self._clients]):
+        if whole is None or False not in [client.closed for client in self._clients]:
             self._check_open()
         if whole is not None:
             await release(whole, progress)  # Before an error, all is released that clients hold which are open.

@@ -116,7 +116,7 @@ class Watchdog:
     def do_later(
         self, work: Callable[[], Coroutine[Any, Any, object]], until: float, at: float | None = None
     ) -> None:
-        """Do this work in the background, until it raises no ``Failure`` or ``until`` has passed; first ``at``, or soon."""
+        """Do this work in the background; see :meth:`Backlog.do`."""
         self._backlog.do(work, until, at)
         self._nudge()
 
