@@ -113,9 +113,7 @@ class Watchdog:
         if at < self._wakes_at:
             self._nudge()
 
-    def do_later(
-        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, at: float | None = None
-    ) -> None:
+    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float, at: float | None = None) -> None:
         """Do this work in the background; see :meth:`Backlog.do`."""
         self._backlog.do(work, until, at)
         self._nudge()
