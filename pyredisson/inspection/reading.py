@@ -10,7 +10,14 @@ from itertools import islice
 from typing import Any, final
 
 from pyredisson.core.diagnosis.replies import read_count, read_owner
-from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import (
+    LockNames,
+    NumberedNames,
+    QueueNames,
+    ReadWriteNames,
+    SemaphoreNames,
+    watched_channel,
+)
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.refusals import is_of_another_type, refusal_of
@@ -238,8 +245,9 @@ def _read_subscribers(server: Server, them: list[Stored], sharded: bool, doubt: 
     for stored, each in zip(them, channels, strict=True):
         stored.waiters_known = stored.waiters_known and (known or not each)
         count = {of: counts[name] for of, name in each.items()}
-        # Of the clients in the wait queue some listen to the channel as well: the observers.
-        shared = max(0, count.pop(b"all", 0) - count.pop(b"waiting", 0)) + stored.listed
+        # Of the clients in the wait queue some listen to the channel as well: the observers. A watch is no client.
+        others = count.pop(b"waiting", 0) + count.pop(b"watching", 0)
+        shared = max(0, count.pop(b"all", 0) - others) + stored.listed
         stored.subscribers = shared + len({waiter.split(b":")[0] for waiter in count if count[waiter]})
 
 
@@ -248,7 +256,7 @@ def _channels(stored: Stored) -> Mapping[bytes, bytes]:
     names = stored.names
     if stored.kind.form == "token":
         return {}
-    channels = {b"all": names.channel}
+    channels = {b"all": names.channel, b"watching": watched_channel(names.raw)}
     if isinstance(names, QueueNames):
         channels[b"waiting"] = names.waiting
     if isinstance(names, LockNames):

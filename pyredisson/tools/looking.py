@@ -241,6 +241,8 @@ def print_batches(
     """Print a table as its rows are found. The first batch decides how wide the columns are."""
     console = _console()
     widths: dict[int, int] | None = None
+    columns: list[int] = []
+    as_list = False
     for batch in batches:
         cells = [[plain(cell) for cell in row_of(each)] for each in batch]
         if not cells:

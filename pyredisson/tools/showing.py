@@ -50,7 +50,10 @@ def show_lock(name: str, *, url: str, prefix: str, as_json: bool) -> int:
 
 
 def _nothing(name: str, foreign: str | None) -> Line:
-    return [(quoted(name), "bold"), (f" is {foreign}" if foreign else ": free, and no client waits for it", "")]
+    return [
+        (quoted(name), "bold"),
+        (f" is {foreign}" if foreign else ": free, and no client is known to wait for it", ""),
+    ]
 
 
 def _labelled(label: str, text: str, style: str = "") -> Line:

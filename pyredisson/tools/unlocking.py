@@ -108,4 +108,8 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
         return f"; notified {clients} waiting clients{one_acquires}" if clients > 1 else "; woke 1 waiting client"
     if done.before is not None and done.before.waiters:
         return "; those who wait ask again by themselves"
-    return "; no client waits for it"
+    if done.before is None or not done.before.waiters_known:
+        return "; whether clients wait for it is not known"
+    if not stored_kinds()[done.before.kind].subscribes:
+        return "; whether clients wait for it is not known: they ask again by themselves, if they wait for no signal"
+    return "; no client is known to wait for it"

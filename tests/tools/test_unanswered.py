@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,8 +17,10 @@ from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector, Snapshot
+from pyredisson.inspection.glance import glance_at
 from pyredisson.tools.cli import cli
 from pyredisson.tools.exporter import Exporter, Scanner, write_once
+from pyredisson.tools.watch.run import Watch
 from tests.clusters import RunningCluster
 from tests.servers import HOST, Server
 from tests.waiting import until
@@ -236,6 +239,42 @@ def test_a_master_that_does_not_answer_leaves_the_locks_of_the_others(
         for name in names:
             assert run(fresh_cluster.url, "show", name).exit_code == (0 if name in there else 69), name
         assert run(fresh_cluster.url, "clients").exit_code == 1
+
+
+def test_a_watch_is_no_waiter(cluster: RunningCluster, unique_name: str, run: Callable[..., Outcome]) -> None:
+    with ExitStack() as stack:
+        client, other = (stack.enter_context(Redisson.from_url(cluster.url)) for _ in range(2))
+        names = [unique_name, f"{{{unique_name}}}:braces"]
+        for name in names:
+            client.get_lock(name).lock()
+        inspectors = [stack.enter_context(Inspector(cluster.url)) for _ in range(3)]
+        for inspector in inspectors:
+            stack.enter_context(closing(Watch(names, inspector)))
+        with cluster.client(names[0]) as direct:
+            channel = f"pyredisson_watched:{{{unique_name}}}"
+            until(lambda: direct.execute_command("PUBSUB", "SHARDNUMSUB", channel)[1] == 3)
+            last = f"redisson_countdownlatch__channel__{{{unique_name}}}"
+            until(lambda: direct.execute_command("PUBSUB", "SHARDNUMSUB", last)[1] == 3)
+        for _ in range(2):
+            assert [each.waiting for each in glance_at(names, inspectors[0])] == [0, 0]
+        waiter = threading.Thread(target=lambda: other.get_lock(names[0]).try_lock(60))
+        waiter.start()
+        until(lambda: glance_at(names, inspectors[0])[0].waiting == 1)
+        assert inspectors[0].lock(names[0]).waiting == 1  # type: ignore[union-attr]
+        assert glance_at(names, inspectors[0])[1].waiting == 0
+        client.get_lock(names[0]).unlock()
+        waiter.join()
+
+
+def test_clients_that_wait_for_a_token_lock_are_not_known(own: Server, run: Callable[..., Outcome]) -> None:
+    with own.client() as direct:
+        direct.set("lock:report", "cP3pmRS0XkbX7aPT9TVjHQ==")
+    freed = run(own.url, "unlock", "lock:report", "--yes")
+    assert freed.exit_code == 0
+    assert "whether clients wait for it is not known" in freed.stdout
+    with own.client() as direct:
+        direct.hset("orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
+    assert "no client is known to wait for it" in run(own.url, "unlock", "orders", "--yes").stdout
 
 
 def test_one_node_of_a_cluster_is_not_taken_for_all(fresh_cluster: RunningCluster, run: Callable[..., Outcome]) -> None:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import check_name, forced_channel
+from pyredisson.core.names import check_name, forced_channel, watched_channel
 from pyredisson.inspection import Inspector, Who
 from pyredisson.inspection.glance import Glance, channels_of, glance_at
 from pyredisson.inspection.kinds import stored_kinds
@@ -154,17 +154,21 @@ class Watch:
         """Receive what a server announces about some locks."""
         releases: list[str] = []
         others: list[str] = []
+        watched: list[str] = []
         for lock in locks:
             key = self._inspector.prefix + lock.name
             released, forced = channels_of(key), forced_channel(key)
             notified = f"__keyspace@{server.settings.get('db') or 0}__:{key}"
             releases += released
             others += (forced, notified)
+            watched.append(watched_channel(key))  # Else those who count the clients that wait would count us.
             self._meanings.update(dict.fromkeys(released, (lock, "release")))
             self._meanings.update({forced: (lock, "forced"), notified: (lock, "key")})
         sharded = self._servers.publishes_by(server) == "SPUBLISH"
         receive = self._messages.put
-        return MessageReader(server, receive, beginnings=releases, channels=others, sharded=releases if sharded else ())
+        return MessageReader(
+            server, receive, beginnings=releases, channels=others, sharded=[*watched, *releases] if sharded else ()
+        )
 
     def describe(self) -> str:
         """Return what is watched, and what may be missed."""
