@@ -50,7 +50,7 @@ def page() -> str:
         "",
         "```text",
         f"{USER} {' '.join(rights.as_rules(rights.NAMES))} ~pyredisson_client:*",
-        f"{USER} {' '.join(rights.as_rules(rights.DIAGNOSIS))}",
+        f"{USER} {' '.join(rights.as_rules(rights.DIAGNOSIS))} ~redisson_lock_queue:*",
         "```",
         "",
         "On a cluster, in addition, for clients and tools; the last four exist since Redis 7.0:",

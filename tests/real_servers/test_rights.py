@@ -80,7 +80,7 @@ USES = {"`run_once()`, `run --at-least`": use_run_once, "leader election": use_e
 
 @pytest.mark.parametrize("kind", USES)
 def test_what_is_no_kind_of_lock(own: Server, kind: str) -> None:
-    optional = [*rights.as_rules(rights.DIAGNOSIS), "+client", "~pyredisson_client:*"]
+    optional = [*rights.as_rules(rights.DIAGNOSIS), "+client", "~pyredisson_client:*", "~redisson_lock_queue:*"]
     url = user(own, *documented("plain lock"), *documented(kind), *optional)
     with Redisson.from_url(url, config=Config(lock_watchdog_timeout=60)) as client:
         USES[kind](client)
