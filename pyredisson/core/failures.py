@@ -28,11 +28,15 @@ class Failure(Exception):
 
 
 class NotSent(Failure):
-    """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+    """The request surely had no effect: there was no connection, or the server could not take it at this moment."""
 
 
-class NotNow(NotSent):
-    """The same, and by the servers' own word it is worth asking again soon."""
+class Passing(NotSent):
+    """The server refused the request for a reason that passes: waits go on, and what has to be done is done later."""
+
+
+class NotNow(Passing):
+    """The same, and it is worth asking again within the time of the call."""
 
 
 class Connecting(NotNow):

@@ -17,7 +17,8 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
-from pyredisson.net.resp import as_redis_error, pack_command
+from pyredisson.net.refusals import as_redis_error
+from pyredisson.net.resp import pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import SLOTS, Cluster, read_slots
 from pyredisson.net.urls import client_at, known_url, listed, own_settings
