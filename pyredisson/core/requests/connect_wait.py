@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.failures import Connecting, Failure, Passing, Rejected, Unusable
+from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable
 
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
@@ -51,10 +51,8 @@ def passes(client: ClientBase, failure: Failure) -> bool:
 
     A credential that was never accepted is not taken for one that is being rotated.
     """
-    if isinstance(failure, Connecting) or not isinstance(failure, Passing):
-        return False
     known = client.server.facts is not None or client.server.refusal is not None
-    return known or type(failure.cause).__name__ != REFUSED
+    return failure.passes and (known or type(failure.cause).__name__ != REFUSED)
 
 
 async def waits_through(client: ClientBase, failure: Failure, wait: float | None, began: float) -> bool:
