@@ -15,7 +15,7 @@ import redis.exceptions as rx
 from pyredisson.asyncio.pipe import StreamReplies
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
 from pyredisson.net.borrowed import BorrowedWire, PoolTransport, no_reply, place_of
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.refusals import as_redis_error
 
 if TYPE_CHECKING:
     from pyredisson.net.wire import Address, Dial

@@ -331,6 +331,10 @@ class ClientBase:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
+                if in_doubt is not None:
+                    if failure.passes and not isinstance(failure, NotNow):
+                        in_doubt = Unanswered(failure.cause)
+                    in_doubt.passes = failure.passes
                 over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
                 if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause

@@ -20,7 +20,13 @@ class Failure(Exception):
     """A request without a usable reply. ``cause`` is the error to show to the user.
 
     Never let out of the core: callers see ``cause``, or an error that says what became of their request.
+
+    Attributes:
+        cause: That error.
+        passes: Whether the server refused the last copy of the request for a reason that passes.
     """
+
+    passes: bool = False
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -28,15 +34,23 @@ class Failure(Exception):
 
 
 class NotSent(Failure):
-    """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+    """The request surely had no effect: there was no connection, or the server could not take it at this moment."""
 
 
-class NotNow(NotSent):
-    """The same, and by the servers' own word it is worth asking again soon."""
+class Passing(NotSent):
+    """The server refused the request for a reason that passes: waits go on, and what has to be done is done later."""
+
+    passes = True
+
+
+class NotNow(Passing):
+    """The same, and it is worth asking again within the time of the call."""
 
 
 class Connecting(NotNow):
     """There is no connection yet: one is being made, and may be of use when the request is repeated."""
+
+    passes = False
 
 
 class Unanswered(Failure):
@@ -71,7 +85,9 @@ def without_effect(failure: Failure, repeat: bool) -> Failure:
         return failure
     if isinstance(failure, Rejected):
         raise Unusable(failure.cause) from failure.cause
-    return Unanswered(failure.cause)
+    unanswered = Unanswered(failure.cause)
+    unanswered.passes = failure.passes
+    return unanswered
 
 
 def unasked() -> Unanswered:

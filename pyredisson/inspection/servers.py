@@ -18,7 +18,8 @@ from redis.retry import Retry
 
 from pyredisson.inspection.refusals import is_of_another_type, one_node_of_a_cluster, refusal_of
 from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
-from pyredisson.net.resp import as_redis_error, is_push, new_reader, pack_command
+from pyredisson.net.refusals import as_redis_error
+from pyredisson.net.resp import is_push, new_reader, pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import SLOTS, Cluster, read_slots
 from pyredisson.net.urls import client_at, known_url, listed, own_settings

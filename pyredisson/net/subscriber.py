@@ -170,14 +170,15 @@ class Subscriber:
         while conversation is not None and not self.closed:
             now = self._now()
             found = b""
-            if self._find_again is not None and conversation.searches(now):
-                await self._find_again()
-                now = self._now()
+            if conversation.searches(now):
+                if self._find_again is not None:
+                    await self._find_again()
+                    now = self._now()
                 found = conversation.searched_elsewhere(now)
             with self._sending:
                 if not _sent(stream, found + conversation.due(now)):
                     break
-            if conversation.dead(now):
+            if conversation.left or conversation.dead(now):
                 break
             follow_in = math.inf
             if self._follow is not None and self.connection.channels:
@@ -191,11 +192,11 @@ class Subscriber:
             if replies is None:
                 break
             if replies:
-                if not useful:
+                conversation.heard(replies, self._now())
+                if not (useful or conversation.left):
                     useful = True
                     self._failed = 0
                     self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection))))
-                conversation.heard(replies, self._now())
             del replies  # A thousand confirmations, maybe; the next message may be long in coming.
 
     def _begin(self, stream: Stream) -> Conversation | None:
