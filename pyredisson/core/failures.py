@@ -120,6 +120,20 @@ def is_cancellation(error: BaseException) -> bool:
     return not isinstance(error, (Exception, GeneratorExit, KeyboardInterrupt, SystemExit))
 
 
+def as_failure(error: Exception) -> Failure:
+    """Return what an error is to a request that the background makes: of a foreign class it says nothing."""
+    return error if isinstance(error, Failure) else Unanswered(error)
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether an error of the user's code concerns that code alone, where it runs in a thread or task of ours.
+
+    All do, ``SystemExit`` and what test frameworks raise as well: it is reported, and the loop that called goes on.
+    Ctrl-C is meant for the program, wherever it is raised.
+    """
+    return not isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
 def own_copy(error: E) -> E:
     """Return a copy of an error that several waiters raise: each of them adds a traceback to its own."""
     mine = copy.copy(error)

@@ -154,6 +154,9 @@ class Seam:
         assert isinstance(owner, SimulatedOwner)
         return owner
 
+    def in_background(self) -> bool:
+        return False
+
     def stuck_behind(self, holder: Caller) -> str | None:
         return None
 
