@@ -226,7 +226,7 @@ class Campaign:
             try:
                 pause = 0.0 if await self._stand_once() else PAUSE
             except Exception as error:
-                pause = pause_after(self._election.name, error)
+                pause = pause_after(self._election._core.client, self._election.name, error)
 
     async def _stand_once(self) -> bool:
         """Wait to be elected, and lead. Returns whether the callback raised nothing.
@@ -287,4 +287,4 @@ class Observation:
                     known = found
                     call_observer(election.name, callback, leader)
             except Exception as error:
-                pause = pause_after(election.name, error)
+                pause = pause_after(election._core.client, election.name, error)

@@ -245,7 +245,8 @@ class ClientBase:
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
-        failures, stale_before, in_doubt = 0, False, setback
+        failures, stale_before = 0, False
+        in_doubt: Unanswered | None = None  # The last copy of this call that may have been executed.
         while True:
             at_once = False
             match setback:
@@ -261,10 +262,10 @@ class ClientBase:
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat, in_doubt = True, setback
-                case NotNow() if repeat and isinstance(in_doubt, Unanswered):
+                case NotNow() if in_doubt is not None:
                     setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
                 case _:
-                    setback = without_effect(setback, repeat)
+                    setback = without_effect(setback, repeat, in_doubt is not None)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback

@@ -14,13 +14,20 @@ from pyredisson.errors import (
 )
 
 E = TypeVar("E", bound=Exception)
+F = TypeVar("F", bound="Failure")
 
 
 class Failure(Exception):
     """A request without a usable reply. ``cause`` is the error to show to the user.
 
     Never let out of the core: callers see ``cause``, or an error that says what became of their request.
+
+    Attributes:
+        earlier: Whether this call has sent nothing whose outcome is unknown: an earlier request of its owner is in
+            doubt, and stays so. Then the call ends with ``cause``, and not with ``OutcomeUnknownError``.
     """
+
+    earlier: bool = False
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -59,8 +66,20 @@ def superseded(name: str) -> Unanswered:
     return Unanswered(OutcomeUnknownError("superseded by a later request of the same owner", name=name))
 
 
-def without_effect(failure: Failure, repeat: bool) -> Failure:
+def of_earlier(failure: F) -> F:
+    """Return a failure as that of a call whose owner has an earlier request in doubt; see :attr:`Failure.earlier`."""
+    mine = own_copy(failure)
+    mine.earlier = True
+    return mine
+
+
+def without_effect(failure: Failure, repeat: bool, sent: bool = False) -> Failure:
     """Return what a copy of a request says of it that surely had no effect, after others that may have had one or not.
+
+    Args:
+        failure: Why that copy had no effect.
+        repeat: Whether others may have had one.
+        sent: Whether this call has sent one of those; else they are of an earlier call.
 
     Raises:
         Failure: Another copy is of no use.
@@ -70,8 +89,9 @@ def without_effect(failure: Failure, repeat: bool) -> Failure:
             raise failure
         return failure
     if isinstance(failure, Rejected):
-        raise Unusable(failure.cause) from failure.cause
-    return Unanswered(failure.cause)
+        unusable = Unusable(failure.cause)
+        raise (unusable if sent else of_earlier(unusable)) from failure.cause
+    return Unanswered(failure.cause) if sent else of_earlier(Unanswered(failure.cause))
 
 
 def unasked() -> Unanswered:

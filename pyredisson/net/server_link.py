@@ -83,6 +83,10 @@ class ServerLink:
     def counts_listeners(self) -> bool:
         return True
 
+    def node_of(self, key: str) -> str:
+        """See :meth:`ClusterLink.node_of`; there is one server."""
+        return ""
+
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = await self._exchange(request.data, timeout)
         if isinstance(reply, Exception):

@@ -10,9 +10,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from pyredisson.core import events
 from pyredisson.errors import ClientClosedError, LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
 
 T = TypeVar("T")
 
@@ -88,10 +92,10 @@ def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None
         report_callback(name, error)
 
 
-def pause_after(name: str, error: Exception) -> float | None:
+def pause_after(client: ClientCore, name: str, error: Exception) -> float | None:
     """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
     if isinstance(error, ClientClosedError):
         return None
     if not isinstance(error, LockLostError):  # The client has reported a loss.
-        _log.warning("pyredisson: the election %r: %s; trying again in %g s", name, error, PAUSE)
+        client.emit(events.CampaignFailed(name, error))
     return 0.0 if isinstance(error, LockLostError) else PAUSE

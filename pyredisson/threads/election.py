@@ -207,7 +207,7 @@ class Campaign:
             try:
                 pause = 0.0 if self._stand_once() else PAUSE
             except Exception as error:
-                pause = pause_after(self._election.name, error)
+                pause = pause_after(self._election._core.client, self._election.name, error)
 
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
@@ -266,4 +266,4 @@ class Observation:
                     known = found
                     call_observer(election.name, callback, leader)
             except Exception as error:
-                pause = pause_after(election.name, error)
+                pause = pause_after(election._core.client, election.name, error)

@@ -67,6 +67,7 @@ class Renewal(Ask):
             renewed = read_renewed(self.answer, len(self.ownerships))
         except Failure as failure:
             return failure
+        self._client.server.heard(name=self.ownerships[0].name)
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
                 ownership.renewed(generation, self._sent, self._lease_ms, counts=self._counts)

@@ -293,7 +293,7 @@ class Watchdog:
                 unknown += renewal.ownerships
         if failed is not None:
             self._failed += 1
-            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
+            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed, unknown[0].name))
         else:
             self._failed = 0
         return unknown

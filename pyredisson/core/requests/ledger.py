@@ -110,6 +110,7 @@ class Ledger:
         """
         while (left := self.first(key)) is not None:
             reply = await self._client.perform(left.request, budget)
+            self._client.server.heard(name=key[0])
             # "Stale" can only mean that its owner has settled it, and gone on.
             if self.close(key, left) and left.undoes and isinstance(reply, int) and reply:
                 self._client.emit(events.GivenBack(*key))

@@ -55,6 +55,9 @@ class ServerFacts:
 Learned: TypeAlias = Callable[[ServerFacts, "ServerFacts | None"], object]
 """Called with the facts of a new connection, and those of the one before, if any."""
 
+OnAnswer: TypeAlias = Callable[[str, "str | None"], object]
+"""Called when a server has answered, with its address in a cluster (else empty), or the name of a lock that it has."""
+
 
 def read_info(info: bytes, now: float) -> ServerFacts:
     """Read the reply to ``INFO``, received at ``now`` (monotonic seconds). What is missing in it is not known."""
@@ -144,6 +147,7 @@ class ServerState:
         round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
             sooner since; 0: not known.
         on_learned: Called with the facts of each new connection.
+        on_answer: Called when a server answers that may have been away: on new connections, and in the background.
     """
 
     def __init__(
@@ -163,19 +167,22 @@ class ServerState:
         self.refusal: Exception | None = None
         self.round_trip: float = 0.0
         self.on_learned: list[Learned] = []
+        self.on_answer: list[OnAnswer] = []
 
-    def inspect(self, reply: object, took: float | None = None) -> None:
+    def inspect(self, reply: object, took: float | None = None, node: str = "") -> None:
         """Take the reply to ``INFO``, or the error that was one.
 
         Args:
             reply: The reply.
             took: The seconds that it took on a new connection; ``None``: it was not the first request there.
+            node: The node of a cluster that it is of, as ``host:port``; empty if there is one server.
 
         Raises:
             Rejected: ``Config.strict_server`` does not let this server be used.
         """
         if took is not None:
             self.round_trip = took
+        self.heard(node)
         if isinstance(reply, bytes):
             facts = read_info(reply, self._now())
             with self._mutex:
@@ -189,6 +196,11 @@ class ServerState:
             self.refused(reply)
         else:
             self.refused(RedissonError(f"INFO was answered by a {type(reply).__name__}"))
+
+    def heard(self, node: str = "", name: str | None = None) -> None:
+        """Note that a server has answered; see :data:`OnAnswer`."""
+        for note in self.on_answer:
+            note(node, name)
 
     def answered_within(self, seconds: float) -> None:
         """Note that a request was answered sooner than the first one on its connection."""
