@@ -158,6 +158,6 @@ class Outages:
     def _do_later(self, work: Callable[[], Coroutine[Any, Any, object]], seconds: float) -> None:
         try:
             now = self._now()
-            self._core.do_later(work, now + 10 * QUIET_AT_MOST, now + seconds)
+            self._core.watchdog.do_later(work, now + 10 * QUIET_AT_MOST, now + seconds)
         except RuntimeError:
             pass  # The event loop is gone, or no thread can be started: then no line tells the end.
