@@ -62,6 +62,7 @@ class ClientCore(ClientBase):
         self.ledger: Ledger = Ledger(self)
         self.replicas.begin()
         self.starts.begin()
+        self.server.on_change = self.watchdog.check_holds
 
     def note_acquire(self, ownership: Ownership) -> None:
         """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""

@@ -94,6 +94,13 @@ class ClusterLink:
     def counts_listeners(self) -> bool:
         return self.map.sharded
 
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command on the server that has a key."""
+        owner = self.map.owners[slot_of(key)]
+        if owner is None:
+            raise self.map.unserved(slot_of(key))
+        return await owner.ask(command, timeout)
+
     def node_of(self, key: str) -> str:
         """Return the address of the node that has a key, as far as is known; else an empty string."""
         owner = self.map.owners[slot_of(key)]

@@ -83,6 +83,10 @@ class ServerLink:
     def counts_listeners(self) -> bool:
         return True
 
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """See :meth:`ClusterLink.ask_server`."""
+        return await self.ask(command, timeout)
+
     def node_of(self, key: str) -> str:
         """See :meth:`ClusterLink.node_of`; there is one server."""
         return ""

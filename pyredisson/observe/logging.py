@@ -34,12 +34,10 @@ class Log:
 
     Args:
         core: The client.
-        server_of: Returns the node of a cluster that has a key, as ``host:port``; empty if there is one server.
     """
 
-    def __init__(self, core: ClientCore, server_of: Callable[[str], str] = lambda key: "") -> None:
+    def __init__(self, core: ClientCore) -> None:
         self._core = core
-        self._server_of = server_of
         self._outages = Outages(core, self._log_end, self._log_losses)
         core.server.on_answer.append(self._note_answer)
 
@@ -88,7 +86,8 @@ class Log:
             self._outages.answered(self._server(server, name))
 
     def _server(self, server: str, name: str | None) -> str:
-        return server or (self._server_of(self._core.key_of(name)) if name else "") or self._address()
+        core = self._core
+        return server or (core.runtime.node_of(core.key_of(name)) if name else "") or self._address()
 
     def _address(self) -> str:
         return self._core.address or "the server"

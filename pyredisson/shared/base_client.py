@@ -50,8 +50,7 @@ class BaseClient(NotPortable):
         self._runtime = self._runtime_class(target, self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
-        runtime = self._runtime  # Not this object, which is to be collected by the garbage collector.
-        self._core.listen(Log(self._core, lambda key: runtime.link.node_of(key)), wants_all)
+        self._core.listen(Log(self._core), wants_all)
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, self._runtime.end, self._core, None if server is None else server.stop)
         self._end.atexit = False  # Its threads are daemons, its tasks end with their loop, its server with the process.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson.core.failures import Failure, Unanswered, Unusable, of_earlier
 from pyredisson.core.outcomes import AT_ONCE, HoldLost, LockAcquired, Refused, SelfBlocked
-from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall
 from pyredisson.core.requests.replicas import NotAcknowledged
@@ -141,6 +141,8 @@ class Attempt:
         try:
             call, outcome, sent = await ask(client, kind, ownership, hold, self._exchange, update=update, first=first)
             self._in_doubt = False
+            if type(outcome) is HoldLost and self._exchange is None:
+                await client.learn_cause(ownership.name)
             if type(outcome) is LockAcquired:
                 deadline = sent + hold.certain
                 over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
@@ -273,8 +275,9 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         return outcome
     if type(outcome) is SelfBlocked:
         return AT_ONCE
-    client.report_lost(ownership, ownership.lose(GONE))
-    raise lost_error(ownership)
+    reason = client.cause_of(ownership)
+    client.report_lost(ownership, ownership.lose(reason))
+    raise lost_error(ownership, reason)
 
 
 async def _give_back_unacknowledged(
