@@ -16,6 +16,7 @@ __all__ = [
     "Acquired",
     "BackgroundFailed",
     "CallbackFailed",
+    "CampaignFailed",
     "ClientCollected",
     "ConnectionDown",
     "ConnectionUp",
@@ -261,17 +262,19 @@ class Renewed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RenewalFailed(Event):
-    """A renewal was not answered; it is repeated until the deadlines of the locks.
+    """A renewal was not answered, or was refused; it is repeated until the deadlines of the locks.
 
     Attributes:
         locks: The number of locks in the renewal.
         error: The reason.
         attempt: How often it has failed in a row.
+        name: The name of one of them.
     """
 
     locks: int
     error: BaseException
     attempt: int
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -292,10 +295,12 @@ class ConnectionDown(Event):
     Attributes:
         error: The reason.
         attempt: How often it has failed in a row.
+        server: The node of a cluster, as ``host:port``; empty if the client uses one server.
     """
 
     error: BaseException
     attempt: int
+    server: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -304,9 +309,11 @@ class ConnectionUp(Event):
 
     Attributes:
         channels: The number of channels.
+        server: As of :class:`ConnectionDown`.
     """
 
     channels: int
+    server: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -379,6 +386,19 @@ class CallbackFailed(Event):
     """
 
     callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CampaignFailed(Event):
+    """A client that stands in an election, or observes it, received an error; it tries again.
+
+    Attributes:
+        name: The name of the election.
+        error: The reason.
+    """
+
+    name: str
     error: BaseException
 
 

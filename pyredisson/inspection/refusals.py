@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson.net.resp import reply_error
+from pyredisson.net.refusals import reply_error
 
 Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]
 """How a question that failed was answered."""

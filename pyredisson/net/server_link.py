@@ -94,6 +94,14 @@ class ServerLink:
     def counts_listeners(self) -> bool:
         return True
 
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """See :meth:`ClusterLink.ask_server`."""
+        return await self.ask(command, timeout)
+
+    def node_of(self, key: str) -> str:
+        """See :meth:`ClusterLink.node_of`; there is one server."""
+        return ""
+
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = await self._exchange(request.data, timeout)
         if isinstance(reply, Exception):

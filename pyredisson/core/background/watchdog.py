@@ -122,6 +122,12 @@ class Watchdog:
         """Finish the background work of a closed client. Ownerships are left to their leases."""
         await self._backlog.end()
 
+    def check_holds(self) -> None:
+        """Renew all that is held now: the server may no longer have it."""
+        if self._watched:
+            self._next_round = self._runtime.now()
+            self._nudge()
+
     def watching(self) -> int:
         """How many ownerships are watched."""
         return len(self._watched)
@@ -256,6 +262,8 @@ class Watchdog:
             except Exception as error:
                 renewal.answer = as_failure(error)
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
+            if renewal.lost() is not None:
+                await self._client.learn_cause(ownership.name)
             renewal.note()
 
     def _next_wave(self) -> list[list[Ownership]]:
@@ -285,6 +293,8 @@ class Watchdog:
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:
+            if (lost := renewal.lost()) is not None:
+                await self._client.learn_cause(lost.name)
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
@@ -293,7 +303,7 @@ class Watchdog:
                 unknown += renewal.ownerships
         if failed is not None:
             self._failed += 1
-            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
+            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed, unknown[0].name))
         else:
             self._failed = 0
         return unknown
