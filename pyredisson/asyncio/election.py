@@ -197,6 +197,9 @@ class Campaign:
         self._term: Term | None = None
         self._stopped = False  # Before Python 3.11 a cancellation may pass for that of a loss.
         self._task = _start(self._stand(), f"election {election.name}")
+        closed = election._core.client.when_closed
+        closed[self._end] = None
+        self._task.add_done_callback(lambda _: closed.pop(self._end, None))
 
     def __repr__(self) -> str:
         state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
@@ -235,6 +238,12 @@ class Campaign:
         self._task.cancel()
         await asyncio.wait([self._task], timeout=timeout)
         return self._task.done()
+
+    def _end(self) -> None:
+        """Its client is being closed: a wait for election ends by that, and a leader resigns."""
+        self._stopped = True
+        if self._term is not None:
+            self._term._end()
 
     async def _stand(self) -> None:
         pause: float | None = 0.0

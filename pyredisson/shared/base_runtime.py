@@ -111,6 +111,10 @@ class BaseRuntime(ABC):
         )
         self.callbacks: Callbacks = Callbacks()
         self._subscriber: Subscriber | NodeSubscribers | None = None
+        self.closed: bool = False
+        self._reopened = 0  # How many blocks of the closed client are sending their releases.
+        self._disconnected = False
+        self._reopening = threading.RLock()  # A signal handler may close the client in the middle.
 
     @abstractmethod
     def attach(self, core: ClientCore) -> None:
@@ -124,13 +128,40 @@ class BaseRuntime(ABC):
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End with its client, which was closed, or is collected by the garbage collector wherever that runs."""
 
+    def reopen(self) -> None:
+        with self._reopening:
+            self._reopened += 1
+            if self._disconnected:
+                self._disconnected = False
+                self._reconnect()
+
+    def close_again(self) -> None:
+        with self._reopening:
+            self._reopened -= 1
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        """Close the connections of a client that was closed, unless a block needs them; then that does it."""
+        with self._reopening:
+            if self.closed and not (self._reopened or self._disconnected):
+                self._disconnected = True
+                self._close_link()
+
+    @abstractmethod
+    def _reconnect(self) -> None:
+        """Make a new link to the server."""
+
+    @abstractmethod
+    def _close_link(self) -> None:
+        """Close the link to the server."""
+
     def _serve(self, link: Link, core: ClientCore) -> None:
         """Let a link report what servers say of themselves, and tell them whose connections are its own."""
         link.inspect = core.server.inspect
         named = self._app is not None and self._config.client_name is None
         link.introduce = lambda: introduction(self.identity(), core.id, named=named)
         link.on_queue_refused = partial(queue_refused, core)
-        core.direct = link.pool if isinstance(link, ServerLink) else None
+        core.direct = link.pool if isinstance(link, ServerLink) and not core.closed else None
 
     now: staticmethod[[], float] = staticmethod(monotonic)
     check_process: staticmethod[[], None] = staticmethod(process.check)

@@ -62,6 +62,7 @@ class Watchdog:
         self._grace = max(LATE, self._period)
         self._late_at = math.inf  # If the next step has not begun by then, no thread or task runs it.
         self._late_reported = False
+        self._cancel_report: Callable[[], object] = int  # See report_when_closed().
         self._backlog = Backlog(client, self._answer_timeout)
         self._unsettled = self._backlog.ownerships
         #: What the client publishes of itself, as a step of the loop.
@@ -121,6 +122,15 @@ class Watchdog:
     async def end(self) -> None:
         """Finish the background work of a closed client. Ownerships are left to their leases."""
         await self._backlog.end()
+
+    def report_when_closed(self) -> None:
+        """Report what has expired of a closed client, now and when the rest does: that is certain no longer than so."""
+        self._cancel_report()
+        self._report_expired()
+        self._find_earliest()
+        if self._earliest < math.inf:
+            left = max(0.0, self._earliest - self._runtime.now())
+            self._cancel_report = self._runtime.call_later(left, self.report_when_closed)
 
     def watching(self) -> int:
         """How many ownerships are watched."""
@@ -293,7 +303,8 @@ class Watchdog:
                 unknown += renewal.ownerships
         if failed is not None:
             self._failed += 1
-            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
+            if not self._client.closed:
+                self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
         else:
             self._failed = 0
         return unknown
