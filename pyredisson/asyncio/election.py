@@ -269,7 +269,7 @@ class Campaign:
                 try:
                     # No one notifies it of a loss after its client was closed.
                     while not work.done() and (left := term.remaining()) > 0.0:
-                        await asyncio.wait([work], timeout=left)
+                        await asyncio.wait([work], timeout=min(left, 1.0))
                 finally:
                     await _until_returned(term, work)
             finally:

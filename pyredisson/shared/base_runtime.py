@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import socket
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("pyredisson")
+
+
+#: No sleep is longer than that, in seconds, while there is something to renew or to report.
+SLICE = 1.0
+
+#: By so many seconds the wall clock runs ahead of the other before a step looks into it.
+RAN_AHEAD = 0.02
 
 
 class StepLoop(ABC):
@@ -83,7 +91,19 @@ class StepLoop(ABC):
                 if not failed:
                     _log.exception("pyredisson: the %s failed and continues", self._name)
                 failed, pause = True, 1.0
-            await self._nudged.wait(pause)
+            await self._sleep(pause)
+
+    async def _sleep(self, pause: float) -> None:
+        """Sleep until nudged, or until the next step is due by the clock of leases, or the wall clock has run ahead.
+
+        A wait is measured by a clock that may stand still while the machine sleeps, so it is made in slices.
+        """
+        over, offset = monotonic() + pause, self._runtime.unix_time() - monotonic()
+        while (left := over - monotonic()) > 0:
+            if await self._nudged.wait(left if left == math.inf else min(left, SLICE)):
+                return
+            if self._runtime.unix_time() - monotonic() > offset + RAN_AHEAD:
+                return
 
     @staticmethod
     def _is_for_the_program(error: BaseException) -> bool:
