@@ -40,6 +40,8 @@ OTHERS = (
     "BackgroundFailed",
     "CallbackFailed",
     "ClientCollected",
+    "ClosedWhileHolding",
+    "HeldAtClose",
     "HeldTooLong",
     "HolderGone",
     "LeftBehind",
