@@ -223,8 +223,8 @@ def _judge_replicas(node: Node, which: str) -> Iterator[Finding]:
             off = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'}"
             yield _warning(
                 node,
-                f"the clock of the replica {each.address} is {off} its master's: if it takes over, locks expire too early "
-                "or too late. Synchronize both with NTP",
+                f"the clock of the replica {each.address} is {off} its master's: if it takes over, locks expire too "
+                "early or too late. Synchronize both with NTP",
             )
     if node.facts is not None and not node.replicas:
         yield _warning(node, f"no replica follows {which} master: none can take over")
