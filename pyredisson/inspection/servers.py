@@ -35,7 +35,7 @@ TOOL_NAME = "pyredisson-inspect"
 _NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
-MAX_BATCH = 500  # commands in flight
+MAX_BATCH = 1000  # commands in flight
 MAX_BATCH_BYTES = 1024 * 1024  # and their size, of those after the first
 READ_SIZE = 65536  # bytes
 
