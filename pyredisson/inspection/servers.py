@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar, final
 
 import redis
@@ -36,7 +36,7 @@ TOOL_NAME = "pyredisson-inspect"
 _NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
-MAX_BATCH = 500  # commands in flight
+MAX_BATCH = 1000  # commands in flight
 MAX_BATCH_BYTES = 1024 * 1024  # and their size, of those after the first
 READ_SIZE = 65536  # bytes
 
@@ -271,6 +271,11 @@ class Servers:
                 self._slots = self._by_nodes(self._where)
             self._check_whole()
             return list(dict.fromkeys(server for _, _, server in self._slots))
+
+    def a_name_on(self, server: Server, start: str) -> str:
+        """Return a name that begins like this and whose keys a master has."""
+        names = (start if not number else f"{start}:{number}" for number in count())
+        return next(name for name in names if self.of(name.encode()) is server)
 
     def of(self, key: bytes) -> Server:
         """Return the master that has a key, as :meth:`masters` last saw it."""
