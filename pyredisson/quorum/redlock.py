@@ -16,7 +16,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.driver import together
-from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, LockAcquired, Refused
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.waiting.pubsub_wait import lock_message
@@ -179,6 +179,9 @@ class Rounds:
         except ValueError as wrong:
             error = wrong
         now = runtime.now()
+        for index, reply in enumerate(replies):
+            if isinstance(reply, Unanswered | NotSent) or whole.members[index].client.away_since is not None:
+                whole.note_node(index, reply if isinstance(reply, Unanswered | NotSent) else None)
         votes = self._note_votes(replies, now)
         if votes < len(parts):
             error = _unexpected(replies) or error
