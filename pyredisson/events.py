@@ -1,7 +1,8 @@
 """The events that a client emits, one frozen dataclass each.
 
 Listeners (``Config.listeners``) run where the event occurs, so they must return quickly; an exception of a listener is
-logged and not propagated. ``pyredisson.observe`` turns events into log lines.
+logged and not propagated. What is no ``Exception``, such as ``SystemExit``, interrupts a call of the program's own as
+anywhere, and in the background it is logged. ``pyredisson.observe`` turns events into log lines.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import redis.exceptions as rx
 from pyredisson.asyncio.pipe import StreamReplies
 from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
 from pyredisson.net.borrowed import BorrowedWire, PoolTransport, no_reply, place_of
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.refusals import as_redis_error
 
 if TYPE_CHECKING:
     from pyredisson.net.wire import Address, Dial
@@ -97,7 +97,7 @@ class AsyncBorrowedStream(StreamReplies):
         try:
             while self.broken is None:
                 await step()
-        except (rx.RedisError, OSError) as error:
+        except Exception as error:  # Also of a class that redis-py does not know: the connection class is the user's.
             self.broken = as_redis_error(error)
             self.ended()
 

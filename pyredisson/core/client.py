@@ -87,6 +87,18 @@ class ClientCore(ClientBase):
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""
+        try:
+            return await self.read(*command)
+        except Failure as failure:
+            raise await self.explain_read(failure, command[1]) from None
+
+    async def explain_read(self, failure: Failure, key: str) -> Exception:
+        """Return the error to show for a command that only reads ``key``."""
+        error = unreached(self, failure)
+        return await explain_type(self.finder, error, key.removeprefix(self.config.prefix), key=key)
+
+    async def read(self, *command: str) -> Reply:
+        """Do as :meth:`query`. Raises ``Failure``."""
         self.check_open()
         runtime, patience = self.runtime, self.config.timeout / 3
         over = runtime.now() + self.config.timeout
@@ -100,11 +112,7 @@ class ClientCore(ClientBase):
                 if telling is None or tells >= most:
                     most, telling = tells, failure
                 if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
-                    raise unreached(self, telling) from None
-            except Failure as failure:
-                error, name = unreached(self, failure), command[1].removeprefix(self.config.prefix)
-                error = await explain_type(self.finder, error, name, key=command[1])
-                raise error from error.__cause__
+                    raise telling from None
             await runtime.sleep(RETRY.pause(0, runtime.jitter))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:

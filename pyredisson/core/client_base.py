@@ -18,6 +18,7 @@ from pyredisson.core.failures import (
     Rejected,
     Unanswered,
     Unusable,
+    is_contained,
     superseded,
     unasked,
     without_effect,
@@ -125,9 +126,15 @@ class ClientBase:
         for listener in listeners:
             try:
                 listener(event)
-            except Exception as error:
+            except BaseException as error:
+                if not self._contains(error):
+                    raise
                 if not isinstance(event, events.CallbackFailed):
                     self.emit(events.CallbackFailed(repr(listener), error))
+
+    def _contains(self, error: BaseException) -> bool:
+        """Whether an error of the user's code is reported. A call of the program's own may be interrupted anywhere."""
+        return isinstance(error, Exception) or (is_contained(error) and self.runtime.in_background())
 
     def report_lost(self, ownership: Ownership, lost: Sequence[Hold], *, quietly: bool = False) -> None:
         """Report to the holders of these holds, and to all who want to know, that they are lost.
@@ -139,8 +146,7 @@ class ClientBase:
         self.unwatch(ownership)
         if any(hold.whole is None for hold in lost):
             self.announce_loss(ownership, ownership.loss or ownership.gone(), quietly=quietly)
-            for callback in ownership.on_loss:
-                callback()
+            self.notify(ownership)
         for whole in {id(hold.whole): hold.whole for hold in lost if hold.whole is not None}.values():
             whole.lost_part(quietly=quietly)
 
@@ -161,6 +167,16 @@ class ClientBase:
         with suppress(Failure):
             reply = await self.runtime.ask_server(key, ("INFO", "everything"), min(CAUSE_TIMEOUT, self._patience))
             self.server.inspect(reply, node=node)
+
+    def notify(self, held: Owned) -> None:
+        """Call what is to be called when this is lost. What that raises is reported, and concerns no one else."""
+        for callback in held.on_loss:
+            try:
+                callback()
+            except BaseException as error:
+                if not self._contains(error):
+                    raise
+                self.emit(events.CallbackFailed(repr(callback), error))
 
     def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
         """Say to all who want to know that something is lost. ``quietly``: without an event."""
@@ -356,6 +372,10 @@ class ClientBase:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
+                if in_doubt is not None:
+                    if failure.passes and not isinstance(failure, NotNow):
+                        in_doubt = Unanswered(failure.cause)
+                    in_doubt.passes = failure.passes
                 over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
                 if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause

@@ -23,10 +23,13 @@ class Failure(Exception):
     Never let out of the core: callers see ``cause``, or an error that says what became of their request.
 
     Attributes:
+        cause: That error.
+        passes: Whether the server refused the last copy of the request for a reason that passes.
         earlier: Whether this call has sent nothing whose outcome is unknown: an earlier request of its owner is in
             doubt, and stays so. Then the call ends with ``cause``, and not with ``OutcomeUnknownError``.
     """
 
+    passes: bool = False
     earlier: bool = False
 
     def __init__(self, cause: Exception) -> None:
@@ -35,15 +38,23 @@ class Failure(Exception):
 
 
 class NotSent(Failure):
-    """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+    """The request surely had no effect: there was no connection, or the server could not take it at this moment."""
 
 
-class NotNow(NotSent):
-    """The same, and by the servers' own word it is worth asking again soon."""
+class Passing(NotSent):
+    """The server refused the request for a reason that passes: waits go on, and what has to be done is done later."""
+
+    passes = True
+
+
+class NotNow(Passing):
+    """The same, and it is worth asking again within the time of the call."""
 
 
 class Connecting(NotNow):
     """There is no connection yet: one is being made, and may be of use when the request is repeated."""
+
+    passes = False
 
 
 class Unanswered(Failure):
@@ -91,7 +102,9 @@ def without_effect(failure: Failure, repeat: bool, sent: bool = False) -> Failur
     if isinstance(failure, Rejected):
         unusable = Unusable(failure.cause)
         raise (unusable if sent else of_earlier(unusable)) from failure.cause
-    return Unanswered(failure.cause) if sent else of_earlier(Unanswered(failure.cause))
+    unanswered = Unanswered(failure.cause)
+    unanswered.passes = failure.passes
+    return unanswered if sent else of_earlier(unanswered)
 
 
 def unasked() -> Unanswered:
@@ -122,6 +135,20 @@ def is_interruption(error: BaseException) -> bool:
 def is_cancellation(error: BaseException) -> bool:
     """Whether a task was cancelled by this, rather than ended by Ctrl-C, an exit or an error."""
     return not isinstance(error, (Exception, GeneratorExit, KeyboardInterrupt, SystemExit))
+
+
+def as_failure(error: Exception) -> Failure:
+    """Return what an error is to a request that the background makes: of a foreign class it says nothing."""
+    return error if isinstance(error, Failure) else Unanswered(error)
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether an error of the user's code concerns that code alone, where it runs in a thread or task of ours.
+
+    All do, ``SystemExit`` and what test frameworks raise as well: it is reported, and the loop that called goes on.
+    Ctrl-C is meant for the program, wherever it is raised.
+    """
+    return not isinstance(error, (KeyboardInterrupt, GeneratorExit))
 
 
 def own_copy(error: E) -> E:

@@ -163,6 +163,10 @@ class Runtime(Protocol):
         """The identifier of the calling thread; 0 where no signal handler can interrupt a call by another."""
         ...
 
+    def in_background(self) -> bool:
+        """Whether a thread or task of ours asks: what is raised there reaches no caller of the program's."""
+        ...
+
     def ticket(self, lock: str = "") -> Ticket:
         """A new ticket, for a call that waits for this lock; for anything else without a name."""
         ...

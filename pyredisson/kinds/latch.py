@@ -44,7 +44,8 @@ class LatchCore(NumberWaitCore):
 
     async def try_set_count(self, count: int) -> bool:
         """Set the count, unless the latch has one."""
-        return await self.set_first("a try_set_count", count_of(count, "count"), message=CLOSED)
+        setting = self.setting("a try_set_count", count_of(count, "count"), message=CLOSED)
+        return await self.begin(setting).once() == 1
 
     async def count_down(self, progress: Progress | None = None) -> None:
         """Count down by one. ``progress``: see ``run_to_the_end``."""

@@ -208,7 +208,11 @@ class PermitSemaphoreCore(PermitsCore):
     async def _count(self) -> PermitCount:
         self.client.check_open()
         await self.first_use()
-        return await self._count_now()
+        count = await self._count_now()
+        if count.available is None and self.forgotten():
+            await self.first_use()
+            count = await self._count_now()
+        return count
 
     async def known_total(self) -> tuple[int, bool]:
         """See :meth:`PermitsCore.known_total`."""

@@ -147,7 +147,11 @@ class SemaphoreCore(PermitsCore):
     async def available_permits(self) -> int:
         """Return how many permits are available."""
         await self.first_use()
-        return number_in(await self.client.query("GET", self.names.raw), self.names)
+        available = await self.client.query("GET", self.names.raw)
+        if available is None and self.forgotten():
+            await self.first_use()
+            available = await self.client.query("GET", self.names.raw)
+        return number_in(available, self.names)
 
 
 class BoundedSemaphoreCore(SemaphoreCore):

@@ -13,7 +13,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import NotSent, Unanswered
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.pool import Pool
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.refusals import as_redis_error
 from pyredisson.net.wire import Address, Connect, Introduce, Wire
 from pyredisson.shared.clock import monotonic
 

@@ -14,7 +14,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Connecting, Failure, NotSent, Rejected
 from pyredisson.net.link import MasterMoved, ignore
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.refusals import as_redis_error
 from pyredisson.net.slots import SLOTS, Cluster, Moved, read_slots, slot_of
 from pyredisson.net.wire import Address
 

@@ -9,13 +9,18 @@ Rules kept here:
    without the list of the clients that wait, because the user may not use that.
 3. A new connection is used when its server has replied who it is (``INFO``), and that is accepted.
 4. Where sentinels lead, each new connection goes where they say. They are asked again while old ones are used; what
-   leads elsewhere, or to a server that became a replica, is left.
-5. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
+   leads elsewhere is left.
+5. A connection whose server is the wrong one (a replica, or a master that is not ready) or refuses its credential is
+   left, with all that are idle and that of the subscriber: its name may lead elsewhere by now. What it refused is sent
+   again on a new one. If that is refused as well, the core repeats it. Once a new connection leads to a master again,
+   the subscriber connects again, too.
+6. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
 
 import redis.exceptions as rx
@@ -33,17 +38,8 @@ from pyredisson.net.link import (
     ignore,
     wait_command,
 )
-from pyredisson.net.resp import (
-    ASKING,
-    Packed,
-    as_redis_error,
-    failure_of,
-    inspected,
-    is_no_script,
-    is_push,
-    pack,
-    resent,
-)
+from pyredisson.net.refusals import LEAVES, as_redis_error, failure_of, inspected, is_wrong_server
+from pyredisson.net.resp import ASKING, Packed, is_no_script, is_push, pack, resent
 from pyredisson.net.sentinel import Whereabouts
 
 if TYPE_CHECKING:
@@ -51,6 +47,20 @@ if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Sentinels
     from pyredisson.net.wire import Address, Wire
+
+
+@contextmanager
+def _made_by_others() -> Iterator[None]:
+    """Let what fails to make a connection fail as any connection does, whatever the class of its error.
+
+    That may be of the program's: of a token provider, or of a connection class that opens a tunnel.
+    """
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        raise NotSent(error) from None
 
 
 @final
@@ -89,6 +99,7 @@ class ServerLink:
         self.on_moved: MasterMoved = ignore
         self.on_queue_refused: Callable[[], None] = ignore
         self.away = False
+        self._wrong_server = False
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
@@ -113,6 +124,8 @@ class ServerLink:
         """Return or raise what an error reply comes to; the request may be sent again, since it had no effect."""
         if is_no_script(error):
             return self._checked(await self._exchange(request.in_full(), timeout))
+        if error.__class__ in LEAVES:
+            self._leave(self._pool)
         failure = self._failure(error)
         without_list = request.without_list() if isinstance(failure.cause, rx.NoPermissionError) else None
         if without_list is None:
@@ -183,7 +196,7 @@ class ServerLink:
                 return acked
 
     def _failure(self, error: Exception) -> Failure:
-        return error if isinstance(error, Failure) else failure_of(error, found=self._sentinels is not None)
+        return error if isinstance(error, Failure) else failure_of(error)
 
     def _checked(self, reply: Any) -> Reply:
         if isinstance(reply, Exception):
@@ -226,11 +239,11 @@ class ServerLink:
                 pool.discard(wire)
                 raise
             several = not isinstance(request, bytes)
-            if self._sentinels is not None and self._master.demoted(*(said if several else (said,))):
-                pool.leave(wire)
+            if not LEAVES.isdisjoint(map(type, said) if several else (said.__class__,)):
+                self._leave(pool, wire)
                 if new or several:
                     return said
-                continue  # It had no effect; the master is elsewhere now.
+                continue  # It had no effect.
             if several and isinstance(said[-1], Unanswered):
                 pool.discard(wire)
             elif (going_back := pool.put_back(wire)) is not None:
@@ -238,6 +251,13 @@ class ServerLink:
             return said
 
     # ---- connections ---------------------------------------------------------------------------------------------
+
+    def _leave(self, pool: Pool, wire: Wire | None = None) -> None:
+        """Leave a connection whose server is the wrong one, all that are idle, and that of the subscriber."""
+        pool.leave(wire)
+        if self._sentinels is None and not self._wrong_server:  # Sentinels know when the subscriber has to move.
+            self._wrong_server = True
+            self.on_change()
 
     async def _new(self, pool: Pool, timeout: float) -> Wire:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to keep.
@@ -247,8 +267,9 @@ class ServerLink:
 
     async def _connect(self, timeout: float) -> Wire:
         """Make a connection to the server, wherever it is, and let it say who it is."""
-        address = await self._locate(timeout)
-        wire = await self._transport.open(address, timeout)
+        with _made_by_others():
+            address = await self._locate(timeout)
+            wire = await self._transport.open(address, timeout)
         try:
             await self._introduce(wire, timeout)
             if self._sentinels is not None and self._master.has_left(address):
@@ -277,13 +298,17 @@ class ServerLink:
             if self._sentinels is not None:
                 self._sentinels.doubt()
             raise
+        if self._wrong_server and not is_wrong_server(said):
+            self._wrong_server = False
+            self.on_change()
         if self._sentinels is None and wire.address is not None:
             self._found(wire.address)
 
     async def stream(self, timeout: float) -> Stream:
         """Make a connection for a subscriber alone."""
-        address = await self._locate(timeout, to_hear=True)
-        stream = await self._transport.open_stream(address, timeout)
+        with _made_by_others():
+            address = await self._locate(timeout, to_hear=True)
+            stream = await self._transport.open_stream(address, timeout)
         if (place := getattr(stream, "address", None)) is not None:
             self._master.hears_at(place)
         if self.introduce is not None and self._transport.direct:

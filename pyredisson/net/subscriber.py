@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import redis.exceptions as rx
@@ -132,28 +133,35 @@ class Subscriber:
         while not self.closed:
             moves = self._moves
             try:
-                stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
-            except Failure as failure:
-                error = failure.cause
-                if isinstance(failure, Rejected):
-                    self._subscriptions.refuse(failure, self.connection)
-            else:
-                error = rx.ConnectionError("the subscriber's connection was lost")
-                try:
-                    await self._listen(stream, moves)
-                    if self._moves != moves:
-                        error = rx.ConnectionError("the subscriber was connected to a master that was replaced")
-                finally:
-                    with self._sending:
-                        self._open = None
-                    stream.close()
+                error = await self._connect_and_listen(moves)
+            except Exception as surprise:  # Without its subscriber a client's waiters learn of nothing any more.
+                error = surprise
             if not self.closed:
                 self._subscriptions.lost_connection(error, self.connection)
                 self._failed += 1
                 self._emit(events.ConnectionDown(error, self._failed, self._server))
                 if self._find_again is not None and self.connection.channels:
-                    await self._find_again()
+                    with suppress(Exception):  # It is searched for anew after each failure.
+                        await self._find_again()
                 await self._pause(RETRY.longest(self._failed - 1), moves)
+
+    async def _connect_and_listen(self, moves: int) -> Exception:
+        """Hear messages on one connection. Returns why there is none, or why it has ended."""
+        try:
+            stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
+        except Failure as failure:
+            if isinstance(failure, Rejected):
+                self._subscriptions.refuse(failure, self.connection)
+            return failure.cause
+        try:
+            await self._listen(stream, moves)
+        finally:
+            with self._sending:
+                self._open = None
+            stream.close()
+        if self._moves != moves:
+            return rx.ConnectionError("the subscriber was connected to a master that was replaced")
+        return rx.ConnectionError("the subscriber's connection was lost")
 
     async def _pause(self, seconds: float, moves: int) -> None:
         """Pause before the next connection; without end while there is no waiter."""
@@ -173,14 +181,15 @@ class Subscriber:
         while conversation is not None and not self.closed:
             now = self._now()
             found = b""
-            if self._find_again is not None and conversation.searches(now):
-                await self._find_again()
-                now = self._now()
+            if conversation.searches(now):
+                if self._find_again is not None:
+                    await self._find_again()
+                    now = self._now()
                 found = conversation.searched_elsewhere(now)
             with self._sending:
                 if not _sent(stream, found + conversation.due(now)):
                     break
-            if conversation.dead(now):
+            if conversation.left or conversation.dead(now):
                 break
             follow_in = math.inf
             if self._follow is not None and self.connection.channels:
@@ -194,11 +203,11 @@ class Subscriber:
             if replies is None:
                 break
             if replies:
-                if not useful:
+                conversation.heard(replies, self._now())
+                if not (useful or conversation.left):
                     useful = True
                     self._failed = 0
                     self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection)), self._server))
-                conversation.heard(replies, self._now())
             del replies  # A thousand confirmations, maybe; the next message may be long in coming.
 
     def _begin(self, stream: Stream) -> Conversation | None:

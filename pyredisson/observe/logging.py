@@ -73,7 +73,9 @@ class Log:
                 _pubsub.log(level, "pyredisson: %s: the subscriber has no connection (%s); reconnecting", server, error)
             case events.CampaignFailed(name=name, error=error):
                 level, server = self._failed("a campaign", name)
-                _lock.log(level, "pyredisson: %s: the election %r: %s; trying again", server, name, error)
+                _lock.log(
+                    level, "pyredisson: %s: the election %r: %s; trying again", server, name, str(error) or repr(error)
+                )
 
     def _failed(self, what: str, name: str | None, server: str = "") -> tuple[int, str]:
         """Note a failure. Returns the level of its line, and the server, which may be that of a lock."""

@@ -8,8 +8,8 @@ Rules kept here, for each client, and each server that it uses:
    subscriber's messages, renewals and settled requests tell.
 3. A server that fails again soon is believed later each time: the while doubles. So there are at most five lines
    in ten seconds, whatever happens and however many threads call.
-4. Losses are reported at once, and to each holder, by events and callbacks. Of many at one time the first is logged, and
-   then one line names the others.
+4. Losses are reported at once, and to each holder, by events and callbacks. Of many at one time the first is logged,
+   and then one line names the others.
 """
 
 from __future__ import annotations

@@ -179,9 +179,6 @@ class Rounds:
         except ValueError as wrong:
             error = wrong
         now = runtime.now()
-        for index, reply in enumerate(replies):
-            if isinstance(reply, Unanswered | NotSent) or whole.members[index].client.away_since is not None:
-                whole.note_node(index, reply if isinstance(reply, Unanswered | NotSent) else None)
         votes = self._note_votes(replies, now)
         if votes < len(parts):
             error = _unexpected(replies) or error
@@ -203,7 +200,14 @@ class Rounds:
             if type(each) is LockAcquired:
                 whole.votes[index] = vote = self._lock.guard.has_vote(index, now)
                 votes += vote
-            elif whole.ownerships[index].pending is None:
+                if whole.members[index].client.away_since is not None:
+                    whole.note_node(index, None)
+                continue
+            if isinstance(each, Unanswered | NotSent):
+                whole.note_node(index, each)
+            elif whole.members[index].client.away_since is not None:
+                whole.note_node(index, None)
+            if whole.ownerships[index].pending is None:
                 whole.parts[index] = None
         return votes
 

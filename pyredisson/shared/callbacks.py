@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from pyredisson.core import events
+from pyredisson.core.failures import is_contained
 from pyredisson.errors import ClientClosedError, LockLostError
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ class Callbacks:
                 callback, args = self._queue.popleft()
             try:
                 callback(*args)
-            except SystemExit:
-                pass  # As in a thread of its own.
-            except BaseException:
+            except BaseException:  # No one else calls in this thread: also what is no ``Exception``.
                 _log.exception("pyredisson: the callback %r failed", callback)
 
 
@@ -88,11 +87,13 @@ def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None
     """Call the callback of one who observes an election."""
     try:
         callback(leader)
-    except Exception as error:
+    except BaseException as error:
+        if not is_contained(error):
+            raise
         report_callback(name, error)
 
 
-def pause_after(client: ClientCore, name: str, error: Exception) -> float | None:
+def pause_after(client: ClientCore, name: str, error: BaseException) -> float | None:
     """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
     if isinstance(error, ClientClosedError):
         return None

@@ -546,6 +546,7 @@ USED: dict[tuple[str, str], str] = {
     ("asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
     ("asyncio/pipe.py", "transport._closing"): LET_GO,
     ("asyncio/pipe.py", "transport._sock"): LET_GO,
+    ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
     ("shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
     ("shared/stacks.py", "sys._current_frames"): EXPORTED,
     ("net/borrowed.py", "_reader"): TAKEN_OVER,

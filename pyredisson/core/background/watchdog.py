@@ -21,7 +21,7 @@ from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import certain_for, lease_ms
 from pyredisson.core.diagnosis.presence import Presence
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, as_failure
 from pyredisson.core.ownership.liveness import gone_hint, holder_alive
 
 if TYPE_CHECKING:
@@ -259,8 +259,8 @@ class Watchdog:
             renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
             try:
                 renewal.answer = await self._runtime.eval(renewal.request, renewal.timeout)
-            except Failure as failure:
-                renewal.answer = failure
+            except Exception as error:
+                renewal.answer = as_failure(error)
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
             if renewal.lost() is not None:
                 await self._client.learn_cause(ownership.name)
@@ -288,8 +288,8 @@ class Watchdog:
         else:
             try:
                 renewals[0].answer = await self._runtime.eval(renewals[0].request, timeout)
-            except Failure as failure:
-                renewals[0].answer = failure
+            except Exception as error:
+                renewals[0].answer = as_failure(error)
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:

@@ -55,6 +55,15 @@ def _with_address(client: ClientBase, error: Exception) -> Exception:
     return error
 
 
+def passes(client: ClientBase, failure: Failure) -> bool:
+    """Return whether the server refused a request for a reason that passes.
+
+    A credential that was never accepted is not taken for one that is being rotated.
+    """
+    known = client.server.facts is not None or client.server.refusal is not None
+    return failure.passes and (known or type(failure.cause).__name__ != REFUSED)
+
+
 async def waits_through(client: ClientBase, failure: Failure, wait: float | None, began: float) -> bool:
     """Wait until an acquire can go on whose first request brought no answer.
 
@@ -65,12 +74,13 @@ async def waits_through(client: ClientBase, failure: Failure, wait: float | None
         began: When it began.
 
     Returns:
-        Whether it can: its connection was only slow to be made, or outages are waited through; and there is time left.
+        Whether it can: its connection was only slow to be made, the server refused it for a reason that passes within
+        a wait time, or outages are waited through; and there is time left.
     """
     if wait == 0 or isinstance(failure, (Rejected, Unusable)):
         return False
     config, runtime = client.config, client.runtime
-    if config.wait_while_unreachable:
+    if config.wait_while_unreachable or (wait is not None and passes(client, failure)):
         return wait is None or runtime.now() < began + wait
     over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
     while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:

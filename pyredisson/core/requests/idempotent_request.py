@@ -8,7 +8,8 @@ Rules kept here:
 2. A request is *open* from before it is sent until its answer is known; one that was granted permits, until the caller
    has them. If the caller is interrupted meanwhile, or runs out of time, permits that may have been granted are given
    back under a later number, and any other request is completed: at once and shielded, else in the background, as long
-   as the record lasts.
+   as the record lasts. That begins with the first copy that may have run: what was only refused is repeated until it
+   has gone through.
 3. The next request of an owner for the same name waits until its open requests are settled: it would overwrite the
    record.
 """
@@ -201,14 +202,21 @@ class NumberedCall(Generic[T]):
             insist: Whether it is made in the background if it surely was not made now.
         """
         try:
-            if progress is not None:
-                progress.begun = True
-            return await self.ask()
+            return await self.attempt(progress)
         except Failure as failure:
             if insist and self._doubt is None and not isinstance(failure, Rejected):
                 self._settle_later()
                 raise self._unreached(failure) from None
             raise await self.explain(failure) from failure.cause
+
+    async def attempt(self, progress: Progress | None = None) -> T:
+        """Ask as :meth:`once` does. Raises as :meth:`ask`."""
+        try:
+            if progress is not None:
+                progress.begun = True
+            return await self.ask()
+        except Failure:
+            raise
         except GeneratorExit:
             self.leave_later()
             raise
@@ -291,12 +299,14 @@ class NumberedCall(Generic[T]):
     def _abandon(self) -> float:
         """Enter what is to be settled into the ledger, and return until when that is worth while."""
         ledger, operation = self._client.ledger, self._operation
+        until = self.begun + operation.known_for
         if operation.undo is None:
+            if self._request is None:
+                until = math.inf  # No copy has run: one can at any time. See Ledger.settle().
             request = self._request or self._begin()  # Interrupted before it had a number, it is wanted all the same.
         else:
             request = self._prepare(operation.undo(self._number), ledger.number())
-        until = self.begun + operation.known_for
-        ledger.note(self.key, Open(request, until, undoes=operation.undo is not None))
+        ledger.note(self.key, Open(request, until, operation.known_for, undoes=operation.undo is not None))
         self._request = self._doubt = None
         self.given_up = True
         return until

@@ -9,6 +9,7 @@ import itertools
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson.core import events
+from pyredisson.core.failures import Unanswered
 
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
@@ -27,14 +28,16 @@ class Open:
     Attributes:
         request: What settles it, sent as it is until it is answered.
         until: When it is no longer worth doing: the server may have forgotten what became of the original.
+        known_for: Seconds after the first copy that may have run for which the server knows that.
         undoes: Whether it undoes the original. Else it is the original.
     """
 
-    __slots__ = ("request", "undoes", "until")
+    __slots__ = ("known_for", "request", "undoes", "until")
 
-    def __init__(self, request: Request, until: float, *, undoes: bool) -> None:
+    def __init__(self, request: Request, until: float, known_for: float, *, undoes: bool) -> None:
         self.request: Request = request
         self.until: float = until
+        self.known_for: float = known_for
         self.undoes: bool = undoes
 
 
@@ -109,7 +112,12 @@ class Ledger:
             Failure: It is open still.
         """
         while (left := self.first(key)) is not None:
-            reply = await self._client.perform(left.request, budget)
+            sent = self._client.runtime.now()
+            try:
+                reply = await self._client.perform(left.request, budget)
+            except Unanswered:
+                left.until = min(left.until, sent + left.known_for)
+                raise
             self._client.server.heard(name=key[0])
             # "Stale" can only mean that its owner has settled it, and gone on.
             if self.close(key, left) and left.undoes and isinstance(reply, int) and reply:

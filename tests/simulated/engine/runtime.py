@@ -25,7 +25,7 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
-from pyredisson.net.resp import failure_of, reply_error
+from pyredisson.net.refusals import failure_of, reply_error
 from pyredisson.shared.any_owner import AnyOwner
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
@@ -153,6 +153,9 @@ class Seam:
         owner = task.owner
         assert isinstance(owner, SimulatedOwner)
         return owner
+
+    def in_background(self) -> bool:
+        return False
 
     def stuck_behind(self, holder: Caller) -> str | None:
         return None
