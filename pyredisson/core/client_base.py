@@ -75,6 +75,8 @@ class ClientBase:
         self.closed: bool = False
         #: Since when its server, a node of a quorum, does not answer; ``None``: it does, or was never asked.
         self.away_since: float | None = None
+        #: Whether that was reported.
+        self.away_reported: bool = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
@@ -150,6 +152,16 @@ class ClientBase:
         for whole in {id(hold.whole): hold.whole for hold in lost if hold.whole is not None}.values():
             whole.lost_part(quietly=quietly)
 
+    def notify(self, held: Owned) -> None:
+        """Call what is to be called when this is lost. What that raises is reported, and concerns no one else."""
+        for callback in held.on_loss:
+            try:
+                callback()
+            except BaseException as error:
+                if not self._contains(error):
+                    raise
+                self.emit(events.CallbackFailed(repr(callback), error))
+
     def cause_of(self, ownership: Ownership) -> str:
         """Say why the server no longer has what an owner holds, as far as is known."""
         holds = ownership.holds
@@ -167,16 +179,6 @@ class ClientBase:
         with suppress(Failure):
             reply = await self.runtime.ask_server(key, ("INFO", "everything"), min(CAUSE_TIMEOUT, self._patience))
             self.server.inspect(reply, node=node)
-
-    def notify(self, held: Owned) -> None:
-        """Call what is to be called when this is lost. What that raises is reported, and concerns no one else."""
-        for callback in held.on_loss:
-            try:
-                callback()
-            except BaseException as error:
-                if not self._contains(error):
-                    raise
-                self.emit(events.CallbackFailed(repr(callback), error))
 
     def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
         """Say to all who want to know that something is lost. ``quietly``: without an event."""

@@ -24,13 +24,13 @@ class Failure(Exception):
 
     Attributes:
         cause: That error.
-        passes: Whether the server refused the last copy of the request for a reason that passes.
         earlier: Whether this call has sent nothing whose outcome is unknown: an earlier request of its owner is in
             doubt, and stays so. Then the call ends with ``cause``, and not with ``OutcomeUnknownError``.
+        passes: Whether the server refused the last copy of the request for a reason that passes.
     """
 
-    passes: bool = False
     earlier: bool = False
+    passes: bool = False
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))

@@ -13,22 +13,13 @@ from typing import Literal, TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson.net.resp import reply_error
+from pyredisson.net.refusals import Meaning, meaning_of, reply_error
 
 Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]
 """How a question that failed was answered."""
 
 MAX_SHOWN = 80  # characters of a key
 
-#: The codes of servers that cannot do now what they are asked, and the classes of those whose code redis-py removes.
-_NOT_NOW = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
-_NOT_NOW_CLASSES = (
-    rx.BusyLoadingError,
-    rx.ClusterDownError,
-    rx.OutOfMemoryError,
-    rx.ReadOnlyError,
-    rx.TryAgainError,
-)
 #: What servers answer to a client that has no password.
 _NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
 
@@ -67,7 +58,7 @@ def answered(error: BaseException) -> Answered:
     """Return how a question was answered that raised this error."""
     if isinstance(error, (OneNodeOfACluster, rx.MovedError, rx.InvalidResponse)):
         return "elsewhere"
-    if isinstance(error, _NOT_NOW_CLASSES) or str(error).partition(" ")[0] in _NOT_NOW:
+    if isinstance(error, Exception) and meaning_of(error) in (Meaning.PASSES, Meaning.NOT_HERE):
         return "not now"
     if isinstance(error, (rx.ResponseError, rx.AuthenticationError, rx.AuthorizationError)):
         return "refused"

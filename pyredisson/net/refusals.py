@@ -68,7 +68,7 @@ _TEXTS: Final = tuple(
 )
 
 #: The codes that redis-py's own reader has taken off the front.
-_CODES: Final = {
+_CODES: Final[dict[type[Exception], str]] = {
     kind: code for code, (kind, _) in _TABLE.items() if kind not in (rx.ResponseError, rx.AuthenticationError)
 }
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.quorum.member import Member
 
-#: Seconds for which a node that did not answer is not believed to be back.
+#: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
+LOST_AFTER = 0.5
 BACK_AFTER = 3.0
 
 #: The kind of all multi-locks, quorums included, as inspection shows it.
@@ -151,16 +152,24 @@ class MultiHold(Owned):
         return [each for each in self.each() if each[3].state is HoldState.HELD]
 
     def note_node(self, index: int, failure: Failure | None) -> None:
-        """Note whether a node of a quorum answers. Emits that it does not, or does again, once each."""
+        """Note whether a node of a quorum answers. Emits that it does not, or does again, once each.
+
+        One late answer is no outage: it counts as lost if it has not answered for a while.
+        """
         member, now = self.members[index], self.client.runtime.now()
-        since = member.client.away_since
+        client = member.client
+        since = client.away_since
         if failure is None:
-            if since is not None and now - since >= BACK_AFTER:
-                member.client.away_since = None
+            if since is None or (client.away_reported and now - since < BACK_AFTER):
+                return
+            reported, client.away_since, client.away_reported = client.away_reported, None, False
+            if reported:
                 self.client.emit(events.QuorumNodeBack(self.name, member.node, now - since))
-        elif since is None and member.node and self.quorum < len(self.members):
-            member.client.away_since = now
-            left = sum(each.client.away_since is None for each in self.members)
+        elif since is None:
+            client.away_since = now
+        elif not client.away_reported and now - since >= LOST_AFTER and member.node:
+            client.away_reported = True
+            left = sum(not each.client.away_reported for each in self.members)
             self.client.emit(events.QuorumNodeLost(self.name, member.node, failure.cause, left, self.quorum))
 
     def note_client(self, client: ClientBase, failure: Failure | None) -> None:

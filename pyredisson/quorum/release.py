@@ -187,7 +187,7 @@ async def _release_parts(whole: MultiHold, until: float) -> tuple[dict[int, Outc
         if member.client.closed:
             member.client.check_open()
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
-    failures, in_doubt = 0, _doubted(outcomes)
+    failures, in_doubt = 0, any(outcomes.values()) and _doubted(outcomes)
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
         if runtime.now() + RETRY.longest(failures) >= until:
             break

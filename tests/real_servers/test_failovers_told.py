@@ -88,7 +88,7 @@ def test_a_quorum_that_has_lost_a_node(
 ) -> None:
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(fresh_server().port)) for _ in range(3)]
-        clients = [world.connected(proxy.url, restart_guard=False) for proxy in proxies]
+        clients = [world.connected(proxy.url, restart_guard=False, quorum_node_timeout=1.0) for proxy in proxies]
         for client in clients:
             client._core.watchdog._period = 0.5
         lock = clients[0].get_multi_lock(*[client.get_lock(unique_name) for client in clients])
