@@ -29,12 +29,15 @@ __all__ = [
     "LeftBehind",
     "LockEvent",
     "Lost",
+    "MasterChanged",
     "NodeBarred",
     "OutcomeUnknown",
     "PermitsDiffer",
     "PermitsNeverSet",
     "PresenceRefused",
     "QuorumIsYoung",
+    "QuorumNodeBack",
+    "QuorumNodeLost",
     "Released",
     "RenewalFailed",
     "Renewed",
@@ -345,6 +348,57 @@ class NodeBarred(Event):
     name: str
     node: str
     uptime: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MasterChanged(Event):
+    """Another server is the master now: a failover. What the former one had not yet replicated is lost with it.
+
+    Attributes:
+        what: What it is the master of: a service of sentinels, or slots of a cluster.
+        server: The master, as ``host:port``.
+        former: The one before.
+        held: The number of locks that the client holds there, and held before the change.
+    """
+
+    what: str
+    server: str
+    former: str
+    held: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuorumNodeLost(Event):
+    """A node of a quorum does not answer, so that fewer others may fail. Emitted once, until it answers again.
+
+    Attributes:
+        name: The name of the lock with which that was noticed.
+        node: The node.
+        error: The reason.
+        left: The number of nodes that answer.
+        quorum: The number that is needed.
+    """
+
+    name: str
+    node: str
+    error: BaseException
+    left: int
+    quorum: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuorumNodeBack(Event):
+    """A node of a quorum answers again.
+
+    Attributes:
+        name: The name of the lock with which that was noticed.
+        node: The node.
+        seconds: How long it did not answer.
+    """
+
+    name: str
+    node: str
     seconds: float
 
 

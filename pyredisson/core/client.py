@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ from pyredisson.core.failures import Connecting, Failure, NotNow, Unanswered, Un
 from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.ledger import Ledger
 from pyredisson.core.requests.replicas import Replicas
-from pyredisson.core.requests.server import KnownRestarts
+from pyredisson.core.requests.server import Change, KnownRestarts
 from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import Runtime
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
@@ -74,6 +74,17 @@ class ClientCore(ClientBase):
         if left is not None and not client.closed and left.table is client.ownerships:  # Else it is another one since.
             whole = left.holds[-1].whole if left.holds else None
             self.emit(events.LeftBehind(whole.name if whole else left.name, left.owner, left.who.describe()))
+
+    def note_move(self, what: str, server: str, former: str, slots: Collection[int] | None) -> None:
+        """Note that another server is the master; ``slots``: those of a cluster that it has, ``None``: it has all."""
+        place = self.runtime.place
+        held = [own for own in self.ownerships.held() if own.holds]
+        if slots is not None:
+            held = [own for own in held if place(self.key_of(own.name)) in slots]
+        now = self.runtime.now()
+        text = f"the master of {what} is {server} since {{}} s (was {former}), which does not have it"
+        self.server.note_change("" if slots is None else server, Change(now, text))
+        self.emit(events.MasterChanged(what, server, former, len(held)))
 
     # ---- requests ------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,10 @@ class ClientBase:
         self.runtime: Runtime = runtime
         self.config = config
         self.closed: bool = False
+        #: Since when its server, a node of a quorum, does not answer; ``None``: it does, or was never asked.
+        self.away_since: float | None = None
+        #: Whether that was reported.
+        self.away_reported: bool = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
@@ -167,7 +171,7 @@ class ClientBase:
         return self.server.cause(node, confirmed) or ownership.gone()
 
     async def learn_cause(self, name: str) -> None:
-        """Ask a server that no longer has a lock whether it was restarted or flushed; only if nobody has just asked."""
+        """Ask a server that no longer has a lock whether it was restarted or flushed; unless that was just asked."""
         key, now = self.key_of(name), self.runtime.now()
         node = self.runtime.node_of(key)
         if self.closed or not self.server.may_ask(node, now):
@@ -284,8 +288,7 @@ class ClientBase:
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
-        failures, stale_before = 0, False
-        in_doubt: Unanswered | None = None  # The last copy of this call that may have been executed.
+        failures, stale_before, in_doubt = 0, False, None  # In doubt: the last copy that this call has sent.
         while True:
             at_once = False
             match setback:
@@ -302,7 +305,7 @@ class ClientBase:
                         raise setback
                     repeat, in_doubt = True, setback
                 case NotNow() if in_doubt is not None:
-                    setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
+                    setback = in_doubt  # That is what the caller wants to know.
                 case _:
                     setback = without_effect(setback, repeat, in_doubt is not None)
             sent = runtime.now()

@@ -17,7 +17,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered, as_failure
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.link import Inspect, Introduce, ignore
+from pyredisson.net.link import Inspect, Introduce, MasterMoved, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import AskRedirect, Moved, SlotCall, read_redirection, slot_of
 from pyredisson.net.wire import Address
@@ -86,8 +86,10 @@ class ClusterLink:
         self.inspect: Inspect | None = None
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
+        self.on_moved: MasterMoved = ignore
         self.on_queue_refused: Callable[[], None] = ignore
         self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_mutex, lambda: self.on_change(), now)
+        self.map.moved = lambda *move: self.on_moved(*move)
 
     # ---- requests ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pyredisson.net.resp import pack
@@ -30,12 +30,15 @@ Inspect: TypeAlias = Callable[..., None]
 Raises a ``Failure`` if the connection is not to be used.
 """
 
+MasterMoved: TypeAlias = Callable[[str, str, str, "Collection[int] | None"], object]
+"""Called when another server is the master: of what, its address, the former one, and its slots (``None``: all)."""
+
 Introduce: TypeAlias = Callable[[], Sequence[bytes]]
 """Returns the commands by which a new connection of ours says whose it is; see :mod:`pyredisson.net.introduction`."""
 
 
-def ignore() -> None:
-    """Do nothing: the initial ``on_change`` and ``on_queue_refused`` of a link."""
+def ignore(*_: object) -> None:
+    """Do nothing: the initial ``on_change``, ``on_moved`` and ``on_queue_refused`` of a link."""
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:

@@ -60,10 +60,10 @@ class Whereabouts:
         """No sentinel knew: do not ask again so soon."""
         self._ask_at = now + ASK_LATER
 
-    def found(self, address: Address) -> bool:
-        """This is where it is now. Returns whether it was elsewhere before: older connections are to be left."""
+    def found(self, address: Address) -> Address | None:
+        """This is where it is now. Returns where it was before, if that was elsewhere: connections there are left."""
         former, self._address = self._address, address
-        return former not in (None, address)
+        return former if former != address else None
 
     def hears_at(self, address: Address) -> None:
         """The subscriber goes there."""

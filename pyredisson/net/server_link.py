@@ -27,7 +27,17 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.core.runtime import Acknowledging, Reply
-from pyredisson.net.link import CONNECTING, INFO, WAIT_AGAIN, Inspect, Introduce, Stream, ignore, wait_command
+from pyredisson.net.link import (
+    CONNECTING,
+    INFO,
+    WAIT_AGAIN,
+    Inspect,
+    Introduce,
+    MasterMoved,
+    Stream,
+    ignore,
+    wait_command,
+)
 from pyredisson.net.refusals import LEAVES, as_redis_error, failure_of, inspected, is_wrong_server
 from pyredisson.net.resp import ASKING, Packed, is_no_script, is_push, pack, resent
 from pyredisson.net.sentinel import Whereabouts
@@ -70,6 +80,7 @@ class ServerLink:
             new when it is first used here.
         introduce: How connections of our own say whose they are; ``None``: they do not.
         on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
+        on_moved: Called when the master is another.
         on_queue_refused: Called when a script ran without the list of waiting clients, which the user may not use.
     """
 
@@ -85,6 +96,7 @@ class ServerLink:
         self.inspect: Inspect | None = None
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
+        self.on_moved: MasterMoved = ignore
         self.on_queue_refused: Callable[[], None] = ignore
         self.away = False
         self._wrong_server = False
@@ -350,9 +362,12 @@ class ServerLink:
         return address
 
     def _found(self, address: Address) -> None:
-        if self._master.found(address):
+        former = self._master.found(address)
+        if former is not None:
             for pool in (self._pool, self._alone):
                 pool.leave()
+            what = self._sentinels.service if self._sentinels is not None else "this client's server"
+            self.on_moved(what, "{}:{}".format(*address), "{}:{}".format(*former), None)
         if self._master.hears_elsewhere():
             self.on_change()
 

@@ -74,7 +74,9 @@ class Log:
                 _pubsub.log(level, "pyredisson: %s: the subscriber has no connection (%s); reconnecting", server, error)
             case events.CampaignFailed(name=name, error=error):
                 level, server = self._failed("a campaign", name)
-                _lock.log(level, "pyredisson: %s: the election %r: %s; trying again", server, name, error)
+                _lock.log(
+                    level, "pyredisson: %s: the election %r: %s; trying again", server, name, str(error) or repr(error)
+                )
 
     def _failed(self, what: str, name: str | None, server: str = "") -> tuple[int, str]:
         """Note a failure. Returns the level of its line, and the server, which may be that of a lock."""
@@ -187,6 +189,17 @@ def _log_client_event(event: events.Event) -> None:
             _server.warning(text, error, PRESENCE_KEYS)
         case events.ServerUnsafe(text=text):
             _server.warning("pyredisson: %s", text)
+        case events.MasterChanged(what=what, server=server, former=former, held=held):
+            text = (
+                "pyredisson: the master of %s is now %s (was %s); %d locks are held across the change, and are "
+                "checked: what was not replicated is lost"
+            )
+            _server.warning(text, what, server, former, held)
+        case events.QuorumNodeLost(name=name, node=node, error=error, left=left, quorum=quorum):
+            text = "pyredisson: quorum %r: %s does not answer (%s): %d nodes are left, and %d are needed"
+            _server.warning(text, name, node, error, left, quorum)
+        case events.QuorumNodeBack(name=name, node=node, seconds=seconds):
+            _server.warning("pyredisson: quorum %r: %s answers again after %.1f s", name, node, seconds)
         case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
             text = "pyredisson: quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
             _server.warning(text, name, node, uptime, seconds)

@@ -8,8 +8,8 @@ Rules kept here, for each client, and each server that it uses:
    subscriber's messages, renewals and settled requests tell.
 3. A server that fails again soon is believed later each time: the while doubles. So there are at most five lines
    in ten seconds, whatever happens and however many threads call.
-4. Losses are told at once, and to each holder, by events and callbacks. Of many at one time the first is logged, and
-   then one line names the others.
+4. Losses are reported at once, and to each holder, by events and callbacks. Of many at one time the first is logged,
+   and then one line names the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
 
-#: Seconds without a failure after which an outage is over, or other losses are logged: at first, and at most.
+#: Seconds without a failure after which an outage has ended, or other losses are logged: at first, and at most.
 QUIET_AT_FIRST = 2.0
 QUIET_AT_MOST = 60.0
 
@@ -68,7 +68,7 @@ class Outage:
             self._answered = now
 
     def over(self, now: float) -> float | None:
-        """Return how long it took, if it is over; ``None`` if it goes on."""
+        """Return how long it took, if it has ended; ``None`` if it goes on."""
         if self._answered <= self._failed or now < self._failed + self._quiet:
             return None
         return self._answered - self._began

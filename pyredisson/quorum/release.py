@@ -189,7 +189,7 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tupl
         if member.client.closed and not block:
             member.client.check_open()
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
-    failures, in_doubt = 0, _doubted(outcomes)
+    failures, in_doubt = 0, any(outcomes.values()) and _doubted(outcomes)
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
         if whole.client.closed or runtime.now() + RETRY.longest(failures) >= until:
             break

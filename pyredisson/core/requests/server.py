@@ -251,6 +251,9 @@ class ServerState:
                 facts = replace(facts, flushes=before.flushes)
             self._nodes[node] = facts
         change = None if before is None else restart_of(node and f" {node}", facts, before)
+        known = self._changes.get(node)
+        if change is not None and before is not None and known is not None and known.at >= before.seen_at:
+            return  # Sentinels, or nodes, have said before that it is another one.
         flushes = 0 if before is None or change is not None else before.flushes or 0
         if change is not None:
             self.note_change(node, change)
