@@ -149,17 +149,15 @@ class Server:
 
     def _batches(self, commands: Sequence[Command]) -> Iterator[list[bytes]]:
         """Yield the commands, packed, as many at a time as may be in flight."""
-        batch: list[bytes] = []
-        size = 0
-        for command in commands:
-            packed = pack_command(command)
-            if batch and (len(batch) == MAX_BATCH or size + len(packed) > MAX_BATCH_BYTES):
-                yield batch
-                batch, size = [], 0
-            batch.append(packed)
-            size += len(packed)
-        if batch:
-            yield batch
+        for start in range(0, len(commands), MAX_BATCH):
+            packed = [pack_command(each) for each in commands[start : start + MAX_BATCH]]
+            while packed:
+                count, size = len(packed), sum(map(len, packed))
+                while size > MAX_BATCH_BYTES and count > 1:
+                    count -= 1
+                    size -= len(packed[count])
+                yield packed[:count]
+                packed = packed[count:]
 
     def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
         """Send commands, and return the replies. A new connection is given a name first, where that is permitted."""
@@ -178,7 +176,7 @@ class Server:
         sock, reader = self._connection._sock, self._reader
         while True:
             while (reply := reader.gets()) is not False:
-                if not is_push(reply):
+                if not isinstance(reply, list) or not is_push(reply):
                     replies.append(reply)
             if len(replies) >= count:
                 return replies

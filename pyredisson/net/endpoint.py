@@ -70,6 +70,8 @@ def url_of_sentinels(sentinels: Iterable[Address], service: str, settings: dict[
 def _login(settings: dict[str, Any]) -> str:
     user = quote(settings.get("username") or "")
     secret = ":***" if settings.get("password") else ""
+    if user and not secret:
+        return "***@"  # Mostly a password, whose colon was forgotten.
     return f"{user}{secret}@" if user or secret else ""
 
 

@@ -45,7 +45,7 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
         with inspector:
             yield inspector
     except (rx.RedisError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC):
+        if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
             raise  # It is the output that failed, not the server.
         code, text = failure(error, inspector.url)
         say(text)
@@ -314,8 +314,15 @@ def _print_list(
                 console.print(line, overflow="fold")
 
 
+class Output(Console):
+    """A console for which the end of its reader is an error, which the command line handles."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return Output(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 def describe_who(who: Who, now: float) -> str:

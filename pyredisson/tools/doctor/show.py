@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from pyredisson.tools.doctor.ability import unable, unchecked
 from pyredisson.tools.doctor.judge import Grade, Report
 from pyredisson.tools.doctor.probe import Node, format_address
 from pyredisson.tools.durations import duration_text
+from pyredisson.tools.looking import Output
 
 TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
 
@@ -21,9 +21,9 @@ TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "roun
 def show(report: Report) -> None:
     """Print the report: a table, then what is wrong."""
     servers = [server for node in report.nodes for server in (node.masters or [node]) if server.error is None]
-    console = Console()
+    console = Output()
     if not console.is_terminal:
-        console = Console(width=40 + 40 * len(servers))  # Lines in a file are not folded.
+        console = Output(width=40 + 40 * len(servers))  # Lines in a file are not folded.
     if servers:  # What is not reachable is a finding, and has nothing to show.
         table = Table(box=box.SIMPLE_HEAD)  # A row for each check: a column for each server fits the screen.
         first, *rows = zip(TITLES, *map(_row, servers), strict=True)
