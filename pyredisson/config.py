@@ -28,7 +28,8 @@ class Config:
         lock_watchdog_timeout: Lease of a lock acquired without ``lease_time``, from 0.1 to 3,600 seconds; give a longer
             one as a ``timedelta``. The watchdog renews it every third of this time.
         timeout: Seconds for one request, including its retries.
-        on_lock_lost: Callback for a lost lock; it runs on a thread of its own, or as a task.
+        on_lock_lost: Callback for a lost lock; it runs on a thread of its own, or as a task. What it raises is logged,
+            ``SystemExit`` too.
         client_name: What the application is called, in the names of the client's connections and in what it publishes
             of its locks. ``None``: what the URL or the redis-py client gives as ``client_name``.
         strict_server: Whether unsafe server settings raise an error instead of logging a warning.

@@ -1,7 +1,8 @@
 """The events that a client emits, one frozen dataclass each.
 
 Listeners (``Config.listeners``) run where the event occurs, so they must return quickly; an exception of a listener is
-logged and not propagated. ``pyredisson.observe`` turns events into log lines.
+logged and not propagated. What is no ``Exception``, such as ``SystemExit``, interrupts a call of the program's own as
+anywhere, and in the background it is logged. ``pyredisson.observe`` turns events into log lines.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ __all__ = [
     "Acquired",
     "BackgroundFailed",
     "CallbackFailed",
+    "CampaignFailed",
     "ClientCollected",
     "ConnectionDown",
     "ConnectionUp",
@@ -260,17 +262,19 @@ class Renewed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RenewalFailed(Event):
-    """A renewal was not answered; it is repeated until the deadlines of the locks.
+    """A renewal was not answered, or was refused; it is repeated until the deadlines of the locks.
 
     Attributes:
         locks: The number of locks in the renewal.
         error: The reason.
         attempt: How often it has failed in a row.
+        name: The name of one of them.
     """
 
     locks: int
     error: BaseException
     attempt: int
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -291,10 +295,12 @@ class ConnectionDown(Event):
     Attributes:
         error: The reason.
         attempt: How often it has failed in a row.
+        server: The node of a cluster, as ``host:port``; empty if the client uses one server.
     """
 
     error: BaseException
     attempt: int
+    server: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,9 +309,11 @@ class ConnectionUp(Event):
 
     Attributes:
         channels: The number of channels.
+        server: As of :class:`ConnectionDown`.
     """
 
     channels: int
+    server: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -378,6 +386,19 @@ class CallbackFailed(Event):
     """
 
     callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CampaignFailed(Event):
+    """A client that stands in an election, or observes it, received an error; it tries again.
+
+    Attributes:
+        name: The name of the election.
+        error: The reason.
+    """
+
+    name: str
     error: BaseException
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
 from pyredisson.asyncio.hold import HoldContext
+from pyredisson.core.failures import is_contained
 from pyredisson.shared.blocks import AnyTerm
 from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 from pyredisson.shared.handle import Handle
@@ -115,7 +116,7 @@ class Term(AnyTerm):
 
     def __init__(self, lease: Lease[int]) -> None:
         self._ends = asyncio.Event()
-        self._work: asyncio.Future[object] | None = None
+        self._work: asyncio.Future[Any] | None = None
         super().__init__(lease, self._ends.set)
 
     async def wait(self, seconds: float | None = None) -> bool:
@@ -150,7 +151,23 @@ def _start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     return task
 
 
-async def _until_returned(term: Term, work: asyncio.Future[object]) -> None:
+def _ends(error: BaseException) -> bool:
+    """Whether an error ends the task in which it is raised."""
+    return isinstance(error, asyncio.CancelledError) or not is_contained(error)
+
+
+async def _lead(callback: Callable[[Term], Awaitable[object]], term: Term) -> BaseException | None:
+    """Await the callback. Returns what it raised: ``SystemExit`` would end the event loop if its task raised it."""
+    try:
+        await callback(term)
+    except BaseException as error:
+        if _ends(error):
+            raise
+        return error
+    return None
+
+
+async def _until_returned(term: Term, work: asyncio.Future[Any]) -> None:
     """Ask the callback to return, and wait until it has, however often its campaign is cancelled meanwhile."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
@@ -225,8 +242,10 @@ class Campaign:
             await asyncio.sleep(pause)
             try:
                 pause = 0.0 if await self._stand_once() else PAUSE
-            except Exception as error:
-                pause = pause_after(self._election.name, error)
+            except BaseException as error:
+                if _ends(error):
+                    raise
+                pause = pause_after(self._election._core.client, self._election.name, error)
 
     async def _stand_once(self) -> bool:
         """Wait to be elected, and lead. Returns whether the callback raised nothing.
@@ -237,7 +256,7 @@ class Campaign:
         async with hold as lease:
             self._term = term = Term(lease)
             try:
-                term._work = work = asyncio.ensure_future(self._callback(term))
+                term._work = work = asyncio.ensure_future(_lead(self._callback, term))
                 try:
                     # No one notifies it of a loss after its client was closed.
                     while not work.done() and (left := term.remaining()) > 0.0:
@@ -246,7 +265,7 @@ class Campaign:
                     await _until_returned(term, work)
             finally:
                 self._term = None
-            error = None if work.cancelled() else work.exception()
+            error = None if work.cancelled() else work.exception() or work.result()
             if error is not None:
                 report_callback(self._election.name, error)
         return error is None
@@ -286,5 +305,7 @@ class Observation:
                     leader = None if found is None else await election.leader()
                     known = found
                     call_observer(election.name, callback, leader)
-            except Exception as error:
-                pause = pause_after(election.name, error)
+            except BaseException as error:
+                if _ends(error):
+                    raise
+                pause = pause_after(election._core.client, election.name, error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis.exceptions as rx
 
 from pyredisson.asyncio.tasks import look_at
-from pyredisson.core.failures import Connecting, Failure, NotSent, Unanswered
+from pyredisson.core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson.core.runtime import Ask, Reply
 from pyredisson.net.link import CONNECTING
 from pyredisson.net.server_link import ServerLink
@@ -25,6 +25,9 @@ async def _receive(ask: Ask, begun: asyncio.Future[Any]) -> Reply:
     """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
     if isinstance(begun, asyncio.Task):
         await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see tasks.py.
+        error = None if begun.cancelled() else begun.exception()
+        if isinstance(error, Exception):  # Of any class: it is about this server alone.
+            raise as_failure(error)
         return begun.result()  # type: ignore[no-any-return]
     link: ServerLink = ask.runtime.link  # type: ignore[attr-defined]
     try:

@@ -261,6 +261,9 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
         await connection.connect()
     except (rx.RedisError, OSError) as error:
         raise not_opened(error) from None
+    except Exception:  # Of the user's: redis-py leaves the socket open then.
+        await connection.disconnect(nowait=True)
+        raise
     reader, writer = connection._reader, connection._writer
     connection._reader = connection._writer = None  # Else they would be closed with the object.
     return reader, writer

@@ -12,9 +12,9 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.asyncio.tasks import TaskTicket
+from pyredisson.asyncio.tasks import CONNECTING, TaskTicket
 from pyredisson.core.background.gc_notice import report_collected, what_it_held
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, is_contained
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson.lease import AsyncLease as Lease
@@ -41,6 +41,10 @@ class TaskLoop(StepLoop):
     """A task that steps, sleeps, and steps again."""
 
     _runtime: AsyncioRuntime
+
+    @staticmethod
+    def _is_for_the_program(error: BaseException) -> bool:
+        return isinstance(error, (asyncio.CancelledError, SystemExit)) or not is_contained(error)
 
     def _start(self) -> None:
         if not self._runtime.closed:
@@ -124,11 +128,21 @@ class AsyncioRuntime(BaseRuntime):
     def thread() -> int:
         return 0
 
+    def in_background(self) -> bool:
+        task = asyncio.current_task()
+        return task is not None and (task in self._tasks or task.get_name() == CONNECTING)
+
     def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()
 
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         return TaskLoop(step, name, self, TaskTicket())
+
+    def node_of(self, key: str) -> str:
+        return self.link.node_of(key)
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.link.ask_server(key, command, timeout)
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
@@ -158,7 +172,9 @@ class AsyncioRuntime(BaseRuntime):
             result = callback(*args)
             if inspect.iscoroutine(result):
                 asyncio.run_coroutine_threadsafe(_await(result, callback), loop)
-        except Exception:
+        except BaseException as error:
+            if not is_contained(error):
+                raise
             _log.exception("pyredisson: the callback %r failed", callback)
 
     # ---- awaiting ------------------------------------------------------------------------------------------------
@@ -273,5 +289,7 @@ async def _call_and_await(callback: Callable[..., Any], args: tuple[object, ...]
 async def _await(work: Coroutine[Any, Any, object], callback: Callable[..., object]) -> None:
     try:
         await work
-    except Exception:
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) or not is_contained(error):
+            raise
         _log.exception("pyredisson: the callback %r failed", callback)

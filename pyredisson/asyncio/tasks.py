@@ -15,6 +15,9 @@ from pyredisson.shared.clock import monotonic
 
 T = TypeVar("T")
 
+#: The name of a task that makes a connection.
+CONNECTING = "pyredisson-connecting"
+
 
 class TaskTicket:
     """A future that is made only when there is something to wait for. It remembers one notification."""
@@ -53,7 +56,7 @@ class TaskDial:
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self.began: float = monotonic()
-        self.task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self.task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=CONNECTING)
         self.task.add_done_callback(look_at)
 
     def done(self) -> bool:

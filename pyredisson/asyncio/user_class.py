@@ -88,7 +88,7 @@ class AsyncUserStream(StreamReplies):
         try:
             while self.broken is None:
                 await step()
-        except (rx.RedisError, OSError) as error:
+        except Exception as error:  # Also of a class that redis-py does not know: the connection class is the user's.
             self.broken = as_redis_error(error)
             self.ended()
 

@@ -62,6 +62,7 @@ class ClientCore(ClientBase):
         self.ledger: Ledger = Ledger(self)
         self.replicas.begin()
         self.starts.begin()
+        self.server.on_change = self.watchdog.check_holds
 
     def note_acquire(self, ownership: Ownership) -> None:
         """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""
@@ -106,11 +107,14 @@ class ClientCore(ClientBase):
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request without a usable reply.
 
-        One that may have taken effect is settled in the background from here on.
+        One that may have taken effect is settled in the background from here on. Only if this call has sent it is its
+        outcome the caller's business; see :attr:`Failure.earlier`.
         """
-        if not isinstance(failure, Unanswered):
-            return unreached(self, failure)
-        self.settle_later(ownership, lease_ms)
+        unanswered = isinstance(failure, Unanswered)
+        if unanswered:
+            self.settle_later(ownership, lease_ms)
+        if failure.earlier or not unanswered:
+            return unreached(self, failure, f"lock {ownership.name!r}")
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(
             f"{what} of lock {ownership.name!r} was sent, and its outcome could not be determined "

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
 from pyredisson.core.backoff import RETRY
+from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import (
     Failure,
     NotNow,
     Rejected,
     Unanswered,
     Unusable,
+    is_contained,
     superseded,
     unasked,
     without_effect,
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 
 #: With a smaller share of an attempt's time left no request is sent that could only bring a first doubt about.
 LEAST_SHARE = 0.25
+
+#: How long, in seconds, the report of a loss waits at most for the server to say what became of it.
+CAUSE_TIMEOUT = 0.25
 
 #: How long an interrupted caller may wait for the release, in seconds.
 CLEANUP_BUDGET = 1.0
@@ -118,9 +124,15 @@ class ClientBase:
         for listener in listeners:
             try:
                 listener(event)
-            except Exception as error:
+            except BaseException as error:
+                if not self._contains(error):
+                    raise
                 if not isinstance(event, events.CallbackFailed):
                     self.emit(events.CallbackFailed(repr(listener), error))
+
+    def _contains(self, error: BaseException) -> bool:
+        """Whether an error of the user's code is reported. A call of the program's own may be interrupted anywhere."""
+        return isinstance(error, Exception) or (is_contained(error) and self.runtime.in_background())
 
     def report_lost(self, ownership: Ownership, lost: Sequence[Hold], *, quietly: bool = False) -> None:
         """Report to the holders of these holds, and to all who want to know, that they are lost.
@@ -132,10 +144,37 @@ class ClientBase:
         self.unwatch(ownership)
         if any(hold.whole is None for hold in lost):
             self.announce_loss(ownership, ownership.loss or ownership.gone(), quietly=quietly)
-            for callback in ownership.on_loss:
-                callback()
+            self.notify(ownership)
         for whole in {id(hold.whole): hold.whole for hold in lost if hold.whole is not None}.values():
             whole.lost_part(quietly=quietly)
+
+    def notify(self, held: Owned) -> None:
+        """Call what is to be called when this is lost. What that raises is reported, and concerns no one else."""
+        for callback in held.on_loss:
+            try:
+                callback()
+            except BaseException as error:
+                if not self._contains(error):
+                    raise
+                self.emit(events.CallbackFailed(repr(callback), error))
+
+    def cause_of(self, ownership: Ownership) -> str:
+        """Say why the server no longer has what an owner holds, as far as is known."""
+        holds = ownership.holds
+        certain = min([certain_for(hold.lease_ms) for hold in holds], default=0.0)
+        confirmed = max([ownership.deadline - certain, *(hold.since for hold in holds)])
+        node = self.runtime.node_of(self.key_of(ownership.name))
+        return self.server.cause(node, confirmed) or ownership.gone()
+
+    async def learn_cause(self, name: str) -> None:
+        """Ask a server that no longer has a lock whether it was restarted or flushed; only if nobody has just asked."""
+        key, now = self.key_of(name), self.runtime.now()
+        node = self.runtime.node_of(key)
+        if self.closed or not self.server.may_ask(node, now):
+            return
+        with suppress(Failure):
+            reply = await self.runtime.ask_server(key, ("INFO", "everything"), min(CAUSE_TIMEOUT, self._patience))
+            self.server.inspect(reply, node=node)
 
     def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
         """Say to all who want to know that something is lost. ``quietly``: without an event."""
@@ -245,7 +284,8 @@ class ClientBase:
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
-        failures, stale_before, in_doubt = 0, False, setback
+        failures, stale_before = 0, False
+        in_doubt: Unanswered | None = None  # The last copy of this call that may have been executed.
         while True:
             at_once = False
             match setback:
@@ -261,10 +301,10 @@ class ClientBase:
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat, in_doubt = True, setback
-                case NotNow() if repeat and isinstance(in_doubt, Unanswered):
+                case NotNow() if in_doubt is not None:
                     setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
                 case _:
-                    setback = without_effect(setback, repeat)
+                    setback = without_effect(setback, repeat, in_doubt is not None)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback

@@ -14,6 +14,7 @@ from pyredisson.errors import (
 )
 
 E = TypeVar("E", bound=Exception)
+F = TypeVar("F", bound="Failure")
 
 
 class Failure(Exception):
@@ -23,9 +24,12 @@ class Failure(Exception):
 
     Attributes:
         cause: That error.
+        earlier: Whether this call has sent nothing whose outcome is unknown: an earlier request of its owner is in
+            doubt, and stays so. Then the call ends with ``cause``, and not with ``OutcomeUnknownError``.
         passes: Whether the server refused the last copy of the request for a reason that passes.
     """
 
+    earlier: bool = False
     passes: bool = False
 
     def __init__(self, cause: Exception) -> None:
@@ -73,8 +77,20 @@ def superseded(name: str) -> Unanswered:
     return Unanswered(OutcomeUnknownError("superseded by a later request of the same owner", name=name))
 
 
-def without_effect(failure: Failure, repeat: bool) -> Failure:
+def of_earlier(failure: F) -> F:
+    """Return a failure as that of a call whose owner has an earlier request in doubt; see :attr:`Failure.earlier`."""
+    mine = own_copy(failure)
+    mine.earlier = True
+    return mine
+
+
+def without_effect(failure: Failure, repeat: bool, sent: bool = False) -> Failure:
     """Return what a copy of a request says of it that surely had no effect, after others that may have had one or not.
+
+    Args:
+        failure: Why that copy had no effect.
+        repeat: Whether others may have had one.
+        sent: Whether this call has sent one of those; else they are of an earlier call.
 
     Raises:
         Failure: Another copy is of no use.
@@ -84,10 +100,11 @@ def without_effect(failure: Failure, repeat: bool) -> Failure:
             raise failure
         return failure
     if isinstance(failure, Rejected):
-        raise Unusable(failure.cause) from failure.cause
+        unusable = Unusable(failure.cause)
+        raise (unusable if sent else of_earlier(unusable)) from failure.cause
     unanswered = Unanswered(failure.cause)
     unanswered.passes = failure.passes
-    return unanswered
+    return unanswered if sent else of_earlier(unanswered)
 
 
 def unasked() -> Unanswered:
@@ -118,6 +135,20 @@ def is_interruption(error: BaseException) -> bool:
 def is_cancellation(error: BaseException) -> bool:
     """Whether a task was cancelled by this, rather than ended by Ctrl-C, an exit or an error."""
     return not isinstance(error, (Exception, GeneratorExit, KeyboardInterrupt, SystemExit))
+
+
+def as_failure(error: Exception) -> Failure:
+    """Return what an error is to a request that the background makes: of a foreign class it says nothing."""
+    return error if isinstance(error, Failure) else Unanswered(error)
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether an error of the user's code concerns that code alone, where it runs in a thread or task of ours.
+
+    All do, ``SystemExit`` and what test frameworks raise as well: it is reported, and the loop that called goes on.
+    Ctrl-C is meant for the program, wherever it is raised.
+    """
+    return not isinstance(error, (KeyboardInterrupt, GeneratorExit))
 
 
 def own_copy(error: E) -> E:

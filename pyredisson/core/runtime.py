@@ -163,6 +163,10 @@ class Runtime(Protocol):
         """The identifier of the calling thread; 0 where no signal handler can interrupt a call by another."""
         ...
 
+    def in_background(self) -> bool:
+        """Whether a thread or task of ours asks: what is raised there reaches no caller of the program's."""
+        ...
+
     def ticket(self, lock: str = "") -> Ticket:
         """A new ticket, for a call that waits for this lock; for anything else without a name."""
         ...
@@ -246,6 +250,14 @@ class Runtime(Protocol):
         Raises:
             NotSent, Unanswered, Rejected: As for :meth:`eval`.
         """
+        ...
+
+    def node_of(self, key: str) -> str:
+        """Return the address of the node of a cluster that has a key; empty if there is one server."""
+        ...
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command on the server that has a key, which is none of its arguments. Raises as :meth:`ask`."""
         ...
 
     async def sleep(self, seconds: float) -> None:

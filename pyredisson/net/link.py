@@ -24,8 +24,8 @@ WAIT_AGAIN = 0.1
 #: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
 INFO = pack("INFO")
 
-Inspect: TypeAlias = Callable[[object, float], None]
-"""Takes the reply to ``INFO`` on a new connection, and the seconds that it took.
+Inspect: TypeAlias = Callable[..., None]
+"""Takes the reply to ``INFO`` on a new connection, the seconds that it took, and which node of a cluster it is of.
 
 Raises a ``Failure`` if the connection is not to be used.
 """

@@ -19,7 +19,8 @@ Rules kept here:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
 
 import redis.exceptions as rx
@@ -36,6 +37,20 @@ if TYPE_CHECKING:
     from pyredisson.net.pool import Pool
     from pyredisson.net.sentinel import Sentinels
     from pyredisson.net.wire import Address, Wire
+
+
+@contextmanager
+def _made_by_others() -> Iterator[None]:
+    """Let what fails to make a connection fail as any connection does, whatever the class of its error.
+
+    That may be of the program's: of a token provider, or of a connection class that opens a tunnel.
+    """
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        raise NotSent(error) from None
 
 
 @final
@@ -78,6 +93,14 @@ class ServerLink:
 
     def counts_listeners(self) -> bool:
         return True
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """See :meth:`ClusterLink.ask_server`."""
+        return await self.ask(command, timeout)
+
+    def node_of(self, key: str) -> str:
+        """See :meth:`ClusterLink.node_of`; there is one server."""
+        return ""
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = await self._exchange(request.data, timeout)
@@ -232,8 +255,9 @@ class ServerLink:
 
     async def _connect(self, timeout: float) -> Wire:
         """Make a connection to the server, wherever it is, and let it say who it is."""
-        address = await self._locate(timeout)
-        wire = await self._transport.open(address, timeout)
+        with _made_by_others():
+            address = await self._locate(timeout)
+            wire = await self._transport.open(address, timeout)
         try:
             await self._introduce(wire, timeout)
             if self._sentinels is not None and self._master.has_left(address):
@@ -270,8 +294,9 @@ class ServerLink:
 
     async def stream(self, timeout: float) -> Stream:
         """Make a connection for a subscriber alone."""
-        address = await self._locate(timeout, to_hear=True)
-        stream = await self._transport.open_stream(address, timeout)
+        with _made_by_others():
+            address = await self._locate(timeout, to_hear=True)
+            stream = await self._transport.open_stream(address, timeout)
         if (place := getattr(stream, "address", None)) is not None:
             self._master.hears_at(place)
         if self.introduce is not None and self._transport.direct:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import redis.exceptions as rx
@@ -36,6 +37,7 @@ class Subscriber:
         sharded: Whether messages are those of a cluster's shards.
         find_again: Sees to it that displaced channels are received where they belong.
         follow: Asks whether the server is the right one still, and calls :meth:`move` if not.
+        server: The node of a cluster, for events; see :class:`pyredisson.events.ConnectionDown`.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Subscriber:
         sharded: bool = False,
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
+        server: str = "",
     ) -> None:
         # The present ones: the child of a fork has others.
         self._subscriptions = client.subscriptions
@@ -55,6 +58,7 @@ class Subscriber:
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
+        self._server = server
         self._moves = 0  # How often it had to hear messages elsewhere.
         self._open_stream = open_stream
         self._start = start
@@ -129,28 +133,35 @@ class Subscriber:
         while not self.closed:
             moves = self._moves
             try:
-                stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
-            except Failure as failure:
-                error = failure.cause
-                if isinstance(failure, Rejected):
-                    self._subscriptions.refuse(failure, self.connection)
-            else:
-                error = rx.ConnectionError("the subscriber's connection was lost")
-                try:
-                    await self._listen(stream, moves)
-                    if self._moves != moves:
-                        error = rx.ConnectionError("the subscriber was connected to a master that was replaced")
-                finally:
-                    with self._sending:
-                        self._open = None
-                    stream.close()
+                error = await self._connect_and_listen(moves)
+            except Exception as surprise:  # Without its subscriber a client's waiters learn of nothing any more.
+                error = surprise
             if not self.closed:
                 self._subscriptions.lost_connection(error, self.connection)
                 self._failed += 1
-                self._emit(events.ConnectionDown(error, self._failed))
+                self._emit(events.ConnectionDown(error, self._failed, self._server))
                 if self._find_again is not None and self.connection.channels:
-                    await self._find_again()
+                    with suppress(Exception):  # It is searched for anew after each failure.
+                        await self._find_again()
                 await self._pause(RETRY.longest(self._failed - 1), moves)
+
+    async def _connect_and_listen(self, moves: int) -> Exception:
+        """Hear messages on one connection. Returns why there is none, or why it has ended."""
+        try:
+            stream = await self._open_stream(min(self._config.timeout, self._config.ping_timeout))
+        except Failure as failure:
+            if isinstance(failure, Rejected):
+                self._subscriptions.refuse(failure, self.connection)
+            return failure.cause
+        try:
+            await self._listen(stream, moves)
+        finally:
+            with self._sending:
+                self._open = None
+            stream.close()
+        if self._moves != moves:
+            return rx.ConnectionError("the subscriber was connected to a master that was replaced")
+        return rx.ConnectionError("the subscriber's connection was lost")
 
     async def _pause(self, seconds: float, moves: int) -> None:
         """Pause before the next connection; without end while there is no waiter."""
@@ -196,7 +207,7 @@ class Subscriber:
                 if not (useful or conversation.left):
                     useful = True
                     self._failed = 0
-                    self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection))))
+                    self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection)), self._server))
             del replies  # A thousand confirmations, maybe; the next message may be long in coming.
 
     def _begin(self, stream: Stream) -> Conversation | None:

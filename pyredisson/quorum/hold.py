@@ -229,8 +229,7 @@ class MultiHold(Owned):
             losses = (own.loss for _, _, own, _ in self.each())
             lost = next((each for each in losses if each is not None), "too few of its members are certain to be held")
             self.loss = self._why() or lost
-        for callback in self.on_loss:
-            callback()
+        self.client.notify(self)
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.diagnosis.identity import Identity
+from pyredisson.core.failures import is_contained
 from pyredisson.core.waiting.pubsub_wait import queue_refused
 from pyredisson.net.introduction import VERSION, introduction
 from pyredisson.net.resp import prepare
@@ -69,15 +70,25 @@ class StepLoop(ABC):
 
     async def run(self) -> None:
         """Step until it is closed."""
+        failed = False
         while not self.closed:
             self._runtime.link.reserve()  # Each time: a cluster's link has links to other nodes by now.
             try:
                 pause = await self._step()
-            except Exception:
+                failed = False
+            except BaseException as error:
                 # A watchdog that dies of one surprise would end every lease of the client.
-                _log.exception("pyredisson: the %s failed and continues", self._name)
-                pause = 1.0
+                if self._is_for_the_program(error):
+                    raise
+                if not failed:
+                    _log.exception("pyredisson: the %s failed and continues", self._name)
+                failed, pause = True, 1.0
             await self._nudged.wait(pause)
+
+    @staticmethod
+    def _is_for_the_program(error: BaseException) -> bool:
+        """Whether an error that no code of ours raises is to end the loop; a signal handler may have raised it here."""
+        return not is_contained(error)
 
 
 class BaseRuntime(ABC):

@@ -10,9 +10,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from pyredisson.core import events
+from pyredisson.core.failures import is_contained
 from pyredisson.errors import ClientClosedError, LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
 
 T = TypeVar("T")
 
@@ -61,9 +66,7 @@ class Callbacks:
                 callback, args = self._queue.popleft()
             try:
                 callback(*args)
-            except SystemExit:
-                pass  # As in a thread of its own.
-            except BaseException:
+            except BaseException:  # No one else calls in this thread: also what is no ``Exception``.
                 _log.exception("pyredisson: the callback %r failed", callback)
 
 
@@ -84,14 +87,16 @@ def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None
     """Call the callback of one who observes an election."""
     try:
         callback(leader)
-    except Exception as error:
+    except BaseException as error:
+        if not is_contained(error):
+            raise
         report_callback(name, error)
 
 
-def pause_after(name: str, error: Exception) -> float | None:
+def pause_after(client: ClientCore, name: str, error: BaseException) -> float | None:
     """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
     if isinstance(error, ClientClosedError):
         return None
     if not isinstance(error, LockLostError):  # The client has reported a loss.
-        _log.warning("pyredisson: the election %r: %s; trying again in %g s", name, error, PAUSE)
+        client.emit(events.CampaignFailed(name, error))
     return 0.0 if isinstance(error, LockLostError) else PAUSE

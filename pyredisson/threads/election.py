@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.driver import run
+from pyredisson.core.failures import is_contained
 from pyredisson.shared.blocks import AnyTerm
 from pyredisson.shared.callbacks import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 from pyredisson.shared.handle import Handle
@@ -162,7 +163,8 @@ class Campaign:
         self._thread.start()
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped.is_set() else "leading" if self.leading else "standing"
+        stands = self._thread.is_alive() and not self._stopped.is_set()  # Not after its client was closed.
+        state = "stopped" if not stands else "leading" if self.leading else "standing"
         return f"<Campaign for {self._election.name!r}: {state}>"
 
     @property
@@ -206,8 +208,10 @@ class Campaign:
         while pause is not None and not self._stopped.wait(pause):
             try:
                 pause = 0.0 if self._stand_once() else PAUSE
-            except Exception as error:
-                pause = pause_after(self._election.name, error)
+            except BaseException as error:
+                if not is_contained(error):
+                    raise
+                pause = pause_after(self._election._core.client, self._election.name, error)
 
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
@@ -222,7 +226,9 @@ class Campaign:
                     self._term = term = Term(lease)
                 try:
                     self._callback(term)
-                except Exception as error:
+                except BaseException as error:
+                    if not is_contained(error):
+                        raise
                     report_callback(self._election.name, error)
                     return False
         finally:
@@ -265,5 +271,7 @@ class Observation:
                     leader = None if found is None else election.leader()
                     known = found
                     call_observer(election.name, callback, leader)
-            except Exception as error:
-                pause = pause_after(election.name, error)
+            except BaseException as error:
+                if not is_contained(error):
+                    raise
+                pause = pause_after(election._core.client, election.name, error)

@@ -63,6 +63,9 @@ class Sockets:
             connection.disconnect()
         except (rx.RedisError, OSError) as error:
             raise not_opened(error) from None
+        except Exception:  # Of the user's: redis-py leaves the socket open then.
+            connection.disconnect()
+            raise
         finally:
             opening.discard(connection)
         if sock is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.core.background.gc_notice import report_collected, what_it_held
 from pyredisson.core.driver import run
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, is_contained
 from pyredisson.core.ownership.owner_protocols import Caller
 from pyredisson.core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
 from pyredisson.errors import ClientClosedError
@@ -192,6 +192,10 @@ class ThreadsRuntime(BaseRuntime):
     inside: staticmethod[[Any], bool] = staticmethod(inside)
     thread: staticmethod[[], int] = staticmethod(threading.get_ident)
 
+    @staticmethod
+    def in_background() -> bool:
+        return isinstance(threading.current_thread(), BackgroundThread)
+
     def ticket(self, lock: str = "") -> Ticket:
         return LoopTicket(lock) if lock and asyncio._get_running_loop() is not None else ThreadTicket()
 
@@ -199,6 +203,12 @@ class ThreadsRuntime(BaseRuntime):
         loop = ThreadLoop(step, name, self)
         self._loops.append(loop)
         return loop
+
+    def node_of(self, key: str) -> str:
+        return self.link.node_of(key)
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.link.ask_server(key, command, timeout)
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
@@ -287,5 +297,7 @@ def _call(callback: Callable[..., object], args: tuple[object, ...]) -> None:
         result = callback(*args)
         if inspect.iscoroutine(result):
             asyncio.run(result)
-    except Exception:
+    except BaseException as error:
+        if not is_contained(error):
+            raise
         _log.exception("pyredisson: the callback %r failed", callback)

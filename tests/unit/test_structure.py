@@ -547,6 +547,7 @@ USED: dict[tuple[str, str], str] = {
     ("asyncio/pipe.py", "transport._closing"): LET_GO,
     ("asyncio/pipe.py", "transport._sock"): LET_GO,
     ("asyncio/user_class.py", "_reader"): TAKEN_OVER,
+    ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
     ("shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
     ("shared/stacks.py", "sys._current_frames"): EXPORTED,
     ("threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,

@@ -59,6 +59,12 @@ class Renewal(Ask):
         self._generations = [ownership.generation for ownership in ownerships]
         self._sent = client.runtime.now()
 
+    def lost(self) -> Ownership | None:
+        """Return one of those that the answer says are lost, if there is one."""
+        if not isinstance(self.answer, list):
+            return None
+        return next((own for own, kept in zip(self.ownerships, self.answer, strict=False) if not kept), None)
+
     def note(self) -> Failure | None:
         """Note the answer in the ownerships, and report those that are lost. Returns why there is no answer of use."""
         try:
@@ -67,9 +73,10 @@ class Renewal(Ask):
             renewed = read_renewed(self.answer, len(self.ownerships))
         except Failure as failure:
             return failure
+        self._client.server.heard(name=self.ownerships[0].name)
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
                 ownership.renewed(generation, self._sent, self._lease_ms, counts=self._counts)
             else:
-                self._client.report_lost(ownership, ownership.lose(ownership.gone(), generation))
+                self._client.report_lost(ownership, ownership.lose(self._client.cause_of(ownership), generation))
         return None

@@ -21,7 +21,7 @@ from pyredisson.core.background.renewal import Renewal, batches
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import certain_for, lease_ms
 from pyredisson.core.diagnosis.presence import Presence
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, as_failure
 from pyredisson.core.ownership.liveness import gone_hint, holder_alive
 
 if TYPE_CHECKING:
@@ -121,6 +121,12 @@ class Watchdog:
     async def end(self) -> None:
         """Finish the background work of a closed client. Ownerships are left to their leases."""
         await self._backlog.end()
+
+    def check_holds(self) -> None:
+        """Renew all that is held now: the server may no longer have it."""
+        if self._watched:
+            self._next_round = self._runtime.now()
+            self._nudge()
 
     def watching(self) -> int:
         """How many ownerships are watched."""
@@ -253,9 +259,11 @@ class Watchdog:
             renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
             try:
                 renewal.answer = await self._runtime.eval(renewal.request, renewal.timeout)
-            except Failure as failure:
-                renewal.answer = failure
+            except Exception as error:
+                renewal.answer = as_failure(error)
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
+            if renewal.lost() is not None:
+                await self._client.learn_cause(ownership.name)
             renewal.note()
 
     def _next_wave(self) -> list[list[Ownership]]:
@@ -280,11 +288,13 @@ class Watchdog:
         else:
             try:
                 renewals[0].answer = await self._runtime.eval(renewals[0].request, timeout)
-            except Failure as failure:
-                renewals[0].answer = failure
+            except Exception as error:
+                renewals[0].answer = as_failure(error)
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:
+            if (lost := renewal.lost()) is not None:
+                await self._client.learn_cause(lost.name)
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
@@ -293,7 +303,7 @@ class Watchdog:
                 unknown += renewal.ownerships
         if failed is not None:
             self._failed += 1
-            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
+            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed, unknown[0].name))
         else:
             self._failed = 0
         return unknown

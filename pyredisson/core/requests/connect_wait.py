@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable
+from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable, own_copy
 
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
@@ -17,12 +17,21 @@ REFUSED = "AuthenticationError"
 NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
 
 
-def unreached(client: ClientBase, failure: Failure) -> Exception:
+def unreached(client: ClientBase, failure: Failure, what: str = "") -> Exception:
     """Return the error to show for a request that had no effect: that of the connection, with the server's address.
 
-    As long as the client has never reached its server, the error says what to do, too.
+    As long as the client has never reached its server, the error says what to do, too. ``what`` the request is about,
+    in words: if an earlier request is in doubt, the error says so.
     """
-    error, address = failure.cause, client.address
+    error = _with_address(client, failure.cause)
+    if failure.earlier:
+        error = own_copy(error)  # Other calls may raise the same one.
+        error.args = (f"{error}; an earlier request of the same owner for {what} is still being settled",)
+    return error
+
+
+def _with_address(client: ClientBase, error: Exception) -> Exception:
+    address = client.address
     text, kind = str(error), type(error).__name__
     if address is None or address in text or kind not in (*UNREACHED, REFUSED):
         return error

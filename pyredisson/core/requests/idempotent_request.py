@@ -26,7 +26,7 @@ from pyredisson.core import events
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.error_text import INTERRUPTED
 from pyredisson.core.diagnosis.wrong_type import explain_type
-from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption
+from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption, of_earlier
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import Granted, NeverSet, Refused
 from pyredisson.core.requests.call import PERMITS
@@ -156,10 +156,11 @@ class NumberedCall(Generic[T]):
             raise self._unknown(self._doubt)
         try:
             await client.ledger.settle(self.key)
-        except Failure:
-            if self._doubt is None:
-                self._request = None
-            raise
+        except Failure as failure:
+            if self._doubt is not None:
+                raise
+            self._request = None
+            raise of_earlier(failure) from failure.cause
         try:
             reply = await client.perform(self._request, reader=PERMITS if operation.undo is not None else None)
             stale = read_stale(reply)
@@ -214,12 +215,15 @@ class NumberedCall(Generic[T]):
         except Failure as failure:
             if left is not None:
                 ledger.note_refused(same, left)
-            elif self._doubt is None and (failure.passes if not insist else not isinstance(failure, Rejected)):
-                if insist or operation.completes:
-                    left = self._settle_later()
-                if not insist and left is not None:
+            elif (
+                self._doubt is None
+                and not isinstance(failure, Rejected)
+                and (insist or (operation.completes and failure.passes))
+            ):
+                left = self._settle_later()
+                if not insist:
                     ledger.note_refused(same, left)
-                raise unreached(self._client, failure) from None
+                raise self._unreached(failure) from None
             raise await self.explain(failure) from failure.cause
 
     async def attempt(self, progress: Progress | None = None) -> T:
@@ -278,8 +282,11 @@ class NumberedCall(Generic[T]):
 
     async def explain(self, failure: Failure) -> Exception:
         """Return the error to show to the user. An unknown outcome is settled in the background from here on."""
-        error = unreached(self._client, failure) if self._doubt is None else self._unknown(failure)
+        error = self._unreached(failure) if self._doubt is None else self._unknown(failure)
         return await explain_type(self._client.finder, error, self.key[0], self._kind)
+
+    def _unreached(self, failure: Failure) -> Exception:
+        return unreached(self._client, failure, f"{self._kind} {self.key[0]!r}")
 
     def _unknown(self, failure: Failure) -> OutcomeUnknownError:
         name, owner = self.key

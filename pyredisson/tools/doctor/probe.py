@@ -183,7 +183,7 @@ def _clock_of(server: Server) -> float:
 
 def _search_leaks(server: Server, node: Node) -> None:
     """Search for locks that never expire. Raises what went wrong, unless the server refused it."""
-    with closing(Servers(server.endpoint, TIMEOUT)) as alone:
+    with closing(Servers(server.endpoint, TIMEOUT, whole=False)) as alone:
         look = Look(alone, deadline=time.monotonic() + MAX_SECONDS)
         leaked = [lock.name for lock in look.views() if lock.never_expires]
     for error in look.errors:

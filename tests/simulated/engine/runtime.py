@@ -154,6 +154,9 @@ class Seam:
         assert isinstance(owner, SimulatedOwner)
         return owner
 
+    def in_background(self) -> bool:
+        return False
+
     def stuck_behind(self, holder: Caller) -> str | None:
         return None
 
@@ -343,6 +346,12 @@ class SimulatedRuntime(Seam):
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)
+
+    def node_of(self, key: str) -> str:
+        return ""
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        raise NotSent(rx.ConnectionError("not simulated"))
 
     async def _request(self, what: str, execute: Callable[[], Any], timeout: float) -> Reply:
         self.interruptible()
