@@ -93,7 +93,8 @@ class ClientCore(ClientBase):
         try:
             return await self.read(*command)
         except Failure as failure:
-            raise await self.explain_read(failure, command[1]) from None
+            error = await self.explain_read(failure, command[1])
+            raise error from error.__cause__
 
     async def explain_read(self, failure: Failure, key: str) -> Exception:
         """Return the error to show for a command that only reads ``key``."""

@@ -215,10 +215,13 @@ class NumberedCall(Generic[T]):
         except Failure as failure:
             if left is not None:
                 ledger.note_refused(same, left)
-            elif self._doubt is None and (failure.passes if not insist else not isinstance(failure, Rejected)):
-                if insist or operation.completes:
-                    left = self._settle_later()
-                if not insist and left is not None:
+            elif (
+                self._doubt is None
+                and not isinstance(failure, Rejected)
+                and (insist or (operation.completes and failure.passes))
+            ):
+                left = self._settle_later()
+                if not insist:
                     ledger.note_refused(same, left)
                 raise self._unreached(failure) from None
             raise await self.explain(failure) from failure.cause

@@ -135,8 +135,8 @@ class Ledger:
             except Unanswered:
                 left.until = min(left.until, sent + left.known_for)
                 raise
-            self._client.server.heard(name=key[0])
             left.reply = reply if left.reply is None else left.reply
+            self._client.server.heard(name=key[0])
             # "Stale" can only mean that its owner has settled it, and gone on.
             if self.close(key, left) and left.undoes and isinstance(reply, int) and reply:
                 self._client.emit(events.GivenBack(*key))
