@@ -16,6 +16,7 @@ __all__ = [
     "Acquired",
     "BackgroundFailed",
     "CallbackFailed",
+    "CampaignFailed",
     "ClientCollected",
     "ClosedWhileHolding",
     "ConnectionDown",
@@ -28,12 +29,15 @@ __all__ = [
     "LeftBehind",
     "LockEvent",
     "Lost",
+    "MasterChanged",
     "NodeBarred",
     "OutcomeUnknown",
     "PermitsDiffer",
     "PermitsNeverSet",
     "PresenceRefused",
     "QuorumIsYoung",
+    "QuorumNodeBack",
+    "QuorumNodeLost",
     "Released",
     "RenewalFailed",
     "Renewed",
@@ -263,17 +267,19 @@ class Renewed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RenewalFailed(Event):
-    """A renewal was not answered; it is repeated until the deadlines of the locks.
+    """A renewal was not answered, or was refused; it is repeated until the deadlines of the locks.
 
     Attributes:
         locks: The number of locks in the renewal.
         error: The reason.
         attempt: How often it has failed in a row.
+        name: The name of one of them.
     """
 
     locks: int
     error: BaseException
     attempt: int
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -294,10 +300,12 @@ class ConnectionDown(Event):
     Attributes:
         error: The reason.
         attempt: How often it has failed in a row.
+        server: The node of a cluster, as ``host:port``; empty if the client uses one server.
     """
 
     error: BaseException
     attempt: int
+    server: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -306,9 +314,11 @@ class ConnectionUp(Event):
 
     Attributes:
         channels: The number of channels.
+        server: As of :class:`ConnectionDown`.
     """
 
     channels: int
+    server: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -338,6 +348,57 @@ class NodeBarred(Event):
     name: str
     node: str
     uptime: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MasterChanged(Event):
+    """Another server is the master now: a failover. What the former one had not yet replicated is lost with it.
+
+    Attributes:
+        what: What it is the master of: a service of sentinels, or slots of a cluster.
+        server: The master, as ``host:port``.
+        former: The one before.
+        held: The number of locks that the client holds there, and held before the change.
+    """
+
+    what: str
+    server: str
+    former: str
+    held: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuorumNodeLost(Event):
+    """A node of a quorum does not answer, so that fewer others may fail. Emitted once, until it answers again.
+
+    Attributes:
+        name: The name of the lock with which that was noticed.
+        node: The node.
+        error: The reason.
+        left: The number of nodes that answer.
+        quorum: The number that is needed.
+    """
+
+    name: str
+    node: str
+    error: BaseException
+    left: int
+    quorum: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuorumNodeBack(Event):
+    """A node of a quorum answers again.
+
+    Attributes:
+        name: The name of the lock with which that was noticed.
+        node: The node.
+        seconds: How long it did not answer.
+    """
+
+    name: str
+    node: str
     seconds: float
 
 
@@ -409,6 +470,19 @@ class CallbackFailed(Event):
     """
 
     callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CampaignFailed(Event):
+    """A client that stands in an election, or observes it, received an error; it tries again.
+
+    Attributes:
+        name: The name of the election.
+        error: The reason.
+    """
+
+    name: str
     error: BaseException
 
 

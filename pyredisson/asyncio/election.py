@@ -254,7 +254,7 @@ class Campaign:
             except BaseException as error:
                 if _ends(error):
                     raise
-                pause = pause_after(self._election.name, error)
+                pause = pause_after(self._election._core.client, self._election.name, error)
 
     async def _stand_once(self) -> bool:
         """Wait to be elected, and lead. Returns whether the callback raised nothing.
@@ -317,4 +317,4 @@ class Observation:
             except BaseException as error:
                 if _ends(error):
                     raise
-                pause = pause_after(election.name, error)
+                pause = pause_after(election._core.client, election.name, error)

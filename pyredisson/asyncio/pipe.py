@@ -21,7 +21,8 @@ from redis.backoff import NoBackoff
 
 from pyredisson.asyncio.tasks import TaskTicket
 from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.net.resp import as_redis_error, is_push, new_reader, not_opened
+from pyredisson.net.refusals import as_redis_error, not_opened
+from pyredisson.net.resp import is_push, new_reader
 from pyredisson.net.urls import own_settings
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
     """Let redis-py connect and introduce itself, and take the streams.
 
     Raises:
-        NotSent, Rejected: No connection could be made; see :func:`pyredisson.net.resp.not_opened`.
+        NotSent, Rejected: No connection could be made; see :func:`pyredisson.net.refusals.not_opened`.
     """
     connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
     try:

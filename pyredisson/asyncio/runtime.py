@@ -137,6 +137,12 @@ class AsyncioRuntime(BaseRuntime):
     def spawn(self, step: Callable[[], Coroutine[Any, Any, float]], name: str) -> Background:
         return TaskLoop(step, name, self, TaskTicket())
 
+    def node_of(self, key: str) -> str:
+        return self.link.node_of(key)
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.link.ask_server(key, command, timeout)
+
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
 

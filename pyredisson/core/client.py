@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ from pyredisson.core.failures import Connecting, Failure, NotNow, Unanswered, Un
 from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.ledger import Ledger
 from pyredisson.core.requests.replicas import Replicas
-from pyredisson.core.requests.server import KnownRestarts
+from pyredisson.core.requests.server import Change, KnownRestarts
 from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import Runtime
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
@@ -65,6 +65,7 @@ class ClientCore(ClientBase):
         self.ledger: Ledger = Ledger(self)
         self.replicas.begin()
         self.starts.begin()
+        self.server.on_change = self.watchdog.check_holds
 
     def note_acquire(self, ownership: Ownership) -> None:
         """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""
@@ -74,10 +75,33 @@ class ClientCore(ClientBase):
             whole = left.holds[-1].whole if left.holds else None
             self.emit(events.LeftBehind(whole.name if whole else left.name, left.owner, left.who.describe()))
 
+    def note_move(self, what: str, server: str, former: str, slots: Collection[int] | None) -> None:
+        """Note that another server is the master; ``slots``: those of a cluster that it has, ``None``: it has all."""
+        place = self.runtime.place
+        held = [own for own in self.ownerships.held() if own.holds]
+        if slots is not None:
+            held = [own for own in held if place(self.key_of(own.name)) in slots]
+        now = self.runtime.now()
+        text = f"the master of {what} is {server} since {{}} s (was {former}), which does not have it"
+        self.server.note_change("" if slots is None else server, Change(now, text))
+        self.emit(events.MasterChanged(what, server, former, len(held)))
+
     # ---- requests ------------------------------------------------------------------------------------------------
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""
+        try:
+            return await self.read(*command)
+        except Failure as failure:
+            raise await self.explain_read(failure, command[1]) from None
+
+    async def explain_read(self, failure: Failure, key: str) -> Exception:
+        """Return the error to show for a command that only reads ``key``."""
+        error = unreached(self, failure)
+        return await explain_type(self.finder, error, key.removeprefix(self.config.prefix), key=key)
+
+    async def read(self, *command: str) -> Reply:
+        """Do as :meth:`query`. Raises ``Failure``."""
         self.check_open()
         runtime, patience = self.runtime, self.config.timeout / 3
         over = runtime.now() + self.config.timeout
@@ -91,21 +115,20 @@ class ClientCore(ClientBase):
                 if telling is None or tells >= most:
                     most, telling = tells, failure
                 if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
-                    raise unreached(self, telling) from None
-            except Failure as failure:
-                error, name = unreached(self, failure), command[1].removeprefix(self.config.prefix)
-                error = await explain_type(self.finder, error, name, key=command[1])
-                raise error from error.__cause__
+                    raise telling from None
             await runtime.sleep(RETRY.pause(0, runtime.jitter))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request without a usable reply.
 
-        One that may have taken effect is settled in the background from here on.
+        One that may have taken effect is settled in the background from here on. Only if this call has sent it is its
+        outcome the caller's business; see :attr:`Failure.earlier`.
         """
-        if not isinstance(failure, Unanswered):
-            return unreached(self, failure)
-        self.settle_later(ownership, lease_ms)
+        unanswered = isinstance(failure, Unanswered)
+        if unanswered:
+            self.settle_later(ownership, lease_ms)
+        if failure.earlier or not unanswered:
+            return unreached(self, failure, f"lock {ownership.name!r}")
         self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
         error = OutcomeUnknownError(
             f"{what} of lock {ownership.name!r} was sent, and its outcome could not be determined "

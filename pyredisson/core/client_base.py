@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
 from pyredisson.core.backoff import RETRY
+from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import (
     Failure,
     NotNow,
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 #: With a smaller share of an attempt's time left no request is sent that could only bring a first doubt about.
 LEAST_SHARE = 0.25
 
+#: How long, in seconds, the report of a loss waits at most for the server to say what became of it.
+CAUSE_TIMEOUT = 0.25
+
 #: How long an interrupted caller may wait for the release, in seconds.
 CLEANUP_BUDGET = 1.0
 
@@ -68,6 +73,10 @@ class ClientBase:
         self.runtime: Runtime = runtime
         self.config = config
         self.closed: bool = False
+        #: Since when its server, a node of a quorum, does not answer; ``None``: it does, or was never asked.
+        self.away_since: float | None = None
+        #: Whether that was reported.
+        self.away_reported: bool = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
@@ -152,6 +161,24 @@ class ClientBase:
                 if not self._contains(error):
                     raise
                 self.emit(events.CallbackFailed(repr(callback), error))
+
+    def cause_of(self, ownership: Ownership) -> str:
+        """Say why the server no longer has what an owner holds, as far as is known."""
+        holds = ownership.holds
+        certain = min([certain_for(hold.lease_ms) for hold in holds], default=0.0)
+        confirmed = max([ownership.deadline - certain, *(hold.since for hold in holds)])
+        node = self.runtime.node_of(self.key_of(ownership.name))
+        return self.server.cause(node, confirmed) or ownership.gone()
+
+    async def learn_cause(self, name: str) -> None:
+        """Ask a server that no longer has a lock whether it was restarted or flushed; unless that was just asked."""
+        key, now = self.key_of(name), self.runtime.now()
+        node = self.runtime.node_of(key)
+        if self.closed or not self.server.may_ask(node, now):
+            return
+        with suppress(Failure):
+            reply = await self.runtime.ask_server(key, ("INFO", "everything"), min(CAUSE_TIMEOUT, self._patience))
+            self.server.inspect(reply, node=node)
 
     def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
         """Say to all who want to know that something is lost. ``quietly``: without an event."""
@@ -261,7 +288,7 @@ class ClientBase:
         over = sent + budget
         patience = min(self.attempt_timeout(call.lease_ms), budget)
         runtime = self.runtime
-        failures, stale_before, in_doubt = 0, False, setback
+        failures, stale_before, in_doubt = 0, False, None  # In doubt: the last copy that this call has sent.
         while True:
             at_once = False
             match setback:
@@ -277,10 +304,10 @@ class ClientBase:
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat, in_doubt = True, setback
-                case NotNow() if repeat and isinstance(in_doubt, Unanswered):
-                    setback = in_doubt  # Why the copy that was sent has no reply is what the caller wants to know.
+                case NotNow() if in_doubt is not None:
+                    setback = in_doubt  # That is what the caller wants to know.
                 case _:
-                    setback = without_effect(setback, repeat)
+                    setback = without_effect(setback, repeat, in_doubt is not None)
             sent = runtime.now()
             if self.closed and isinstance(setback, Failure):
                 raise setback
@@ -347,6 +374,10 @@ class ClientBase:
                 elif in_doubt is None and not isinstance(failure, NotNow):
                     raise  # It had no effect, and no earlier copy is in doubt.
                 spare = 0.0 if in_doubt else self._patience * LEAST_SHARE
+                if in_doubt is not None:
+                    if failure.passes and not isinstance(failure, NotNow):
+                        in_doubt = Unanswered(failure.cause)
+                    in_doubt.passes = failure.passes
                 over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
                 if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause

@@ -14,13 +14,23 @@ from pyredisson.errors import (
 )
 
 E = TypeVar("E", bound=Exception)
+F = TypeVar("F", bound="Failure")
 
 
 class Failure(Exception):
     """A request without a usable reply. ``cause`` is the error to show to the user.
 
     Never let out of the core: callers see ``cause``, or an error that says what became of their request.
+
+    Attributes:
+        cause: That error.
+        earlier: Whether this call has sent nothing whose outcome is unknown: an earlier request of its owner is in
+            doubt, and stays so. Then the call ends with ``cause``, and not with ``OutcomeUnknownError``.
+        passes: Whether the server refused the last copy of the request for a reason that passes.
     """
+
+    earlier: bool = False
+    passes: bool = False
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -28,15 +38,23 @@ class Failure(Exception):
 
 
 class NotSent(Failure):
-    """The request surely had no effect: there was no connection, or the server was not (yet) able to take it."""
+    """The request surely had no effect: there was no connection, or the server could not take it at this moment."""
 
 
-class NotNow(NotSent):
-    """The same, and by the servers' own word it is worth asking again soon."""
+class Passing(NotSent):
+    """The server refused the request for a reason that passes: waits go on, and what has to be done is done later."""
+
+    passes = True
+
+
+class NotNow(Passing):
+    """The same, and it is worth asking again within the time of the call."""
 
 
 class Connecting(NotNow):
     """There is no connection yet: one is being made, and may be of use when the request is repeated."""
+
+    passes = False
 
 
 class Unanswered(Failure):
@@ -59,8 +77,20 @@ def superseded(name: str) -> Unanswered:
     return Unanswered(OutcomeUnknownError("superseded by a later request of the same owner", name=name))
 
 
-def without_effect(failure: Failure, repeat: bool) -> Failure:
+def of_earlier(failure: F) -> F:
+    """Return a failure as that of a call whose owner has an earlier request in doubt; see :attr:`Failure.earlier`."""
+    mine = own_copy(failure)
+    mine.earlier = True
+    return mine
+
+
+def without_effect(failure: Failure, repeat: bool, sent: bool = False) -> Failure:
     """Return what a copy of a request says of it that surely had no effect, after others that may have had one or not.
+
+    Args:
+        failure: Why that copy had no effect.
+        repeat: Whether others may have had one.
+        sent: Whether this call has sent one of those; else they are of an earlier call.
 
     Raises:
         Failure: Another copy is of no use.
@@ -70,8 +100,11 @@ def without_effect(failure: Failure, repeat: bool) -> Failure:
             raise failure
         return failure
     if isinstance(failure, Rejected):
-        raise Unusable(failure.cause) from failure.cause
-    return Unanswered(failure.cause)
+        unusable = Unusable(failure.cause)
+        raise (unusable if sent else of_earlier(unusable)) from failure.cause
+    unanswered = Unanswered(failure.cause)
+    unanswered.passes = failure.passes
+    return unanswered if sent else of_earlier(unanswered)
 
 
 def unasked() -> Unanswered:

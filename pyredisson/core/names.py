@@ -103,6 +103,11 @@ def forced_channel(key: str) -> str:
     return f"pyredisson_forced:{{{key}}}"
 
 
+def watched_channel(key: str) -> str:
+    """Ours alone: where nothing is published. Its subscribers watch a lock, on all channels on which clients wait."""
+    return prefixed("pyredisson_watched", key)
+
+
 def elected_channel(key: str) -> str:
     """Ours alone: where a new leader is announced to the observers of an election."""
     return prefixed("pyredisson_elected", key)

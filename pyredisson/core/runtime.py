@@ -252,6 +252,14 @@ class Runtime(Protocol):
         """
         ...
 
+    def node_of(self, key: str) -> str:
+        """Return the address of the node of a cluster that has a key; empty if there is one server."""
+        ...
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command on the server that has a key, which is none of its arguments. Raises as :meth:`ask`."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from pyredisson.core.diagnosis.replies import read_count
-from pyredisson.core.names import LockNames, SemaphoreNames
+from pyredisson.core.names import LockNames, SemaphoreNames, watched_channel
 from pyredisson.core.stored import Form
 from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.foreign import foreign_text
@@ -89,7 +89,11 @@ def questions(key: bytes, *, sharded: bool = False) -> list[Command]:
         ("ZRANGE", encode_name(SemaphoreNames(text).taken), "0", str(MOST - 1)),
         ("GET", encode_name(lock.token)),
         ("LLEN", encode_name(lock.queue)),
-        ("PUBSUB", "SHARDNUMSUB" if sharded else "NUMSUB", *map(encode_name, [*channels_of(text), lock.waiting])),
+        (
+            "PUBSUB",
+            "SHARDNUMSUB" if sharded else "NUMSUB",
+            *map(encode_name, [*channels_of(text), watched_channel(text), lock.waiting]),
+        ),
         ("ZCOUNT", encode_name(lock.waiting), "-inf", f"({OBSERVERS}"),
         ("TYPE", key),
     ]
@@ -110,9 +114,12 @@ def read_glance(key: bytes, replies: Sequence[Any], *, node: str = "", prefix: s
             fields = dict(list(zip(parts[::2], parts[1::2], strict=False))[:MOST])
     taken = [each for each in permits if isinstance(each, bytes)] if isinstance(permits, list) else []
     value = value if isinstance(value, bytes) and value else None
-    waiting = encode_name(LockNames(key.decode("utf-8", "surrogateescape")).waiting)
+    text = key.decode("utf-8", "surrogateescape")
+    counts = dict(read_numsub(subscribed))
+    watching = counts.pop(encode_name(watched_channel(text)), 0)
     # Of the clients in the wait queue some listen to the channel, too: the observers.
-    subscribers = sum(-count if channel == waiting else count for channel, count in read_numsub(subscribed).items())
+    observers = counts.pop(encode_name(LockNames(text).waiting), 0)
+    subscribers = sum(max(0, count - watching) for count in counts.values()) - observers
     stored = Stored(
         key,
         usual_kind(_form_of(value, fields.get(b"mode"), taken)),

@@ -82,7 +82,7 @@ class Inspector:
             redis.exceptions.RedisError: A server does not answer. What others have is yielded before.
             OSError: A server does not answer.
         """
-        look = self._look(pattern, progress, seconds)
+        look = self.look(pattern, progress=progress, seconds=seconds)
         for number, view in enumerate(look.views()):
             if number == limit:
                 return
@@ -90,8 +90,12 @@ class Inspector:
         look.raise_errors()
 
     def lock(self, name: str) -> LockView | None:
-        """Return the lock of a name; ``None`` if there is none. Raises as :meth:`locks` does."""
-        return self._meet().one(encode_name(self.prefix + name))
+        """Return the lock of a name; ``None`` if there is none, and no one waits. Raises as :meth:`locks` does."""
+        look = self._meet()
+        view = look.one(encode_name(self.prefix + name))
+        if view is None and "waiters" in look.doubts:
+            raise look.doubts["waiters"]
+        return view
 
     def locks_named(self, names: Iterable[str]) -> list[LockView]:
         """Return those locks that there are, for one list of the clients. Raises as :meth:`locks` does."""
@@ -100,16 +104,24 @@ class Inspector:
         return [view for view in found if view is not None]
 
     def leaks(self) -> Iterator[LockView]:
-        """Yield the locks that never expire, or whose holder or queue is gone. Raises as :meth:`locks` does."""
-        return (each for each in self.locks() if each.problems)
+        """Yield the locks that never expire, or whose holder or queue is gone.
+
+        Raises as :meth:`locks` does, and if the server does not let this user see who is connected or who waits.
+        """
+        look = self.look()
+        yield from (each for each in look.views() if each.problems)
+        look.raise_errors(doubts=True)
 
     def counts(self, pattern: str | None = None) -> dict[str, int]:
         """Return how many locks of each kind are held. Raises as :meth:`locks` does."""
         return dict(Counter(each.kind for each in self.locks(pattern) if each.held))
 
     def wait_graph(self) -> WaitGraph:
-        """Return who waits for whom. Raises as :meth:`locks` does."""
-        return wait_graph(self.locks())
+        """Return who waits for whom. Raises as :meth:`leaks` does."""
+        look = self.look()
+        graph = wait_graph(look.views())
+        look.raise_errors(doubts=True)
+        return graph
 
     def foreign(self, name: str) -> str | None:
         """Return what the key of a name is, in words, where :meth:`lock` finds none; ``None``: there is no such key."""
@@ -119,10 +131,10 @@ class Inspector:
         return None if found == "none" else foreign_text(found)
 
     def clients(self) -> list[ClientView]:
-        """Return the clients, by their connections and their presence. Raises as :meth:`locks` does."""
+        """Return the clients, by their connections and their presence. Raises as :meth:`leaks` does."""
         look = self._meet()
         look.find_presence()
-        look.raise_errors()
+        look.raise_errors(doubts=True)
         return look.people.views()
 
     def snapshot(
@@ -136,13 +148,13 @@ class Inspector:
             progress: Called as the search goes on.
 
         Raises:
-            redis.exceptions.RedisError: No server answers.
+            redis.exceptions.RedisError: No server answers, or none lets this user see its keys.
             OSError: No server answers.
         """
         began = time.monotonic()
-        look = self._look(pattern, progress, seconds)
+        look = self.look(pattern, progress=progress, seconds=seconds)
         locks = sorted(look.views(), key=lambda view: view.name)
-        if not look.answered:
+        if look.is_blind:
             look.raise_errors()
         return Snapshot(
             taken=time.time(),
@@ -153,6 +165,8 @@ class Inspector:
             seconds=time.monotonic() - began,
             errors=tuple(dict.fromkeys(map(describe, look.errors))),
             strings_left_out=look.strings_left_out,
+            unread=look.unread,
+            doubts={what: describe(error) for what, error in look.doubts.items()},
         )
 
     def unlock(self, name: str, *, holder: str | None = None, seen: LockView | None = None) -> Unlocked:
@@ -207,12 +221,15 @@ class Inspector:
         self.servers.masters()
         self.servers.of(raw).tell("SET", raw, value, "PX", time_to_live_ms)
 
-    def _look(self, pattern: str | None = None, progress: Progress | None = None, seconds: float | None = None) -> Look:
+    def look(
+        self, pattern: str | None = None, *, progress: Progress | None = None, seconds: float | None = None
+    ) -> Look:
+        """Return a look that has not begun: its views are found one by one. For arguments, see :meth:`locks`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         return Look(self.servers, self.prefix, pattern, progress, deadline)
 
     def _meet(self) -> Look:
-        look = self._look()
+        look = self.look()
         look.meet()
         return look
 

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import TypeAlias, final
 
@@ -26,6 +27,7 @@ from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored, read_stored
+from pyredisson.inspection.refusals import answered
 from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, TOKEN_SIZES, encode_name, glob_to_pattern
 from pyredisson.inspection.scan import (
     COUNT,
@@ -40,13 +42,13 @@ from pyredisson.inspection.scan import (
     scan,
     subscribed_names,
 )
-from pyredisson.inspection.servers import Server, Servers, in_batches
+from pyredisson.inspection.servers import Server, Servers, describe, in_batches
 from pyredisson.inspection.views import view_of
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""
 
-BATCH = 200  # locks that are read at a time
+BATCH = 500  # locks that are read at a time
 MAX_ID = 64  # characters of a client's id
 PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
 
@@ -67,8 +69,11 @@ class Look:
 
     Attributes:
         people: Who is who.
-        errors: What went wrong, server by server.
+        errors: Why not all locks are known: servers that do not answer, and what they refuse.
+        doubts: What is not known of the locks, since it was refused: ``"connections"``, ``"waiters"``.
         answered: How many servers answered.
+        unread: How many keys could not be read.
+        progress: Called as the search goes on.
         keys: How many keys they have.
         complete: Whether all keys were searched.
         strings_left_out: Whether strings that may be locks or data were not listed: there are too many.
@@ -84,13 +89,15 @@ class Look:
     ) -> None:
         self.people: People = People()
         self.errors: list[Exception] = []
+        self.doubts: dict[str, Exception] = {}
         self.answered: int = 0
+        self.unread: int = 0
         self.keys: int = 0
         self.complete: bool = True
         self.strings_left_out: bool = False
         self._servers = servers
         self._prefix = prefix
-        self._progress = progress
+        self.progress: Progress | None = progress
         self._deadline = deadline
         self._asked = pattern is not None
         self._pattern = None
@@ -101,6 +108,7 @@ class Look:
             self._pattern = _GLOB_BYTES.sub(rb"\\\g<0>", encode_name(prefix)) + encode_name(pattern or "*")
         self._wanted = None if self._pattern is None else glob_to_pattern(self._pattern)
         self._masters: list[Server] = []
+        self._lost: list[Server] = []
         self._searched = 0
         self._seen: set[bytes] = set()
 
@@ -109,30 +117,61 @@ class Look:
         """About how many keys were searched."""
         return self.keys if self.complete else min(self.keys, self._searched // PASSES)
 
-    def raise_errors(self) -> None:
-        """Raise the first error, if there was one."""
-        if self.errors:
-            raise self.errors[0]
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing could be searched at all."""
+        return bool(self.errors) and not self._searched
+
+    def raise_errors(self, *, doubts: bool = False) -> None:
+        """Raise the first error, if there was one; also why something is not known, if it matters."""
+        for error in (*self.errors, *(self.doubts.values() if doubts else ())):
+            raise error
 
     # ---- clients ---------------------------------------------------------------------------------------------------
 
     def meet(self) -> None:
         """Find the servers, and who is connected to them. Raises if there are none."""
-        self._masters = self._servers.masters()
+        self._masters = masters = self._servers.masters()
         listed: list[Connection] = []
-        complete = True
-        for server in self._masters:
+        for server in masters:
             try:
                 listed += read_client_list(server.ask("CLIENT", "LIST"))
                 self.answered += 1
-            except (rx.ResponseError, rx.InvalidResponse):
+            except (rx.ResponseError, rx.InvalidResponse) as error:
                 self.answered += 1
-                complete = False  # This user may not list clients, or there are far too many.
+                self._doubt("connections", error)  # This user may not list clients, or there are far too many.
             except (rx.RedisError, OSError) as error:
-                complete = False
-                self._fail(error)
-        self.people = People(listed, complete)
+                self._lose(server, error)
+        self.people = People(listed, not self.doubts and not self.errors)
         self._read_presence(self.people.connections)
+
+    def _lose(self, server: Server, error: Exception) -> None:
+        """Go on without a server that does not answer: what others have is shown, and that its locks are missing."""
+        if server not in self._masters:
+            return
+        self._masters = [each for each in self._masters if each is not server]
+        self._lost.append(server)
+        self.complete = False
+        if not self._servers.clustered:
+            self.errors.append(error)
+            return
+        number = len(self._masters) + len(self._lost)
+        self.errors.append(
+            rx.ConnectionError(
+                f"1 of {number} masters does not answer, its locks are missing: {server.node} ({describe(error)})"
+            )
+        )
+
+    def _doubt(self, what: str, error: Exception) -> None:
+        self.doubts.setdefault(what, error)
+
+    def _refuse(self, error: Exception) -> None:
+        """Note that a key could not be read: it is not known whether it is a lock."""
+        self.unread += 1
+        self.complete = False
+        said = str(error).partition(" (")[0]
+        if not any(str(each).startswith(said) for each in self.errors):
+            self.errors.append(error)
 
     def find_presence(self) -> None:
         """Find the presence entries of all clients, also of those whose connections have no name."""
@@ -152,9 +191,9 @@ class Look:
         keys = {encode_name(presence_key(each, self._prefix)): each for each in new}
         for server, some in self._by_server(keys, optional=True).items():
             for batch in in_batches(some, BATCH):
-                with self._noted():
+                with self._noted(server):
                     ask = [q for key in batch for q in (("GETRANGE", key, "0", str(MAX_PRESENCE_BYTES)), ("PTTL", key))]
-                    answers, now = server.ask_many(ask), time.time()
+                    answers, now = server.ask_many(ask, refused=partial(self._doubt, "owners")), time.time()
                     for key, value, left in zip(batch, answers[::2], answers[1::2], strict=True):
                         self.people.add(keys[key], read_presence(keys[key], value, left, now))
 
@@ -164,15 +203,19 @@ class Look:
         for each in keys:
             with suppress(rx.RedisError) if optional else self._noted():
                 found[self._servers.of(each)].append(each)
-        return found
+        return {server: some for server, some in found.items() if server not in self._lost}
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Note the error of a server, and go on."""
+    def _noted(self, server: Server | None = None) -> Iterator[None]:
+        """Note the error of a server, and go on: without it, if it does not answer."""
         try:
             yield
         except (rx.RedisError, OSError) as error:
-            self._fail(error)
+            self.complete = False
+            if server is not None and answered(error) == "not":
+                self._lose(server, error)
+            elif str(error) not in map(str, self.errors):
+                self.errors.append(error)
 
     # ---- locks -----------------------------------------------------------------------------------------------------
 
@@ -180,17 +223,19 @@ class Look:
         """Yield all locks. What cannot be read is in ``errors``. Raises if no server can be found."""
         self.meet()
         if self._name is not None:
-            view = self.one(self._name)
-            if view is not None:
-                yield view
+            with self._noted():
+                view = self.one(self._name)
+                self._searched += 1
+                if view is not None:
+                    yield view
             return
         for server in self._masters:
             with suppress(rx.RedisError, OSError):
                 self.keys += read_count(server.ask("DBSIZE")) or 0
-        for server, found in self._tokens():
-            yield from self._read_all(server, found)
         for server in self._masters:
             yield from self._read_all(server, self._hashes(server))
+        for server, found in self._tokens():
+            yield from self._read_all(server, found)
         yield from self._known_by_others()
 
     def one(self, key: bytes) -> LockView | None:
@@ -202,7 +247,7 @@ class Look:
         """Return what is stored of a lock. Raises if the server does not answer."""
         server = self._servers.of(key)
         found = candidates_named(server, key, time.time(), lambda: self._numbered(server, key))
-        [*read] = read_stored(server, found, self._sharded)
+        [*read] = read_stored(server, found, self._sharded, doubt=partial(self._doubt, "waiters"))
         self._read_presence(_clients_in(read))
         return read[0] if read else None
 
@@ -217,14 +262,18 @@ class Look:
 
     @property
     def _sharded(self) -> bool:
-        return self._servers.publishes_by(self._masters[0]) == "SPUBLISH"
+        try:
+            return self._servers.publishes_by(*self._masters) == "SPUBLISH"
+        except rx.ResponseError as error:
+            self._doubt("waiters", error)
+            return False
 
     def _scan(self, server: Server, kind: bytes, match: bytes | None) -> Iterator[list[bytes]]:
-        with self._noted():
+        with self._noted(server):
             for keys in scan(server, kind, match, self._is_late):
                 self._searched += COUNT
-                if self._progress is not None:
-                    self._progress(min(self._searched, PASSES * self.keys), PASSES * self.keys)
+                if self.progress is not None:
+                    self.progress(min(self._searched, PASSES * self.keys), PASSES * self.keys)
                 yield keys
         if self._is_late():
             self.complete = False
@@ -236,14 +285,16 @@ class Look:
         """Return what may be token locks, and read the presence entries among the strings."""
         likely, doubtful = ({server: list[Candidate]() for server in self._masters} for _ in range(2))
         for server in self._masters:
-            with self._noted():
+            with self._noted(server):
                 for keys in self._scan(server, b"string", self._pattern):
                     self._read_presence(self._clients_among(keys))
                     sizes = TOKEN_SIZES if self.strings_left_out else range(1, MAX_TOKEN + 1)
-                    for each, is_likely in find_strings(server, keys, time.time(), asked=self._asked, sizes=sizes):
+                    for each, is_likely in find_strings(
+                        server, keys, time.time(), asked=self._asked, sizes=sizes, refused=self._refuse
+                    ):
                         (likely if is_likely or self._asked else doubtful)[server].append(each)
                     self._leave_out(doubtful)
-        return [(server, likely[server] + doubtful[server]) for server in self._masters]
+        return [(server, likely[server] + doubtful[server]) for server in self._masters if server in likely]
 
     def _leave_out(self, doubtful: Mapping[Server, list[Candidate]]) -> None:
         """Forget strings that may be locks or data if there are as many as only a program's data are."""
@@ -254,9 +305,9 @@ class Look:
 
     def _hashes(self, server: Server) -> Iterator[Candidate]:
         """Yield all others: hashes, queues without a lock, semaphores of which permits are taken."""
-        with self._noted():
+        with self._noted(server):
             for keys in self._scan(server, b"hash", self._pattern):
-                yield from find_hashes(server, keys)
+                yield from find_hashes(server, keys, refused=self._refuse)
             for keys in self._scan(server, b"list", QUEUE_KEYS):
                 yield from find_queues(keys)
             for keys in self._scan(server, b"zset", PERMIT_KEYS):
@@ -274,15 +325,19 @@ class Look:
             yield from self._read_all(server, [Candidate(key, kinds[key]) for key in keys])
 
     def _subscribed(self, server: Server) -> list[Candidate]:
-        with self._noted(), suppress(rx.ResponseError):  # This user may not ask.
-            return subscribed_names(server, self._sharded)
+        with self._noted(server):
+            try:
+                return subscribed_names(server, self._sharded)
+            except rx.ResponseError as error:
+                self._doubt("waiters", error)
         return []
 
     def _read_all(self, server: Server, candidates: Iterable[Candidate]) -> Iterator[LockView]:
         for batch in in_batches(filter(self._is_new, candidates), BATCH):
             read: list[Stored] = []
-            with self._noted():
-                read = read_stored(server, batch, self._sharded)
+            with self._noted(server):
+                doubt = partial(self._doubt, "waiters")
+                read = read_stored(server, batch, self._sharded, refused=self._refuse, doubt=doubt)
             self._read_presence(_clients_in(read))
             now = time.time()
             for each in read:
@@ -294,10 +349,6 @@ class Look:
             return False
         self._seen.add(candidate.key)
         return True
-
-    def _fail(self, error: Exception) -> None:
-        self.errors.append(error)
-        self.complete = False
 
 
 def _clients_in(read: Iterable[Stored]) -> Iterator[str]:

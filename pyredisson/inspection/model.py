@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.diagnosis.replies import PresenceEntry
@@ -134,6 +134,7 @@ class LockView:
         keys: Its keys in Redis, its own first.
         taken: How many permits of a semaphore are taken, if that is stored.
         total: How many permits a semaphore has in all, if that is known.
+        waiters_known: Whether the server lets this user see who waits.
     """
 
     name: str
@@ -152,6 +153,7 @@ class LockView:
     keys: tuple[str, ...] = ()
     taken: int | None = None
     total: int | None = None
+    waiters_known: bool = True
 
     @property
     def held(self) -> bool:
@@ -230,6 +232,8 @@ class Snapshot:
         seconds: How long it took.
         errors: What could not be read, and why.
         strings_left_out: Whether strings that may be locks or data are not among the locks: there are too many.
+        unread: How many keys the server did not let this user read: whether they are locks is not known.
+        doubts: What is not known of the locks, since the server refused it, and why: ``"connections"``, ``"waiters"``.
     """
 
     taken: float
@@ -240,11 +244,8 @@ class Snapshot:
     seconds: float = 0.0
     errors: tuple[str, ...] = ()
     strings_left_out: bool = False
-
-    @property
-    def unread(self) -> bool:
-        """Whether no key could be read at all."""
-        return bool(self.errors) and not self.complete and not self.keys_seen
+    unread: int = 0
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 #: Times carry their unit in JSON: the name there, and by what they are multiplied.
@@ -259,10 +260,10 @@ def as_json(value: Any) -> Any:
     """Return a value as JSON can hold it, with units in the names of times."""
     if is_dataclass(value) and not isinstance(value, type):
         made: dict[str, Any] = {}
-        for field in fields(value):
-            inner = getattr(value, field.name)
-            name, factor = _IN_JSON.get(field.name, (field.name, None))
-            if isinstance(value, Snapshot) and field.name == "taken":
+        for each in fields(value):
+            inner = getattr(value, each.name)
+            name, factor = _IN_JSON.get(each.name, (each.name, None))
+            if isinstance(value, Snapshot) and each.name == "taken":
                 name, factor = "taken_unix_ms", 1000
             made[name] = round(inner * factor) if factor is not None and inner is not None else as_json(inner)
         for name in ("label", "waiting"):

@@ -10,11 +10,19 @@ from itertools import islice
 from typing import Any, final
 
 from pyredisson.core.diagnosis.replies import read_count, read_owner
-from pyredisson.core.names import LockNames, NumberedNames, QueueNames, ReadWriteNames, SemaphoreNames
+from pyredisson.core.names import (
+    LockNames,
+    NumberedNames,
+    QueueNames,
+    ReadWriteNames,
+    SemaphoreNames,
+    watched_channel,
+)
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.protocol import OBSERVERS
+from pyredisson.inspection.refusals import is_of_another_type, refusal_of
 from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_numsub
-from pyredisson.inspection.scan import MAX_OWNERS, Candidate
+from pyredisson.inspection.scan import MAX_OWNERS, Candidate, Refused
 from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches
 
@@ -46,6 +54,7 @@ class Stored:
         ended: How many of those that were taken have expired, and are not available yet.
         recorded: How many permits there are in all, if that is recorded.
         now_ms: The server's clock, in ms since 1970.
+        waiters_known: Whether the server let us see who waits.
     """
 
     key: bytes
@@ -63,6 +72,7 @@ class Stored:
     ended: int = 0
     recorded: int | None = None
     now_ms: float = 0.0
+    waiters_known: bool = True
 
     @property
     def exists(self) -> bool:
@@ -90,8 +100,22 @@ class Stored:
         return self.kind.names(self.key.decode("utf-8", "surrogateescape"))
 
 
-def read_stored(server: Server, candidates: Sequence[Candidate], sharded: bool) -> list[Stored]:
+def read_stored(
+    server: Server,
+    candidates: Sequence[Candidate],
+    sharded: bool,
+    *,
+    refused: Refused | None = None,
+    doubt: Refused = lambda _: None,
+) -> list[Stored]:
     """Read what is stored of these locks. One that has gone is left out.
+
+    Args:
+        server: The server.
+        candidates: The locks.
+        sharded: Whether clients publish by ``SPUBLISH``.
+        refused: Called for each that cannot be read and is left out; ``None``: raise why.
+        doubt: Called with why it is not known who waits.
 
     Raises:
         redis.exceptions.RedisError: The server does not answer.
@@ -99,10 +123,10 @@ def read_stored(server: Server, candidates: Sequence[Candidate], sharded: bool) 
     """
     now_ms = 1000 * read_clock(server.ask("TIME"))
     found = [Stored(each.key, each.kind, now_ms=now_ms) for each in candidates]
-    _read_keys(server, found)
-    _read_queues(server, [each for each in found if each.queued])
-    _read_readers(server, [each for each in found if each.mode == b"read"])
-    _read_subscribers(server, found, sharded)
+    found = _read_keys(server, found, refused, doubt)
+    _read_queues(server, [each for each in found if each.queued], doubt)
+    _read_readers(server, [each for each in found if each.mode == b"read"], doubt)
+    _read_subscribers(server, found, sharded, doubt)
     return [each for each in found if each.exists or each.queued or each.subscribers or each.taken]
 
 
@@ -130,11 +154,29 @@ def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], o
         yield ("ZCARD", encode_name(names.channel)), "listed", lambda count: read_count(count) or 0
 
 
-def _read_keys(server: Server, them: list[Stored]) -> None:
+#: Without these it is not known whether something is held.
+_ESSENTIAL = frozenset({"left_ms", "fields", "value", "taken"})
+#: Without these it is not known who waits.
+_OF_WAITERS = frozenset({"queued", "listed"})
+
+
+def _read_keys(server: Server, them: list[Stored], refused: Refused | None, doubt: Refused) -> list[Stored]:
+    """Read the keys of locks. Returns those that could be read."""
     asked = [(each, *question) for each in them for question in _questions(each)]
-    answers = server.ask_many([command for _, command, _, _ in asked])
-    for (each, _, attribute, read), answer in zip(asked, answers, strict=True):
-        setattr(each, attribute, read(answer))
+    answers = server.ask_many([command for _, command, _, _ in asked], refused=lambda _: None)
+    unread: set[bytes] = set()
+    for (each, command, attribute, read), answer in zip(asked, answers, strict=True):
+        if not isinstance(answer, Exception) or is_of_another_type(answer):
+            setattr(each, attribute, read(answer))
+        elif attribute not in _ESSENTIAL:
+            each.waiters_known = each.waiters_known and attribute not in _OF_WAITERS
+            doubt(refusal_of(answer, command))
+        elif refused is None:
+            raise refusal_of(answer, command)
+        elif each.key not in unread:
+            unread.add(each.key)
+            refused(refusal_of(answer, command))
+    return [each for each in them if each.key not in unread] if unread else them
 
 
 def _read_fields(answer: Any) -> dict[bytes, bytes]:
@@ -144,11 +186,13 @@ def _read_fields(answer: Any) -> dict[bytes, bytes]:
     return dict(islice(zip(parts[::2], parts[1::2], strict=False), MAX_OWNERS + 1))
 
 
-def _read_queues(server: Server, them: list[Stored]) -> None:
+def _read_queues(server: Server, them: list[Stored], doubt: Refused) -> None:
     queued = [(each, LockNames(each.names.name)) for each in them]
-    queues = server.ask_many([("LRANGE", encode_name(names.queue), "0", str(MAX_QUEUE - 1)) for _, names in queued])
+    questions = [("LRANGE", encode_name(names.queue), "0", str(MAX_QUEUE - 1)) for _, names in queued]
+    queues = server.ask_many(questions, refused=doubt)
     for (stored, _), queue in zip(queued, queues, strict=True):
         members = queue if isinstance(queue, list) else []
+        stored.waiters_known = stored.waiters_known and isinstance(queue, list)
         stored.queue = {each: 0 for each in members if isinstance(each, bytes) and read_owner(each) is not None}
     asked = [(stored, names, waiter) for stored, names in queued for waiter in stored.queue]
     answers = server.ask_many(
@@ -159,7 +203,8 @@ def _read_queues(server: Server, them: list[Stored]) -> None:
                 ("ZSCORE", encode_name(names.timeouts), waiter),
                 ("HGET", encode_name(names.alive), waiter),
             )
-        ]
+        ],
+        refused=doubt,
     )
     for (stored, _, waiter), *ends in zip(asked, answers[::2], answers[1::2], strict=True):
         until, ours = map(_milliseconds, ends)
@@ -174,7 +219,7 @@ def _milliseconds(value: object) -> int | None:
         return None
 
 
-def _read_readers(server: Server, them: list[Stored]) -> None:
+def _read_readers(server: Server, them: list[Stored], doubt: Refused) -> None:
     asked: list[tuple[Stored, bytes]] = []
     questions: list[Command] = []
     for stored in them:
@@ -183,22 +228,26 @@ def _read_readers(server: Server, them: list[Stored]) -> None:
             for number in range(1, 1 + min(MAX_HOLDS, read_count(count) or 0)):
                 asked.append((stored, owner))
                 questions.append(("PTTL", encode_name(names.read_hold(owner.decode(), number))))
-    for (stored, owner), left in zip(asked, server.ask_many(questions), strict=True):
+    for (stored, owner), left in zip(asked, server.ask_many(questions, refused=doubt), strict=True):
         if isinstance(left, int) and left >= 0:
             stored.reads[owner] = max(left, stored.reads.get(owner, 0))
 
 
-def _read_subscribers(server: Server, them: list[Stored], sharded: bool) -> None:
+def _read_subscribers(server: Server, them: list[Stored], sharded: bool, doubt: Refused) -> None:
     counts: Counter[bytes] = Counter()
+    known = True
     channels = [_channels(each) for each in them]
     batches = list(in_batches(dict.fromkeys(name for each in channels for name in each.values()), MAX_CHANNELS))
     for word in ("NUMSUB", "SHARDNUMSUB")[: 1 + sharded]:
-        for reply in server.ask_many([("PUBSUB", word, *batch) for batch in batches]):
+        for reply in server.ask_many([("PUBSUB", word, *batch) for batch in batches], refused=doubt):
             counts.update(read_numsub(reply))
+            known = known and not isinstance(reply, Exception)
     for stored, each in zip(them, channels, strict=True):
+        stored.waiters_known = stored.waiters_known and (known or not each)
         count = {of: counts[name] for of, name in each.items()}
-        # Of the clients in the wait queue some listen to the channel as well: the observers.
-        shared = max(0, count.pop(b"all", 0) - count.pop(b"waiting", 0)) + stored.listed
+        # Of the clients in the wait queue some listen to the channel as well: the observers. A watch is no client.
+        others = count.pop(b"waiting", 0) + count.pop(b"watching", 0)
+        shared = max(0, count.pop(b"all", 0) - others) + stored.listed
         stored.subscribers = shared + len({waiter.split(b":")[0] for waiter in count if count[waiter]})
 
 
@@ -207,7 +256,7 @@ def _channels(stored: Stored) -> Mapping[bytes, bytes]:
     names = stored.names
     if stored.kind.form == "token":
         return {}
-    channels = {b"all": names.channel}
+    channels = {b"all": names.channel, b"watching": watched_channel(names.raw)}
     if isinstance(names, QueueNames):
         channels[b"waiting"] = names.waiting
     if isinstance(names, LockNames):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import redis.exceptions as rx
 
@@ -19,7 +19,7 @@ from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_token
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
 
-COUNT = 1000
+COUNT = 4000  # keys that a server looks at for one reply: about a millisecond
 MAX_OWNERS = 1000  # of one read-write lock that are read
 MAX_OWNER_BYTES = 1024  # a field with all that Redis needs for it, on average
 
@@ -27,6 +27,10 @@ MAX_OWNER_BYTES = 1024  # a field with all that Redis needs for it, on average
 _INTERNAL = (b"pyredisson_", b"redisson_")
 
 _SCORE_KEY = re.compile(rb"(.+):timeout", re.DOTALL)
+
+
+Refused: TypeAlias = Callable[[Exception], object]
+"""Called with the error of each question about a key that the server refuses: what the key is, is not known then."""
 
 
 class Candidate(NamedTuple):
@@ -81,19 +85,30 @@ def scan(server: Server, kind: bytes, match: bytes | None, stop: Callable[[], bo
             return
 
 
-def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
-    """Return those hashes that are stored as locks are: one field, or a mode and the owners."""
+def find_hashes(server: Server, keys: Sequence[bytes], *, refused: Refused | None = None) -> list[Candidate]:
+    """Return those hashes that are stored as locks are: one field, or a mode and the owners.
+
+    Args:
+        server: The server.
+        keys: The keys.
+        refused: Called for each whose size the server does not tell; ``None``: raise that.
+    """
     keys = [key for key in keys if not key.startswith(_ALIVE)]
-    sizes = server.ask_many([each for key in keys for each in (("HLEN", key), ("HSTRLEN", key, "mode"))])
+    sizes = dict(zip(keys, server.ask_many([("HLEN", key) for key in keys], refused=refused), strict=True))
+    several = [key for key, fields in sizes.items() if isinstance(fields, int) and fields > 1]
+    modes = dict(
+        zip(several, server.ask_many([("HSTRLEN", key, "mode") for key in several], refused=refused), strict=True)
+    )
     likely = [
-        (key, usual_kind("sides" if mode in (4, 5) else "owners"), fields)
-        for key, fields, mode in zip(keys, sizes[::2], sizes[1::2], strict=True)
-        if isinstance(fields, int) and (fields == 1 or mode in (4, 5))
+        (key, usual_kind("sides" if modes.get(key) in (4, 5) else "owners"), fields)
+        for key, fields in sizes.items()
+        if fields == 1 or modes.get(key) in (4, 5)
     ]
     # Only a hash whose fields and values are short is one of ours.
     samples = [str(MAX_OWNERS if fields > MAX_OWNERS else 0) for _, _, fields in likely]
     memory = server.ask_many(
-        [("MEMORY", "USAGE", key, "SAMPLES", sampled) for (key, *_), sampled in zip(likely, samples, strict=True)]
+        [("MEMORY", "USAGE", key, "SAMPLES", sampled) for (key, *_), sampled in zip(likely, samples, strict=True)],
+        refused=lambda _: None,  # Some services do not know it. What is read is bounded in any case.
     )
     return [
         Candidate(key, kind)
@@ -103,7 +118,13 @@ def find_hashes(server: Server, keys: Sequence[bytes]) -> list[Candidate]:
 
 
 def find_strings(
-    server: Server, keys: Iterable[bytes], now: float, *, asked: bool, sizes: Container[int] = range(1, MAX_TOKEN + 1)
+    server: Server,
+    keys: Iterable[bytes],
+    now: float,
+    *,
+    asked: bool,
+    sizes: Container[int] = range(1, MAX_TOKEN + 1),
+    refused: Refused | None = None,
 ) -> list[tuple[Candidate, bool]]:
     """Return those strings that may be token locks, and whether each is one rather than data.
 
@@ -113,11 +134,13 @@ def find_strings(
         now: The time, in Unix seconds.
         asked: Whether the user asks for them, by a name or a pattern.
         sizes: Values of other sizes are not looked at.
+        refused: Called for each that the server does not let us read; ``None``: raise that.
     """
     keys = [key for key in keys if not key.startswith(_INTERNAL)]
-    lengths = server.ask_many([("STRLEN", key) for key in keys])
+    lengths = server.ask_many([("STRLEN", key) for key in keys], refused=refused)
     short = [key for key, length in zip(keys, lengths, strict=True) if isinstance(length, int) and length in sizes]
-    read = server.ask_many([each for key in short for each in (("GETRANGE", key, "0", str(MAX_TOKEN)), ("PTTL", key))])
+    questions = [each for key in short for each in (("GETRANGE", key, "0", str(MAX_TOKEN)), ("PTTL", key))]
+    read = server.ask_many(questions, refused=refused)
     found = []
     for key, value, left in zip(short, read[::2], read[1::2], strict=True):
         seen = read_token(value, now) if isinstance(value, bytes) else None

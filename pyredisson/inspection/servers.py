@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar, final
 
 import redis
@@ -16,8 +16,10 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
+from pyredisson.inspection.refusals import is_of_another_type, one_node_of_a_cluster, refusal_of
 from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
-from pyredisson.net.resp import as_redis_error, pack_command
+from pyredisson.net.refusals import as_redis_error
+from pyredisson.net.resp import is_push, new_reader, pack_command
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import SLOTS, Cluster, read_slots
 from pyredisson.net.urls import client_at, known_url, listed, own_settings
@@ -34,8 +36,9 @@ TOOL_NAME = "pyredisson-inspect"
 _NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
-MAX_BATCH = 500  # commands in flight
+MAX_BATCH = 1000  # commands in flight
 MAX_BATCH_BYTES = 1024 * 1024  # and their size, of those after the first
+READ_SIZE = 65536  # bytes
 
 
 def describe(error: BaseException) -> str:
@@ -82,6 +85,8 @@ class Server:
         self.filters_types: bool | None = None
         self._connection: Any = place.connection_class(**settings, retry=Retry(NoBackoff(), 0))
         self._greeted = False
+        self._reader = new_reader()
+        self._timeout = timeout
         self._lock = threading.Lock()
 
     @property
@@ -93,21 +98,29 @@ class Server:
         """Return the answer to one question.
 
         Raises:
-            redis.exceptions.RedisError: It could not be asked, or refuses.
+            redis.exceptions.RedisError: It could not be asked, or refuses; the error names the command.
             OSError: It could not be asked.
         """
-        return _only(self.ask_many([_words(command)]))
+        question = _words(command)
+        return _only(self.ask_many([question], refused=lambda _: None), question)
 
     def tell(self, *command: Any) -> Any:
         """Send what changes something: once."""
         with self._lock:
-            return _only(self._exchange([pack_command(_words(command))]))
+            return _only(self._exchange([pack_command(_words(command))]), _words(command))
 
-    def ask_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the answers to many questions; one that is refused is answered by the error.
+    def ask_many(
+        self, commands: Sequence[Command], *, refused: Callable[[Exception], object] | None = None
+    ) -> list[Any]:
+        """Return the answers to many questions. That a key is of another type is an answer, too: an error.
+
+        Args:
+            commands: The questions.
+            refused: Called with the error of each question that was refused, which is the answer then; ``None``: the
+                first such error is raised.
 
         Raises:
-            redis.exceptions.RedisError: It could not be asked.
+            redis.exceptions.RedisError: It could not be asked, or refuses.
             OSError: It could not be asked.
         """
         answers: list[Any] = []
@@ -120,6 +133,13 @@ class Server:
                     if not may_be_closed:
                         raise
                     answers += self._exchange(batch)  # The connection was idle: reading may be repeated.
+        if any(isinstance(each, Exception) for each in answers):
+            for command, answer in zip(commands, answers, strict=True):
+                if isinstance(answer, Exception) and not is_of_another_type(answer):
+                    error = refusal_of(answer, command)
+                    if refused is None or not isinstance(error, rx.ResponseError):
+                        raise error
+                    refused(error)
         return answers
 
     def close(self) -> None:
@@ -147,13 +167,34 @@ class Server:
         try:
             self._greeted = True
             connection.send_packed_command([b"".join((*first, *commands))], check_health=False)
-            return [_read(connection) for _ in (*first, *commands)][len(first) :]
+            return self._read(len(first) + len(commands))[len(first) :]
         except BaseException:
             self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
             raise
 
+    def _read(self, count: int) -> list[Any]:
+        """Return this number of replies: straight from the socket, of which redis-py would make far more work."""
+        replies: list[Any] = []
+        sock, reader = self._connection._sock, self._reader
+        while True:
+            while (reply := reader.gets()) is not False:
+                if not is_push(reply):
+                    replies.append(reply)
+            if len(replies) >= count:
+                return replies
+            try:
+                data = sock.recv(READ_SIZE)
+            except TimeoutError:
+                raise rx.TimeoutError(f"no reply within {self._timeout:.3g} s") from None
+            except OSError as error:
+                raise rx.ConnectionError(f"Error while reading from socket: {error}") from None
+            if not data:
+                raise rx.ConnectionError("Connection closed by server.")
+            reader.feed(data)
+
     def _drop(self) -> None:
         self._greeted = False
+        self._reader = new_reader()
         with suppress(Exception):
             self._connection.disconnect()
 
@@ -162,17 +203,10 @@ def _words(command: tuple[Any, ...]) -> Command:
     return tuple(word if isinstance(word, (str, bytes)) else str(word) for word in command)
 
 
-def _read(connection: Any) -> Any:
-    try:
-        return connection.read_response(disable_decoding=True)
-    except rx.ResponseError as error:
-        return error
-
-
-def _only(replies: list[Any]) -> Any:
+def _only(replies: list[Any], command: Command) -> Any:
     [reply] = replies
     if isinstance(reply, Exception):
-        raise reply
+        raise reply if is_of_another_type(reply) else refusal_of(reply, command)
     return reply
 
 
@@ -183,6 +217,7 @@ class Servers:
     Args:
         where: A server, sentinels or a cluster, or the URL of one, as all commands take it.
         timeout: Seconds for each answer.
+        whole: Whether all locks are meant: one node of a cluster by itself is an error then.
 
     Attributes:
         url: The URL, password masked.
@@ -194,7 +229,7 @@ class Servers:
         ValueError: The URL is not valid.
     """
 
-    def __init__(self, where: str | Endpoint | Cluster, timeout: float) -> None:
+    def __init__(self, where: str | Endpoint | Cluster, timeout: float, *, whole: bool = True) -> None:
         if isinstance(where, str):
             url = known_url(where)
             if url.startswith("embedded:"):
@@ -216,6 +251,7 @@ class Servers:
         alone = self.sentinels is None and not self.clustered
         self._slots: list[tuple[int, int, Server]] = [(0, SLOTS - 1, self._at(None))] if alone else []
         self._sharded: bool | None = None
+        self._is_checked = self.clustered or not whole
 
     @property
     def unserved(self) -> int:
@@ -233,7 +269,13 @@ class Servers:
                 self._slots = [(0, SLOTS - 1, self._at(self._by_sentinels(self.sentinels)))]
             elif isinstance(self._where, Cluster):
                 self._slots = self._by_nodes(self._where)
+            self._check_whole()
             return list(dict.fromkeys(server for _, _, server in self._slots))
+
+    def a_name_on(self, server: Server, start: str) -> str:
+        """Return a name that begins like this and whose keys a master has."""
+        names = (start if not number else f"{start}:{number}" for number in count())
+        return next(name for name in names if self.of(name.encode()) is server)
 
     def of(self, key: bytes) -> Server:
         """Return the master that has a key, as :meth:`masters` last saw it."""
@@ -243,16 +285,41 @@ class Servers:
                 return server
         raise rx.ClusterDownError(f"no node serves slot {slot}")
 
-    def publishes_by(self, server: Server) -> str:
-        """Return the command by which clients publish: as Redisson decides it, sharded where a cluster can."""
-        if self._sharded is None:
+    def _check_whole(self) -> None:
+        """Raise an error for one node of a cluster. Each user may send ``HELLO``, and it says what the server is."""
+        if self._is_checked:
+            return
+        [said] = self._slots[0][2].ask_many([("HELLO",)], refused=lambda _: None)
+        parts = [part for pair in said.items() for part in pair] if isinstance(said, dict) else said
+        if isinstance(parts, list) and b"cluster" in parts[1::2]:
+            raise one_node_of_a_cluster()
+        self._is_checked = True
+
+    def publishes_by(self, *servers: Server) -> str:
+        """Return the command by which clients publish: as Redisson decides it, sharded where a cluster can.
+
+        Args:
+            servers: Masters; the first that answers decides.
+
+        Raises:
+            redis.exceptions.RedisError: None of them answers.
+            OSError: None of them answers.
+        """
+        if not self.clustered:
             self._sharded = False
-            if self.clustered:
-                try:
-                    server.ask("PUBSUB", "SHARDNUMSUB", "0")
-                    self._sharded = True
-                except rx.ResponseError:
-                    pass
+        failure: Exception | None = None
+        for server in servers:
+            if self._sharded is not None:
+                break
+            try:
+                [reply] = server.ask_many([("PUBSUB", "SHARDNUMSUB", "0")], refused=lambda _: None)
+                if isinstance(reply, rx.NoPermissionError):
+                    raise reply
+                self._sharded = not isinstance(reply, Exception)
+            except (rx.RedisError, OSError) as error:
+                failure = error
+        if self._sharded is None and failure is not None:
+            raise failure
         return "SPUBLISH" if self._sharded else "PUBLISH"
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from pyredisson.inspection.scan import MAX_OWNERS
 
 #: Notes that mean something to others.
 NEVER_EXPIRES = "never expires"
+WAITERS_UNKNOWN = "who waits is not known"
 NOT_UTF8 = "its name is not UTF-8"
 DOUBTFUL = "a string: a lock only if a program uses it as one"
 
@@ -54,6 +55,7 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
         keys=_keys(stored),
         taken=stored.taken,
         total=_total(stored, number),
+        waiters_known=stored.waiters_known,
     )
 
 
@@ -92,8 +94,11 @@ def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[W
             if (owner := read_owner(field)) is not None:
                 until = stored.reads[field] / 1000 if field in stored.reads else left
                 holds = max(1, read_count(count) or 1)
-                who = people.runner(owner, count) if owner.ran else people.holder(key, owner)
-                yield replace(who, owner=field.decode(), holds=holds, remaining=until)
+                stored_of_it = {"owner": field.decode(), "holds": holds, "remaining": until}
+                if owner.ran:
+                    yield people.runner(owner, count, **stored_of_it)
+                else:
+                    yield people.holder(key, owner, **stored_of_it)
 
 
 def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...], now: float) -> Iterable[WaiterView]:
@@ -140,6 +145,8 @@ def _notes(
 ) -> Iterable[str]:
     if never:
         yield NEVER_EXPIRES
+    if not stored.waiters_known:
+        yield WAITERS_UNKNOWN
     yield from (f"by hand: {each.reason}" for each in holders[:1] if each.reason)
     absent = sum(each.connected is False for each in holders), "not connected"
     silent = sum(each.probably_gone for each in holders), "probably gone"

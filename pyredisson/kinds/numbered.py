@@ -10,6 +10,7 @@ from pyredisson.core.diagnosis.wrong_type import explain_type, no_number
 from pyredisson.core.failures import Failure
 from pyredisson.core.names import owner_field
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
+from pyredisson.core.requests.connect_wait import passes
 from pyredisson.core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
@@ -99,18 +100,17 @@ class NumberedCore:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""
         return await self.begin(Operation(what, script, read_int)).once(progress)
 
-    async def set_first(
+    def setting(
         self, what: str, value: int, message: str, *waiting: str, ttl_ms: int | None = None, total: str | None = None
-    ) -> bool:
-        """Set the first value, and return whether there was none.
+    ) -> Operation[int]:
+        """Return the operation that sets the first value; its reply is 0 if there was one.
 
         ``message`` notifies the waiters; ``waiting`` is the list of the clients that wait, if there is one; ``total``
         is the key where the value is recorded, too.
         """
         recorded = () if total is None else (total,)
         args = value, PUBLISH, message, "" if ttl_ms is None else ttl_ms, len(recorded)
-        script = ScriptCall("counter_set", args, (self.names.channel, *recorded, *waiting))
-        return await self.change(what, script) == 1
+        return Operation(what, ScriptCall("counter_set", args, (self.names.channel, *recorded, *waiting)), read_int)
 
     # ---- how long it exists --------------------------------------------------------------------------------------
 
@@ -121,9 +121,8 @@ class NumberedCore:
         """Return the keys that exist as long as its own."""
         return ()
 
-    async def first_use(self, wait: float | None = None) -> float | None:
-        """Set what the handle was made with, once, if that is anything. Returns the rest of ``wait`` seconds."""
-        return wait
+    async def first_use(self) -> None:
+        """Set what the handle was made with, once, if that is anything."""
 
     async def expire(self, time: Seconds) -> bool:
         """Let it expire after a time, and return whether it exists."""
@@ -173,12 +172,18 @@ class NumberWaitCore(NumberedCore):
         began = client.runtime.now()
         seen = client.subscriptions.messages_of(names.channel) if wait != 0 else None
         first: int | None = None
-        # The loop below goes on while the server is unreachable; a query does not.
-        patient = client.config.wait_while_unreachable and wait != 0
-        if not patient:
-            first = await self.get_number()
-            if self.opens(first, None) or wait == 0:
-                return self.opens(first, None)
+        refused = AT_ONCE
+        # The loop below goes on while the server is unreachable, or refuses it for a reason that passes.
+        if wait == 0 or not client.config.wait_while_unreachable:
+            try:
+                first = number_in(await client.read("GET", names.raw), names)
+            except Failure as failure:
+                if not wait or not passes(client, failure):
+                    raise await client.explain_read(failure, names.raw) from None
+            else:
+                if self.opens(first, None) or wait == 0:
+                    return self.opens(first, None)
+                refused = WITHOUT_END
         known = client.ledger.seen_numbers
 
         async def attempt() -> Answer:
@@ -197,7 +202,7 @@ class NumberWaitCore(NumberedCore):
         waits = self.begin_wait()
         try:
             group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, self.kind, opened_message)
-            refused, deadline = AT_ONCE if patient else WITHOUT_END, Deadline.after(wait, began)
+            deadline = Deadline.after(wait, began)
             if await wait_by_message(WaitingCall(client, names.name, attempt, refused, deadline), group, seen):
                 return True
             return self.opens(await self.get_number(), first)  # No message tells that it has expired.

@@ -86,7 +86,7 @@ class PermitSemaphoreCore(PermitsCore):
             script = self._changing("permit_release_all", permits, PUBLISH)
         else:
             script = self._changing("permit_release", permits, PUBLISH)
-        return Operation("a release", script, self.read_released)
+        return Operation("a release", script, self.read_released, completes=True)
 
     def _changing(self, name: str, *args: str | int | bytes) -> ScriptCall:
         """Return the call of a script that may make permits available."""
@@ -208,7 +208,11 @@ class PermitSemaphoreCore(PermitsCore):
     async def _count(self) -> PermitCount:
         self.client.check_open()
         await self.first_use()
-        return await self._count_now()
+        count = await self._count_now()
+        if count.available is None and self.forgotten():
+            await self.first_use()
+            count = await self._count_now()
+        return count
 
     async def known_total(self) -> tuple[int, bool]:
         """See :meth:`PermitsCore.known_total`."""

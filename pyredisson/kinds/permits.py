@@ -11,16 +11,17 @@ from pyredisson.core import events
 from pyredisson.core.acquiring.acquire import announce_wait, report_failed, report_outcome
 from pyredisson.core.acquiring.late import leave_closed
 from pyredisson.core.deadline import Deadline, lease_ms
+from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Granted, LockAcquired, NeverSet, Refused
-from pyredisson.core.requests.connect_wait import waits_through
-from pyredisson.core.requests.idempotent_request import NumberedCall, ScriptCall
+from pyredisson.core.requests.connect_wait import unreached, waits_through
+from pyredisson.core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import WaitingCall, released_as, wait_in_queue
 from pyredisson.core.waiting.wait_queue import QueuedGroup
-from pyredisson.errors import LockError, LockTimeoutError, OutcomeUnknownError
+from pyredisson.errors import LockError, LockTimeoutError
 from pyredisson.kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import Answer, PermitOutcome
-    from pyredisson.core.requests.idempotent_request import Operation
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
@@ -78,13 +78,17 @@ class PermitAttempt:
         return self._ask(self._core.queued(self._call.script, update))
 
     async def _ask(self, script: ScriptCall | None) -> Answer:
-        client, call = self.client, self._call
+        client, call, core = self.client, self._call, self._core
+        await core.set_up()
         answer = await call.ask(script)
+        if type(answer) is NeverSet and core.forgotten():
+            await core.set_up()
+            answer = await call.ask(script)
         if type(answer) is Refused:
             return answer
         if type(answer) is NeverSet:
             if self._wait != 0:
-                self._core.report_never_set()
+                core.report_never_set()
             return Refused(answer.retry_in_ms)
         if self._certain < math.inf and client.runtime.now() >= call.begun + self._certain:
             await call.discard()
@@ -143,25 +147,42 @@ class PermitsCore(NumberedCore, ABC):
         """Set the number of permits, unless the semaphore has some; with a ``ttl``, it ends after that time."""
         value = count_of(permits, "permits")
         ttl_ms = None if ttl is None else lease_ms(ttl, "ttl")
-        what, waiting = "a try_set_permits", self.wait_queue_keys()
-        return await self.set_first(what, value, str(value), *waiting, ttl_ms=ttl_ms, total=self.total_key())
+        return await self.begin(self._setting(value, ttl_ms)).once() == 1
 
-    async def first_use(self, wait: float | None = None) -> float | None:
-        """Set the permits that the handle was made with, once. Returns the rest of ``wait`` seconds."""
+    def _setting(self, permits: int, ttl_ms: int | None = None) -> Operation[int]:
+        what, waiting = "a try_set_permits", self.wait_queue_keys()
+        return self.setting(what, permits, str(permits), *waiting, ttl_ms=ttl_ms, total=self.total_key())
+
+    async def first_use(self) -> None:
+        """Set the permits that the handle was made with, unless that was done."""
+        try:
+            await self.set_up()
+        except Failure as failure:
+            # Whatever became of it: what its caller asks for was not sent, and can be repeated.
+            error = unreached(self.client, failure)
+            raise await explain_type(self.client.finder, error, self.names.name, self.kind) from failure.cause
+
+    async def set_up(self) -> None:
+        """Do as :meth:`first_use`, as a part of an attempt. Raises ``Failure``."""
         first = self._first
         if first is None:
-            return wait
-        now = self.client.runtime.now
-        began = now()
+            return
+        call = self.begin(self._resizing(first) if self._resizes else self._setting(first))
         try:
-            fits = await (self.resize(first) if self._resizes else self.try_set_permits(first))
-        except OutcomeUnknownError as error:
-            # Of no matter: what its caller asks for was not sent, and can be repeated.
-            raise error.__cause__ or error from None
-        if fits is False and self._reports_first("total", first):
+            done = await call.attempt()
+        except Failure:
+            call.give_up()
+            raise
+        if self._resizes:
+            self._check_resized(first, done)
+        elif not done and self._reports_first("total", first):
             await self._compare(first)
         self._first = None
-        return None if wait is None else max(0.0, wait - (now() - began))
+
+    def forgotten(self) -> bool:
+        """Note that the server has no permits. Returns whether :meth:`set_up` sets them again."""
+        self._first = self._permits
+        return self._first is not None
 
     def total_key(self) -> str | None:
         """Return the key in which the number of permits in all is recorded; ``None`` if they can be counted."""
@@ -172,15 +193,23 @@ class PermitsCore(NumberedCore, ABC):
 
     async def resize(self, permits: int, progress: Progress | None = None) -> None:
         """Set the number of permits in all, those acquired included. ``progress``: see ``run_to_the_end``."""
-        value, name = count_of(permits, "permits"), self.names.name
-        if not await self.change("a resize", self.resizing(value), progress):
+        value = count_of(permits, "permits")
+        self._check_resized(value, await self.begin(self._resizing(value)).once(progress))
+        self._permits = None if self._permits is None else value
+        self._first = None
+
+    def _resizing(self, permits: int) -> Operation[int]:
+        return Operation("a resize", self.resizing(permits), read_int)
+
+    def _check_resized(self, value: int, done: int) -> None:
+        name = self.names.name
+        if not done:
             raise LockError(
                 f"semaphore {name!r} cannot be resized: its number of permits is not recorded, since Redisson or an "
                 "earlier version of pyredisson set it. If there are n permits, acquired ones included, call "
                 f"get_semaphore({name!r}, permits=n).resize({value})",
                 name=name,
             )
-        self._first = None
 
     @abstractmethod
     async def known_total(self) -> tuple[int, bool]:
@@ -230,14 +259,13 @@ class PermitsCore(NumberedCore, ABC):
         label = f"{self.kind}:{each}"
         asked = client.runtime.now()
         try:
-            wait = await self.first_use(wait)
             attempt = PermitAttempt(self, call, label, wait, certain)
-            deadline = Deadline.after(wait, began := client.runtime.now())
+            deadline = Deadline.after(wait, asked)
             seen = client.subscriptions.messages_of(channel) if wait != 0 else None
             try:
                 answer = await attempt()
             except Failure as failure:
-                if not await waits_through(client, failure, wait, began):
+                if not await waits_through(client, failure, wait, asked):
                     raise
                 answer = AT_ONCE
             acquired = type(answer) is LockAcquired

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.attempt import check_layout, expire
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, of_earlier
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import ReadWriteNames, owner_field, writer_field
 from pyredisson.core.outcomes import SELF_BLOCKED
@@ -206,7 +206,7 @@ class OwnRead:
                 await settle(client, own, behind=True, exchange=exchange)
             except Failure as failure:
                 lease = client.watchdog.lease_ms
-                raise client.explain(failure, own, "an earlier request", lease) from failure.cause
+                raise client.explain(of_earlier(failure), own, "an earlier request", lease) from failure.cause
         expire(client, own)
         if own.loss is not None:
             raise lost_error(own)

@@ -65,7 +65,7 @@ class SemaphoreCore(PermitsCore):
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
-        return Operation("a release", self._giving("semaphore_release", permits), self.read_released)
+        return Operation("a release", self._giving("semaphore_release", permits), self.read_released, completes=True)
 
     def undoing(self, number: int) -> ScriptCall:
         """Return the script that returns the permits of the request of this number, of which copies may come."""
@@ -147,7 +147,11 @@ class SemaphoreCore(PermitsCore):
     async def available_permits(self) -> int:
         """Return how many permits are available."""
         await self.first_use()
-        return number_in(await self.client.query("GET", self.names.raw), self.names)
+        available = await self.client.query("GET", self.names.raw)
+        if available is None and self.forgotten():
+            await self.first_use()
+            available = await self.client.query("GET", self.names.raw)
+        return number_in(available, self.names)
 
 
 class BoundedSemaphoreCore(SemaphoreCore):
@@ -164,7 +168,7 @@ class BoundedSemaphoreCore(SemaphoreCore):
     def releasing(self, permits: int) -> Operation[int]:
         """See :meth:`SemaphoreCore.releasing`."""
         args, keys = (permits, PUBLISH, self.value), (self.names.channel, *self.wait_queue_keys())
-        return Operation("a release", ScriptCall("bounded_release", args, keys), self.read_released)
+        return Operation("a release", ScriptCall("bounded_release", args, keys), self.read_released, completes=True)
 
     def check_released(self, reply: int) -> None:
         """Raise ``ValueError`` for a release too many, which has changed nothing."""

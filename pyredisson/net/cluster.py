@@ -8,6 +8,7 @@ request; what may have been executed is never sent twice from here: that is for 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import redis.exceptions as rx
@@ -16,7 +17,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered, as_failure
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.link import Inspect, Introduce, ignore
+from pyredisson.net.link import Inspect, Introduce, MasterMoved, ignore
 from pyredisson.net.resp import pack
 from pyredisson.net.slots import AskRedirect, Moved, SlotCall, read_redirection, slot_of
 from pyredisson.net.wire import Address
@@ -74,7 +75,7 @@ class ClusterLink:
     ) -> None:
         def inspected(address: Address) -> ServerLink:
             link = make_link(address)
-            link.inspect = self._inspected
+            link.inspect = partial(self._inspected, "{}:{}".format(*address))
             link.introduce = self.introduce
             link.on_queue_refused = lambda: self.on_queue_refused()
             return link
@@ -85,13 +86,27 @@ class ClusterLink:
         self.inspect: Inspect | None = None
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
+        self.on_moved: MasterMoved = ignore
         self.on_queue_refused: Callable[[], None] = ignore
         self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_mutex, lambda: self.on_change(), now)
+        self.map.moved = lambda *move: self.on_moved(*move)
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
     def counts_listeners(self) -> bool:
         return self.map.sharded
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command on the server that has a key."""
+        owner = self.map.owners[slot_of(key)]
+        if owner is None:
+            raise self.map.unserved(slot_of(key))
+        return await owner.ask(command, timeout)
+
+    def node_of(self, key: str) -> str:
+        """Return the address of the node that has a key, as far as is known; else an empty string."""
+        owner = self.map.owners[slot_of(key)]
+        return "" if owner is None else "{}:{}".format(*self.map.address_of(owner))
 
     async def eval(self, request: SlotCall, timeout: float) -> Reply:
         return await self._execute(request.slot, self._sender(request), timeout)
@@ -109,10 +124,10 @@ class ClusterLink:
 
         return await self._execute(request.slot, send, timeout), acked
 
-    def _inspected(self, reply: object, took: float) -> None:
+    def _inspected(self, node: str, reply: object, took: float) -> None:
         """Take what a node says of itself. A replica is no node that locks are asked of."""
         if self.inspect is not None and not (isinstance(reply, bytes) and b"\nrole:slave" in reply):
-            self.inspect(reply, took)
+            self.inspect(reply, took, node)
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         def send(link: ServerLink, timeout: float, asking: bool) -> Awaitable[Reply]:

@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 import redis.exceptions as rx
 
 from pyredisson.core.failures import Connecting, Failure, NotSent, Rejected
-from pyredisson.net.resp import as_redis_error
+from pyredisson.net.link import MasterMoved, ignore
+from pyredisson.net.refusals import as_redis_error
 from pyredisson.net.slots import SLOTS, Cluster, Moved, read_slots, slot_of
 from pyredisson.net.wire import Address
 
@@ -52,6 +53,7 @@ class ClusterMap:
         owners: The link to the node that serves each slot.
         stale: Whether to ask again before the map is used.
         word: The command that publishes; ``None`` before the first contact.
+        moved: Called when the slots of a master are served by another one.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class ClusterMap:
         self._trouble: Failure | None = None
         self._closed = False
         self.owners: list[ServerLink | None] = [None] * SLOTS
+        self._masters: list[Address | None] = [None] * SLOTS  # Who served each slot last.
+        self.moved: MasterMoved = ignore
         self.stale: bool = True
         self.word: str | None = {"ON": "SPUBLISH", "OFF": "PUBLISH"}.get(mode)
 
@@ -202,8 +206,22 @@ class ClusterMap:
         self.owners = owners
         self.stale = False
         if changed:
+            self._tell_failovers([link and self._addresses[link] for link in owners])
             self._forget_the_dead(owners)
             self._changed()
+
+    def _tell_failovers(self, masters: list[Address | None]) -> None:
+        """Tell which masters have lost all their slots to another. Slots that are moved one by one are no failover."""
+        before = self._masters
+        moves: dict[tuple[Address, Address], list[int]] = {}
+        for slot, (former, master) in enumerate(zip(before, masters, strict=True)):
+            if former is not None and master is not None and former != master:
+                moves.setdefault((former, master), []).append(slot)
+        self._masters = [master or former for former, master in zip(before, masters, strict=True)]
+        for (former, master), slots in moves.items():
+            if former not in self._masters:
+                what = f"{len(slots)} slots from {slots[0]}"
+                self.moved(what, "{}:{}".format(*master), "{}:{}".format(*former), frozenset(slots))
 
     def _forget_the_dead(self, owners: list[ServerLink | None]) -> None:
         serving = set(owners)
@@ -225,6 +243,7 @@ class ClusterMap:
         links, self._links = self._links, {}
         self._asking = self._make_mutex()
         self.owners = [None] * SLOTS
+        self._masters = [None] * SLOTS
         self.stale = True
         for link in links.values():
             link.abandon()

@@ -10,7 +10,8 @@ import redis.exceptions as rx
 
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import NotSent, Rejected
-from pyredisson.net.resp import failure_of, pack
+from pyredisson.net.refusals import LEAVES, failure_of
+from pyredisson.net.resp import pack
 
 if TYPE_CHECKING:
     from pyredisson.core.waiting.subscriptions import SubscriberConnection, Subscriptions
@@ -29,6 +30,9 @@ class Conversation:
 
     A refusal does not say which channel it concerns. It answers the first command that has no answer yet, and each
     command is about one channel, so what waits for other channels goes on.
+
+    Attributes:
+        left: Whether the server is the wrong one, or refuses the credential: another connection is needed.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Conversation:
         self._ping_timeout = ping_timeout
         self._heard = now
         self._asked: float | None = None
+        self.left: bool = False
         self._unanswered: deque[str] = deque()  # The channel of each command that subscribes, in order.
 
     def begin(self, now: float) -> bytes:
@@ -95,7 +100,9 @@ class Conversation:
                 pass  # Answers come in order: that one was an error.
 
     def _refused(self, error: rx.RedisError, now: float) -> None:
-        if str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
+        if type(error) in LEAVES:
+            self.left = True
+        elif str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
             self._unanswered.clear()  # It may as well answer a farewell.
             if self._subscriptions.unconfirmed(self._connection):  # Else it answers a farewell.
                 self._displaced(now)
@@ -112,7 +119,7 @@ class Conversation:
         return now >= self._search_at
 
     def searched_elsewhere(self, now: float) -> bytes:
-        """The command that asks here again for what was not found elsewhere."""
+        """The command that asks here again for what was not found elsewhere, or refused for a reason that passes."""
         self._search_at = math.inf
         left = self._subscriptions.unconfirmed(self._connection)
         self._searches = self._searches + 1 if left else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pyredisson.net.resp import pack
@@ -24,18 +24,21 @@ WAIT_AGAIN = 0.1
 #: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
 INFO = pack("INFO")
 
-Inspect: TypeAlias = Callable[[object, float], None]
-"""Takes the reply to ``INFO`` on a new connection, and the seconds that it took.
+Inspect: TypeAlias = Callable[..., None]
+"""Takes the reply to ``INFO`` on a new connection, the seconds that it took, and which node of a cluster it is of.
 
 Raises a ``Failure`` if the connection is not to be used.
 """
+
+MasterMoved: TypeAlias = Callable[[str, str, str, "Collection[int] | None"], object]
+"""Called when another server is the master: of what, its address, the former one, and its slots (``None``: all)."""
 
 Introduce: TypeAlias = Callable[[], Sequence[bytes]]
 """Returns the commands by which a new connection of ours says whose it is; see :mod:`pyredisson.net.introduction`."""
 
 
-def ignore() -> None:
-    """Do nothing: the initial ``on_change`` and ``on_queue_refused`` of a link."""
+def ignore(*_: object) -> None:
+    """Do nothing: the initial ``on_change``, ``on_moved`` and ``on_queue_refused`` of a link."""
 
 
 def wait_command(replicas: int, seconds: float) -> bytes:

@@ -65,6 +65,7 @@ class NodeSubscribers:
                     connection=SubscriberConnection(),
                     sharded=self._slots.sharded,
                     find_again=self._find_again,
+                    server="{}:{}".format(*self._slots.address_of(node)),
                 )
                 subscriber.closed = self.closed
                 self._by_node[node] = subscriber

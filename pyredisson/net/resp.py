@@ -1,18 +1,18 @@
-"""Requests as bytes, and error replies as what they mean. Shared by the runtimes that talk to real servers."""
+"""Requests as bytes, and replies as values. Shared by the runtimes that talk to real servers."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson.core.failures import Failure, NotNow, NotSent, Rejected, count_as_ours
+from pyredisson.core.failures import count_as_ours
 from pyredisson.core.names import WAITING, prefixed
 from pyredisson.lua import script_text
+from pyredisson.net.refusals import reply_error
 
 try:
     import hiredis
@@ -101,79 +101,6 @@ def resent(requests: Sequence[Packed], replies: list[Any]) -> dict[int, bytes]:
     return again
 
 
-_ERRORS: dict[str, type[rx.RedisError]] = {
-    "NOSCRIPT": rx.NoScriptError,
-    "LOADING": rx.BusyLoadingError,
-    "READONLY": rx.ReadOnlyError,
-    "OOM": rx.OutOfMemoryError,
-    "NOPERM": rx.NoPermissionError,
-    "NOAUTH": rx.AuthenticationError,
-    "WRONGPASS": rx.AuthenticationError,
-    "MASTERDOWN": rx.MasterDownError,
-    "CLUSTERDOWN": rx.ClusterDownError,
-    "TRYAGAIN": rx.TryAgainError,
-}
-
-#: The server could not take the request at this moment, and did not: as good as not sent. UNBLOCKED is what a ``WAIT``
-#: is answered when its server becomes a replica meanwhile: that replicas cannot be waited for at all is not in it.
-_NOT_NOW = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"})
-#: Of these, what a server says that is not the master, or not yet.
-_NO_MASTER = frozenset({"LOADING", "READONLY", "MASTERDOWN"})
-
-
-#: How Redis before 7.0 wraps the error of a command in a script, whose code stands inside then.
-_IN_SCRIPT = re.compile(
-    r"(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)",
-    re.DOTALL,
-)
-#: What a server says that has become a replica between what it was asked to do and ``WAIT``.
-_NO_LONGER_MASTER = "ERR WAIT cannot be used with replica instances"
-#: What servers say, without a code, of a command in a script that the user may not run.
-_NOT_PERMITTED = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't run)")
-
-
-def reply_error(text: str) -> rx.RedisError:
-    """Make the redis-py error of an error reply; its code stays readable at the front of the message."""
-    if "@user_script" in text and (inner := _IN_SCRIPT.fullmatch(text)):
-        text = inner[1]
-    code = "NOPERM" if _NOT_PERMITTED.match(text) else text.split(" ", 1)[0]
-    return _ERRORS.get(code, rx.ResponseError)(text)
-
-
-def failure_of(error: Any, *, found: bool = False) -> Failure:
-    """Return what an error reply says of the request: it had no effect, temporarily or finally.
-
-    ``found`` says that sentinels named this server as the master: one that is none, or is none yet, is replaced
-    or ready soon, so that it is worth asking again.
-    """
-    if type(error) is rx.ResponseError:
-        inner = reply_error(str(error))  # redis-py's own reader, which a borrowed connection has, does not look inside.
-        error = error if type(inner) is rx.ResponseError and str(inner) == str(error) else inner
-    code = str(error).split(" ", 1)[0]
-    if found and (code in _NO_MASTER or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError))):
-        return NotNow(error)
-    if code in _NOT_NOW or isinstance(error, (rx.BusyLoadingError, rx.ReadOnlyError)):
-        return NotSent(error)
-    if str(error).startswith(_NO_LONGER_MASTER):
-        return NotSent(error)
-    return Rejected(error)
-
-
-def inspected(reply: Any, *, found: bool = False) -> Any:
-    """What to make of the reply to ``INFO`` on a new connection: a server that cannot answer now is not there yet.
-
-    ``found`` says that sentinels named it as the master: if it is none (any more), they are behind.
-
-    Raises:
-        NotSent: It is not to be used as yet. Where sentinels lead, ``NotNow``: they will name another soon.
-    """
-    if found and isinstance(reply, bytes) and b"\nrole:slave" in reply:
-        raise NotNow(rx.ConnectionError("the master that the sentinels report is a replica: they are out of date"))
-    if isinstance(reply, Exception) and isinstance(failure := failure_of(reply, found=found), NotSent):
-        raise failure
-    return reply
-
-
 def new_reader() -> hiredis.Reader:
     """A parser whose errors are redis-py's, and whose strings are bytes."""
     return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
@@ -198,21 +125,3 @@ def is_no_script(reply: object) -> bool:
     return isinstance(reply, rx.ResponseError) and (
         isinstance(reply, rx.NoScriptError) or str(reply).startswith("NOSCRIPT")
     )
-
-
-def as_redis_error(error: Exception) -> Exception:
-    """Return an error of the system's as one of redis-py's, which is what callers catch."""
-    if isinstance(error, rx.InvalidResponse):
-        return rx.ConnectionError(f"Protocol error: {error}")
-    return error if isinstance(error, rx.RedisError) else rx.ConnectionError(str(error) or type(error).__name__)
-
-
-def not_opened(error: Exception) -> Failure:
-    """Return why a connection could not be made: its server did not let us in, is full at this moment, or is not there.
-
-    A full server lets others in soon; and we may have connections that come back from another request by then.
-    """
-    if isinstance(error, rx.AuthenticationError):
-        return failure_of(error)
-    full = str(error).startswith("max number of clients")
-    return (NotNow if full else NotSent)(as_redis_error(error))

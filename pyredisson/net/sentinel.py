@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson.core.failures import NotSent
-from pyredisson.net.resp import as_redis_error, unexpected_reply
+from pyredisson.net.refusals import as_redis_error
+from pyredisson.net.resp import unexpected_reply
 from pyredisson.net.wire import Address
 
 #: A master that was replaced goes on for seconds before it learns of that: so often, in seconds, we ask who it is.
@@ -59,10 +60,10 @@ class Whereabouts:
         """No sentinel knew: do not ask again so soon."""
         self._ask_at = now + ASK_LATER
 
-    def found(self, address: Address) -> bool:
-        """This is where it is now. Returns whether it was elsewhere before: older connections are to be left."""
+    def found(self, address: Address) -> Address | None:
+        """This is where it is now. Returns where it was before, if that was elsewhere: connections there are left."""
         former, self._address = self._address, address
-        return former not in (None, address)
+        return former if former != address else None
 
     def hears_at(self, address: Address) -> None:
         """The subscriber goes there."""
@@ -85,11 +86,6 @@ class Whereabouts:
             return False
         self._ask_at = now + ASK_AGAIN  # One of many asks.
         return True
-
-    @staticmethod
-    def demoted(*replies: object) -> bool:
-        """Whether a server says that it is the master no longer. What was answered so had no effect."""
-        return any(type(reply) is rx.ReadOnlyError for reply in replies)
 
 
 @final

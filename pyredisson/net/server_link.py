@@ -9,8 +9,12 @@ Rules kept here:
    without the list of the clients that wait, because the user may not use that.
 3. A new connection is used when its server has replied who it is (``INFO``), and that is accepted.
 4. Where sentinels lead, each new connection goes where they say. They are asked again while old ones are used; what
-   leads elsewhere, or to a server that became a replica, is left.
-5. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
+   leads elsewhere is left.
+5. A connection whose server is the wrong one (a replica, or a master that is not ready) or refuses its credential is
+   left, with all that are idle and that of the subscriber: its name may lead elsewhere by now. What it refused is sent
+   again on a new one. If that is refused as well, the core repeats it. Once a new connection leads to a master again,
+   the subscriber connects again, too.
+6. ``WAIT`` goes behind the script that it is about, on a connection that carries nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -23,18 +27,19 @@ import redis.exceptions as rx
 
 from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.core.runtime import Acknowledging, Reply
-from pyredisson.net.link import CONNECTING, INFO, WAIT_AGAIN, Inspect, Introduce, Stream, ignore, wait_command
-from pyredisson.net.resp import (
-    ASKING,
-    Packed,
-    as_redis_error,
-    failure_of,
-    inspected,
-    is_no_script,
-    is_push,
-    pack,
-    resent,
+from pyredisson.net.link import (
+    CONNECTING,
+    INFO,
+    WAIT_AGAIN,
+    Inspect,
+    Introduce,
+    MasterMoved,
+    Stream,
+    ignore,
+    wait_command,
 )
+from pyredisson.net.refusals import LEAVES, as_redis_error, failure_of, inspected, is_wrong_server
+from pyredisson.net.resp import ASKING, Packed, is_no_script, is_push, pack, resent
 from pyredisson.net.sentinel import Whereabouts
 
 if TYPE_CHECKING:
@@ -75,6 +80,7 @@ class ServerLink:
             new when it is first used here.
         introduce: How connections of our own say whose they are; ``None``: they do not.
         on_change: Called when what is to be reached has moved: the master is another, or slots are elsewhere.
+        on_moved: Called when the master is another.
         on_queue_refused: Called when a script ran without the list of waiting clients, which the user may not use.
     """
 
@@ -90,13 +96,23 @@ class ServerLink:
         self.inspect: Inspect | None = None
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
+        self.on_moved: MasterMoved = ignore
         self.on_queue_refused: Callable[[], None] = ignore
         self.away = False
+        self._wrong_server = False
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
     def counts_listeners(self) -> bool:
         return True
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """See :meth:`ClusterLink.ask_server`."""
+        return await self.ask(command, timeout)
+
+    def node_of(self, key: str) -> str:
+        """See :meth:`ClusterLink.node_of`; there is one server."""
+        return ""
 
     async def eval(self, request: Packed, timeout: float) -> Reply:
         reply = await self._exchange(request.data, timeout)
@@ -108,6 +124,8 @@ class ServerLink:
         """Return or raise what an error reply comes to; the request may be sent again, since it had no effect."""
         if is_no_script(error):
             return self._checked(await self._exchange(request.in_full(), timeout))
+        if error.__class__ in LEAVES:
+            self._leave(self._pool)
         failure = self._failure(error)
         without_list = request.without_list() if isinstance(failure.cause, rx.NoPermissionError) else None
         if without_list is None:
@@ -178,7 +196,7 @@ class ServerLink:
                 return acked
 
     def _failure(self, error: Exception) -> Failure:
-        return error if isinstance(error, Failure) else failure_of(error, found=self._sentinels is not None)
+        return error if isinstance(error, Failure) else failure_of(error)
 
     def _checked(self, reply: Any) -> Reply:
         if isinstance(reply, Exception):
@@ -221,11 +239,11 @@ class ServerLink:
                 pool.discard(wire)
                 raise
             several = not isinstance(request, bytes)
-            if self._sentinels is not None and self._master.demoted(*(said if several else (said,))):
-                pool.leave(wire)
+            if not LEAVES.isdisjoint(map(type, said) if several else (said.__class__,)):
+                self._leave(pool, wire)
                 if new or several:
                     return said
-                continue  # It had no effect; the master is elsewhere now.
+                continue  # It had no effect.
             if several and isinstance(said[-1], Unanswered):
                 pool.discard(wire)
             elif (going_back := pool.put_back(wire)) is not None:
@@ -233,6 +251,13 @@ class ServerLink:
             return said
 
     # ---- connections ---------------------------------------------------------------------------------------------
+
+    def _leave(self, pool: Pool, wire: Wire | None = None) -> None:
+        """Leave a connection whose server is the wrong one, all that are idle, and that of the subscriber."""
+        pool.leave(wire)
+        if self._sentinels is None and not self._wrong_server:  # Sentinels know when the subscriber has to move.
+            self._wrong_server = True
+            self.on_change()
 
     async def _new(self, pool: Pool, timeout: float) -> Wire:
         # A short lease must not keep a caller from ever connecting. The watchdog, though, has deadlines to keep.
@@ -273,6 +298,9 @@ class ServerLink:
             if self._sentinels is not None:
                 self._sentinels.doubt()
             raise
+        if self._wrong_server and not is_wrong_server(said):
+            self._wrong_server = False
+            self.on_change()
         if self._sentinels is None and wire.address is not None:
             self._found(wire.address)
 
@@ -334,9 +362,12 @@ class ServerLink:
         return address
 
     def _found(self, address: Address) -> None:
-        if self._master.found(address):
+        former = self._master.found(address)
+        if former is not None:
             for pool in (self._pool, self._alone):
                 pool.leave()
+            what = self._sentinels.service if self._sentinels is not None else "this client's server"
+            self.on_moved(what, "{}:{}".format(*address), "{}:{}".format(*former), None)
         if self._master.hears_elsewhere():
             self.on_change()
 

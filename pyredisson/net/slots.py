@@ -131,6 +131,8 @@ def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[in
     ranges: list[tuple[int, int, Address]] = []
     for entry in reply if isinstance(reply, list) else [None]:
         match entry:
+            case [int(), int(), [_, 0, *_], *_]:
+                pass  # A node that the others have lost, and of which they no longer know the address.
             case [int(first), int(last), [bytes() | None as host, int(port), *_], *_]:
                 ranges.append((first, last, _address((host or b"").decode(), port, asked, remap)))
             case _:

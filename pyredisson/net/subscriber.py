@@ -37,6 +37,7 @@ class Subscriber:
         sharded: Whether messages are those of a cluster's shards.
         find_again: Sees to it that displaced channels are received where they belong.
         follow: Asks whether the server is the right one still, and calls :meth:`move` if not.
+        server: The node of a cluster, for events; see :class:`pyredisson.events.ConnectionDown`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Subscriber:
         sharded: bool = False,
         find_again: Callable[[], Awaitable[None]] | None = None,
         follow: Callable[[], Awaitable[bool]] | None = None,
+        server: str = "",
     ) -> None:
         # The present ones: the child of a fork has others.
         self._subscriptions = client.subscriptions
@@ -56,6 +58,7 @@ class Subscriber:
         self._sharded = sharded
         self._find_again = find_again
         self._follow = follow
+        self._server = server
         self._moves = 0  # How often it had to hear messages elsewhere.
         self._open_stream = open_stream
         self._start = start
@@ -136,7 +139,7 @@ class Subscriber:
             if not self.closed:
                 self._subscriptions.lost_connection(error, self.connection)
                 self._failed += 1
-                self._emit(events.ConnectionDown(error, self._failed))
+                self._emit(events.ConnectionDown(error, self._failed, self._server))
                 if self._find_again is not None and self.connection.channels:
                     with suppress(Exception):  # It is searched for anew after each failure.
                         await self._find_again()
@@ -178,14 +181,15 @@ class Subscriber:
         while conversation is not None and not self.closed:
             now = self._now()
             found = b""
-            if self._find_again is not None and conversation.searches(now):
-                await self._find_again()
-                now = self._now()
+            if conversation.searches(now):
+                if self._find_again is not None:
+                    await self._find_again()
+                    now = self._now()
                 found = conversation.searched_elsewhere(now)
             with self._sending:
                 if not _sent(stream, found + conversation.due(now)):
                     break
-            if conversation.dead(now):
+            if conversation.left or conversation.dead(now):
                 break
             follow_in = math.inf
             if self._follow is not None and self.connection.channels:
@@ -199,11 +203,11 @@ class Subscriber:
             if replies is None:
                 break
             if replies:
-                if not useful:
+                conversation.heard(replies, self._now())
+                if not (useful or conversation.left):
                     useful = True
                     self._failed = 0
-                    self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection))))
-                conversation.heard(replies, self._now())
+                    self._emit(events.ConnectionUp(len(self._subscriptions.wanted(self.connection)), self._server))
             del replies  # A thousand confirmations, maybe; the next message may be long in coming.
 
     def _begin(self, stream: Stream) -> Conversation | None:

@@ -11,9 +11,14 @@ import math
 import shlex
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyredisson.core import events
 from pyredisson.core.names import PRESENCE_KEYS
+from pyredisson.observe.outages import NAMED, Outages
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
@@ -25,81 +30,151 @@ _server = logging.getLogger("pyredisson.server")
 wants_all: Callable[[], bool] = partial(_lock.isEnabledFor, logging.DEBUG)
 
 
-def log_event(event: events.Event) -> None:
-    """Log one event: losses and unknown outcomes as ``WARNING``, normal operation as ``DEBUG``."""
-    if isinstance(event, events.LockEvent):
-        _log_lock_event(event)
-    else:
-        _log_client_event(event)
+class Log:
+    """Logs the events of one client: losses and failures as ``WARNING``, normal operation as ``DEBUG``.
 
+    Args:
+        core: The client.
+    """
 
-def _log_lock_event(event: events.LockEvent) -> None:
-    match event:
-        case events.Acquired(waited=waited, holds=0):
-            _of(event, logging.DEBUG, "permits of %r: %s acquired them after %.3f s", waited)
-        case events.Acquired(waited=waited, holds=holds):
-            _of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
-        case events.Released(holds=holds, held=held):
-            _of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
-        case events.TimedOut(waited=waited):
-            _of(event, logging.DEBUG, "lock %r of %s: not acquired within %.3f s", waited)
-        case events.AcquireFailed(waited=waited, error=error):
-            _of(event, logging.DEBUG, "lock %r of %s: the acquire failed after %.3f s: %r", waited, error)
-        case events.Lost(reason=reason):
-            _of(event, logging.WARNING, "lock %r of %s was lost: %s", reason)
-        case events.HolderGone(hint=hint):
-            _of(event, logging.WARNING, "lock %r of %s: its holder is gone, so it is no longer renewed: %s", hint)
-        case events.LeftBehind(holder=holder):
-            text = (
-                "lock %r of %s: %s still holds it from an earlier call and now runs another one. Only the call that "
-                "acquired it can release it: use hold(), whose block may be left in any thread, or get_lock(name, "
-                "owner=client.new_owner())"
-            )
-            _of(event, logging.WARNING, text, holder)
-        case events.OutcomeUnknown(request=request, error=error):
-            _of(
-                event,
-                logging.WARNING,
-                "lock %r of %s: the outcome of %s is unknown (%s); settling it in the background",
-                request,
-                error,
-            )
-        case events.GivenBack():
-            text = "lock %r of %s: an unanswered request was settled, and what it may have acquired was released"
-            _of(event, logging.INFO, text)
-        case events.PermitsNeverSet() | events.PermitsDiffer():
-            _log_permits(event)
-        case events.HeldTooLong(held=seconds, stack=stack):
-            _of(event, logging.WARNING, "lock %r of %s has been held for %.1f s%s", seconds, _doing(stack))
-        case events.WaitingTooLong(waited=seconds, stack=stack):
-            _of(event, logging.WARNING, "lock %r: %s has been waiting for %.1f s%s", seconds, _doing(stack))
-        case _:
-            pass
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._outages = Outages(core, self._log_end, self._log_losses)
+        core.server.on_answer.append(self._note_answer)
 
+    def __call__(self, event: events.Event) -> None:
+        """Log one event."""
+        match event:
+            case events.Lost(reason=reason):
+                level = logging.WARNING if self._outages.is_first_loss(event.name, event.owner) else logging.INFO
+                self._of(event, level, "lock %r of %s was lost: %s", reason)
+            case events.OutcomeUnknown(request=request, error=error):
+                level, server = self._failed("a request", event.name)
+                text = "lock %r of %s: the outcome of %s is unknown (%s: %s); settling it in the background"
+                self._of(event, level, text, request, server, error)
+            case events.LockEvent():
+                self._log_lock_event(event)
+            case events.RenewalFailed() | events.ConnectionDown() | events.CampaignFailed():
+                self._log_failure(event)
+            case events.ConnectionUp(channels=channels, server=server):
+                self._note_answer(server)
+                _pubsub.debug("pyredisson: %s: subscribed to %d channels", server or self._address(), channels)
+            case _:
+                _log_client_event(event)
 
-def _log_permits(event: events.PermitsNeverSet | events.PermitsDiffer) -> None:
-    match event:
-        case events.PermitsNeverSet():
-            text = (
-                "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or make "
-                "the handle with permits=n"
-            )
-            _of(event, logging.WARNING, text)
-        case events.PermitsDiffer(wanted=wanted, permits=permits):
-            text = (
-                "semaphore %r: %s asked for permits=%d, but it has %d: permits= sets them only where there are none. "
-                "Pass resize=True as well, or run: pyredisson permits %s --set %d"
-            )
-            _of(event, logging.WARNING, text, wanted, permits, shlex.quote(event.name), wanted)
+    def _log_failure(self, event: events.Event) -> None:
+        """Log what may be one of many failures of an outage."""
+        match event:
+            case events.RenewalFailed(locks=locks, error=error, name=name):
+                level, server = self._failed("a renewal", name)
+                text = "pyredisson: %s: %d locks, %r among them, could not be renewed (%s); retrying"
+                _renewal.log(level, text, server, locks, name, error)
+            case events.ConnectionDown(error=error, server=server):
+                level, server = self._failed("the subscriber's connection", None, server)
+                _pubsub.log(level, "pyredisson: %s: the subscriber has no connection (%s); reconnecting", server, error)
+            case events.CampaignFailed(name=name, error=error):
+                level, server = self._failed("a campaign", name)
+                _lock.log(
+                    level, "pyredisson: %s: the election %r: %s; trying again", server, name, str(error) or repr(error)
+                )
+
+    def _failed(self, what: str, name: str | None, server: str = "") -> tuple[int, str]:
+        """Note a failure. Returns the level of its line, and the server, which may be that of a lock."""
+        server = self._server(server, name)
+        return logging.WARNING if self._outages.begins(server, what) else logging.DEBUG, server
+
+    def _note_answer(self, server: str = "", name: str | None = None) -> None:
+        """Note that a server has answered, of which the address is known, or a lock that it has."""
+        if self._outages.any():
+            self._outages.answered(self._server(server, name))
+
+    def _server(self, server: str, name: str | None) -> str:
+        core = self._core
+        return server or (core.runtime.node_of(core.key_of(name)) if name else "") or self._address()
+
+    def _address(self) -> str:
+        return self._core.address or "the server"
+
+    def _log_end(self, server: str, seconds: float, summary: str) -> None:
+        _server.warning("pyredisson: %s answers again after %.1f s, in which %s failed", server, seconds, summary)
+
+    def _log_losses(self, losses: list[tuple[str, str]]) -> None:
+        names = ", ".join(f"{name!r} of {self._who(name, owner)}" for name, owner in losses[:NAMED])
+        more = f" and {len(losses) - NAMED} others" if len(losses) > NAMED else ""
+        _lock.warning("pyredisson: %d more locks were lost: %s%s", len(losses), names, more)
+
+    def _who(self, name: str, owner: str) -> str:
+        """Name the owner of a lock: its thread or task, and the application."""
+        core = self._core
+        number = owner.split(":")[1] if ":" in owner else ""
+        own = core.ownerships.find((name, owner))
+        who = core.runtime.owner() if own is None else own.who
+        if own is None and str(who.number) != number:
+            return owner
+        app = core.runtime.identity().app
+        return f"{who.describe()} of {app}" if app else who.describe()
+
+    def _log_lock_event(self, event: events.LockEvent) -> None:
+        match event:
+            case events.Acquired(waited=waited, holds=0):
+                self._of(event, logging.DEBUG, "permits of %r: %s acquired them after %.3f s", waited)
+            case events.Acquired(waited=waited, holds=holds):
+                self._of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
+            case events.Released(holds=holds, held=held):
+                self._of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
+            case events.TimedOut(waited=waited):
+                self._of(event, logging.DEBUG, "lock %r of %s: not acquired within %.3f s", waited)
+            case events.AcquireFailed(waited=waited, error=error):
+                self._of(event, logging.DEBUG, "lock %r of %s: the acquire failed after %.3f s: %r", waited, error)
+            case events.HolderGone(hint=hint):
+                self._of(
+                    event, logging.WARNING, "lock %r of %s: its holder is gone, so it is no longer renewed: %s", hint
+                )
+            case events.LeftBehind(holder=holder):
+                text = (
+                    "lock %r of %s: %s still holds it from an earlier call and now runs another one. Only the call "
+                    "that acquired it can release it: use hold(), whose block may be left in any thread, or "
+                    "get_lock(name, owner=client.new_owner())"
+                )
+                self._of(event, logging.WARNING, text, holder)
+            case events.GivenBack():
+                text = "lock %r of %s: an unanswered request was settled, and what it may have acquired was released"
+                self._of(event, logging.INFO, text)
+            case events.PermitsNeverSet() | events.PermitsDiffer():
+                self._log_permits(event)
+            case events.HeldTooLong(held=seconds, stack=stack):
+                self._of(event, logging.WARNING, "lock %r of %s has been held for %.1f s%s", seconds, _doing(stack))
+            case events.WaitingTooLong(waited=seconds, stack=stack):
+                self._of(event, logging.WARNING, "lock %r: %s has been waiting for %.1f s%s", seconds, _doing(stack))
+            case _:
+                pass
+
+    def _log_permits(self, event: events.PermitsNeverSet | events.PermitsDiffer) -> None:
+        match event:
+            case events.PermitsNeverSet():
+                text = (
+                    "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or "
+                    "make the handle with permits=n"
+                )
+                self._of(event, logging.WARNING, text)
+            case events.PermitsDiffer(wanted=wanted, permits=permits):
+                text = (
+                    "semaphore %r: %s asked for permits=%d, but it has %d: permits= sets them only where there are "
+                    "none. Pass resize=True as well, or run: pyredisson permits %s --set %d"
+                )
+                self._of(event, logging.WARNING, text, wanted, permits, shlex.quote(event.name), wanted)
+
+    def _of(self, event: events.LockEvent, level: int, text: str, *args: object) -> None:
+        if _lock.isEnabledFor(level):
+            extra = {"lock": event.name, "owner": event.owner}
+            who = self._who(event.name, event.owner)
+            _lock.log(level, "pyredisson: " + text, event.name, who, *args, extra=extra)
 
 
 def _log_client_event(event: events.Event) -> None:
     match event:
         case events.Renewed(locks=locks, requests=requests):
             _renewal.debug("pyredisson: renewed %d locks with %d requests", locks, requests)
-        case events.RenewalFailed(locks=locks, error=error, attempt=attempt):
-            level = _once_an_outage(attempt)
-            _renewal.log(level, "pyredisson: the renewal of %d locks was not answered (%s); retrying", locks, error)
         case events.WatchdogLate(seconds=seconds):
             text = (
                 "pyredisson: the watchdog is %.1f s late, so locks may have expired while they were held. With uWSGI "
@@ -112,12 +187,19 @@ def _log_client_event(event: events.Event) -> None:
                 "holds. Allow SET and DEL on the keys %r, or set Config(presence=False)"
             )
             _server.warning(text, error, PRESENCE_KEYS)
-        case events.ConnectionDown(error=error, attempt=attempt):
-            _pubsub.log(_once_an_outage(attempt), "pyredisson: subscriber: %s; reconnecting", error)
-        case events.ConnectionUp(channels=channels):
-            _pubsub.debug("pyredisson: subscribed to %d channels", channels)
         case events.ServerUnsafe(text=text):
             _server.warning("pyredisson: %s", text)
+        case events.MasterChanged(what=what, server=server, former=former, held=held):
+            text = (
+                "pyredisson: the master of %s is now %s (was %s); %d locks are held across the change, and are "
+                "checked: what was not replicated is lost"
+            )
+            _server.warning(text, what, server, former, held)
+        case events.QuorumNodeLost(name=name, node=node, error=error, left=left, quorum=quorum):
+            text = "pyredisson: quorum %r: %s does not answer (%s): %d nodes are left, and %d are needed"
+            _server.warning(text, name, node, error, left, quorum)
+        case events.QuorumNodeBack(name=name, node=node, seconds=seconds):
+            _server.warning("pyredisson: quorum %r: %s answers again after %.1f s", name, node, seconds)
         case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
             text = "pyredisson: quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
             _server.warning(text, name, node, uptime, seconds)
@@ -158,15 +240,5 @@ def log_collected(event: events.ClientCollected) -> None:
     )
 
 
-def _of(event: events.LockEvent, level: int, text: str, *args: object) -> None:
-    if _lock.isEnabledFor(level):
-        extra = {"lock": event.name, "owner": event.owner}
-        _lock.log(level, "pyredisson: " + text, event.name, event.owner, *args, extra=extra)
-
-
 def _doing(stack: tuple[str, ...]) -> str:
     return "; it is at:\n" + "\n".join(stack) if stack else ""
-
-
-def _once_an_outage(attempt: int) -> int:
-    return logging.WARNING if attempt == 1 else logging.DEBUG

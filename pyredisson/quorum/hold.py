@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.client_base import ClientBase
     from pyredisson.core.deadline import Seconds
+    from pyredisson.core.failures import Failure
     from pyredisson.core.ownership.owner_protocols import Caller
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.quorum.member import Member
+
+#: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
+LOST_AFTER = 0.5
+BACK_AFTER = 3.0
 
 #: The kind of all multi-locks, quorums included, as inspection shows it.
 KIND: Final = "multi_lock"
@@ -144,6 +150,33 @@ class MultiHold(Owned):
     def held(self) -> list[tuple[int, Member, Ownership, Hold]]:
         """Return the parts that are held, in the same form."""
         return [each for each in self.each() if each[3].state is HoldState.HELD]
+
+    def note_node(self, index: int, failure: Failure | None) -> None:
+        """Note whether a node of a quorum answers. Emits that it does not, or does again, once each.
+
+        One late answer is no outage: it counts as lost if it has not answered for a while.
+        """
+        member, now = self.members[index], self.client.runtime.now()
+        client = member.client
+        since = client.away_since
+        if failure is None:
+            if since is None or (client.away_reported and now - since < BACK_AFTER):
+                return
+            reported, client.away_since, client.away_reported = client.away_reported, None, False
+            if reported:
+                self.client.emit(events.QuorumNodeBack(self.name, member.node, now - since))
+        elif since is None:
+            client.away_since = now
+        elif not client.away_reported and now - since >= LOST_AFTER and member.node:
+            client.away_reported = True
+            left = sum(not each.client.away_reported for each in self.members)
+            self.client.emit(events.QuorumNodeLost(self.name, member.node, failure.cause, left, self.quorum))
+
+    def note_client(self, client: ClientBase, failure: Failure | None) -> None:
+        """See :meth:`note_node`; by the client of a node."""
+        index = next((at for at, member in enumerate(self.members) if member.client is client), None)
+        if index is not None:
+            self.note_node(index, failure)
 
     def clients(self) -> list[ClientCore]:
         """Return the clients of its members, each once."""

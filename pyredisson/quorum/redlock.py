@@ -16,7 +16,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import Deadline
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.driver import together
-from pyredisson.core.failures import Failure, Rejected
+from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson.core.outcomes import ACQUIRED, LockAcquired, Refused
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.waiting.pubsub_wait import lock_message
@@ -200,7 +200,14 @@ class Rounds:
             if type(each) is LockAcquired:
                 whole.votes[index] = vote = self._lock.guard.has_vote(index, now)
                 votes += vote
-            elif whole.ownerships[index].pending is None:
+                if whole.members[index].client.away_since is not None:
+                    whole.note_node(index, None)
+                continue
+            if isinstance(each, Unanswered | NotSent):
+                whole.note_node(index, each)
+            elif whole.members[index].client.away_since is not None:
+                whole.note_node(index, None)
+            if whole.ownerships[index].pending is None:
                 whole.parts[index] = None
         return votes
 

@@ -15,7 +15,7 @@ from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.wrong_type import explain_type, is_wrong_type
 from pyredisson.core.driver import together
-from pyredisson.core.failures import Failure, is_interruption
+from pyredisson.core.failures import Failure, Unanswered, is_interruption
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
@@ -129,7 +129,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     Raises:
         LockLostError: It is lost.
         LockError: It is lost, since the key of a member holds another type.
-        OutcomeUnknownError: Too few servers have confirmed it.
+        OutcomeUnknownError: Too few servers have confirmed it, and one that was asked did not answer.
+        QuorumUnreachableError: Too few servers could be asked, and all that were have answered.
     """
     client = whole.client
     until = client.runtime.now() + client.config.timeout
@@ -148,7 +149,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
             # Its owner may acquire a member anew at this moment. The rest of a lease that has ended runs out by itself.
             whole.forget_ended()
         await wait_for_turns(whole)
-        outcomes = await _release_parts(whole, until, block=block)
+        outcomes, in_doubt = await _release_parts(whole, until, block=block)
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)
     except BaseException as error:
@@ -165,17 +166,18 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     if lost is not None:
         raise lost_error(whole, lost)
     if not confirmed:
-        raise _unknown(whole)
+        raise _unknown(whole) if in_doubt else _not_asked(whole, outcomes)
     if client.has_listeners():
         held_for = client.runtime.now() - whole.since
         client.emit_ordinary(events.Released(whole.name, whole.owner, whole.depth(), held_for))
 
 
-async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> dict[int, Outcome]:
+async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tuple[dict[int, Outcome], bool]:
     """Release one hold on every server, once, and wait until enough of them have confirmed it.
 
     Returns:
-        The outcome for each member that was held: ``None``, or the error of its server.
+        The outcome for each member that was held: ``None``, or the error of its server; and whether a request that this
+        call has sent has no answer.
     """
     runtime = whole.client.runtime
     parts: dict[int, tuple[Member, Ownership, Hold]] = {}
@@ -187,7 +189,7 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> dict
         if member.client.closed and not block:
             member.client.check_open()
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
-    failures = 0
+    failures, in_doubt = 0, any(outcomes.values()) and _doubted(outcomes)
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
         if whole.client.closed or runtime.now() + RETRY.longest(failures) >= until:
             break
@@ -195,10 +197,16 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> dict
         failures += 1
         settled = await together(runtime, starmap(release_part, [parts[index] for index in unsure]))
         outcomes |= zip(unsure, settled, strict=True)
+        in_doubt |= _doubted(outcomes)
     for index, outcome in outcomes.items():
         if isinstance(outcome, Failure) and is_wrong_type(outcome):
             parts[index][0].client.settle_later(parts[index][1], whole.lease_ms())
-    return outcomes
+    return outcomes, in_doubt
+
+
+def _doubted(outcomes: dict[int, Outcome]) -> bool:
+    """Whether one of these requests was sent, and has no answer."""
+    return any(isinstance(each, Unanswered) and not each.earlier for each in outcomes.values())
 
 
 def _unsure(outcomes: dict[int, Outcome]) -> list[int]:
@@ -241,15 +249,31 @@ def _unknown(whole: MultiHold) -> OutcomeUnknownError:
     return error
 
 
+def _not_asked(whole: MultiHold, outcomes: dict[int, Outcome]) -> QuorumUnreachableError:
+    """Return the error for a release that too few servers have confirmed, since others could not be asked."""
+    states: dict[str, object] = {}
+    for index, each in outcomes.items():
+        member = whole.members[index]
+        state = each.cause if isinstance(each, Failure) else each
+        states[member.node or repr(member.name)] = state or "released"
+    return unreachable(whole, states, "too few could be asked to release it", then="it is released in the background")
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
-def unreachable(whole: MultiHold, states: dict[str, object], why: str, hint: str = "") -> QuorumUnreachableError:
+def unreachable(
+    whole: MultiHold,
+    states: dict[str, object],
+    why: str,
+    hint: str = "",
+    then: str = "what they granted is released",
+) -> QuorumUnreachableError:
     """Return the error for too few nodes. ``states``: that of each; ``why`` they are too few; what the user can do."""
     text = "; ".join(f"{node}: {state}" for node, state in states.items())
     return QuorumUnreachableError(
-        f"multi-lock {whole.name!r} needs {whole.quorum} of {len(whole.members)} nodes, but {why} ({text}); what they "
-        f"granted is released{hint}",
+        f"multi-lock {whole.name!r} needs {whole.quorum} of {len(whole.members)} nodes, but {why} ({text}); "
+        f"{then}{hint}",
         name=whole.name,
         nodes=states,
     )

@@ -17,7 +17,7 @@ from pyredisson.net.urls import (
     settings_of,
     url_from_env,
 )
-from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.observe.logging import Log, wants_all
 from pyredisson.shared import living, process
 from pyredisson.shared.base_runtime import BaseRuntime
 from pyredisson.shared.misuse import NotPortable
@@ -50,7 +50,7 @@ class BaseClient(NotPortable):
         self._runtime = self._runtime_class(target, self._config)
         self._core = ClientCore(self._runtime, self._config)
         self._core.address = self._url
-        self._core.listen(log_event, wants_all)
+        self._core.listen(Log(self._core), wants_all)
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, self._runtime.end, self._core, None if server is None else server.stop)
         self._end.atexit = False  # Its threads are daemons, its tasks end with their loop, its server with the process.

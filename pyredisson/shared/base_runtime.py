@@ -180,6 +180,7 @@ class BaseRuntime(ABC):
         link.inspect = core.server.inspect
         named = self._app is not None and self._config.client_name is None
         link.introduce = lambda: introduction(self.identity(), core.id, named=named)
+        link.on_moved = core.note_move
         link.on_queue_refused = partial(queue_refused, core)
         core.direct = link.pool if isinstance(link, ServerLink) and not core.closed else None
 

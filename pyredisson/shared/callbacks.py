@@ -10,10 +10,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from pyredisson.core import events
 from pyredisson.core.failures import is_contained
 from pyredisson.errors import ClientClosedError, LockLostError
+
+if TYPE_CHECKING:
+    from pyredisson.core.client import ClientCore
 
 T = TypeVar("T")
 
@@ -89,11 +93,10 @@ def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None
         report_callback(name, error)
 
 
-def pause_after(name: str, error: BaseException) -> float | None:
+def pause_after(client: ClientCore, name: str, error: BaseException) -> float | None:
     """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
     if isinstance(error, ClientClosedError):
         return None
     if not isinstance(error, LockLostError):  # The client has reported a loss.
-        said = str(error) or repr(error)
-        _log.warning("pyredisson: the election %r: %s; trying again in %g s", name, said, PAUSE)
+        client.emit(events.CampaignFailed(name, error))
     return 0.0 if isinstance(error, LockLostError) else PAUSE

@@ -222,7 +222,7 @@ class Campaign:
             except BaseException as error:
                 if not is_contained(error):
                     raise
-                pause = pause_after(self._election.name, error)
+                pause = pause_after(self._election._core.client, self._election.name, error)
 
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
@@ -285,4 +285,4 @@ class Observation:
             except BaseException as error:
                 if not is_contained(error):
                     raise
-                pause = pause_after(election.name, error)
+                pause = pause_after(election._core.client, election.name, error)

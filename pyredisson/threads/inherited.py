@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson.core.failures import NotSent
-from pyredisson.net.resp import not_opened
+from pyredisson.net.refusals import not_opened
 from pyredisson.net.urls import own_settings
 from pyredisson.shared.clock import monotonic
 from pyredisson.shared.process import on_fork
@@ -49,7 +49,7 @@ class Sockets:
         """Let redis-py connect and introduce itself, and take the socket.
 
         Raises:
-            NotSent, Rejected: No connection could be made; see :func:`pyredisson.net.resp.not_opened`.
+            NotSent, Rejected: No connection could be made; see :func:`pyredisson.net.refusals.not_opened`.
         """
         connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
         opening = self._opening

@@ -210,6 +210,12 @@ class ThreadsRuntime(BaseRuntime):
         self._loops.append(loop)
         return loop
 
+    def node_of(self, key: str) -> str:
+        return self.link.node_of(key)
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.link.ask_server(key, command, timeout)
+
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
 

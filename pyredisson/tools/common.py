@@ -24,6 +24,10 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 69
     NOT_LOCKED = 75
     LOST = 76
+    REFUSED = 77
+    """This user may not do that, or the server does not know the command: trying again will not help."""
+    BAD_SERVER = 78
+    """What answers there is one node of a cluster, or no Redis at all."""
     NOT_EXECUTABLE = 126
     NOT_FOUND = 127
     SIGNALLED = 128
@@ -93,14 +97,26 @@ def plain(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def unavailable(why: str, url: str | None = None) -> str:
-    """Return what every command says when a server cannot be used.
+def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
+    """Return the exit code of every command that a server did not answer or refused, and what it says then.
 
     Args:
-        why: What happened.
+        error: What happened.
         url: The server, its password masked.
     """
-    return f"the server{f' at {url}' if url else ''} is not available: {why}"
+    from pyredisson.inspection.refusals import answered, text_of
+    from pyredisson.inspection.servers import describe
+
+    server = f"the server{f' at {url}' if url else ''}"
+    match answered(error):
+        case "refused":
+            return ExitCode.REFUSED, f"{server} refused: {text_of(error)}"
+        case "not now":
+            return ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}"
+        case "elsewhere":
+            return ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}"
+        case _:
+            return ExitCode.UNAVAILABLE, f"{server} is not available: {describe(error)}"
 
 
 def say(text: str) -> None:

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from pyredisson import Config, Redisson, RedissonError
 from pyredisson.core.names import LockNames
-from pyredisson.tools.common import BadUsage, ExitCode, connect, say, signals, unavailable
+from pyredisson.tools.common import BadUsage, ExitCode, connect, failure, say, signals
 
 PAYING_SECONDS = 0.010
 LEASE_SECONDS = 3.0
@@ -109,8 +109,9 @@ def run_demo(*, seats: int, workers: int, url: str | None = None, console: Conso
                     takeover = _kill_the_holder(client, shop, progress)
             return show_results(console, unlocked, locked, takeover)
     except (RedisError, RedissonError) as error:
-        say(unavailable(str(error)))
-        return ExitCode.UNAVAILABLE
+        code, text = failure(error)
+        say(text)
+        return code
     except DemoError as error:
         say(str(error))
         return ExitCode.FAILED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -13,14 +12,15 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, final
 
+import click
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from pyredisson.inspection import LockView, Snapshot, describe, wait_graph
+from pyredisson.inspection import LockView, Snapshot, wait_graph
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
-from pyredisson.tools.common import ExitCode, inspector_at, plain, say, unavailable
+from pyredisson.tools.common import ExitCode, failure, inspector_at, plain, say
 from pyredisson.tools.sampling.pace import in_daemon_thread
 
 if TYPE_CHECKING:
@@ -41,14 +41,21 @@ class Scan:
     Attributes:
         ended: When it ended, by ``time.monotonic()``.
         seconds: How long it took.
-        snapshot: What it saw; ``None``: no server answered.
+        snapshot: What it saw; ``None``: no server answered, or it refused.
         error: Why not.
+        code: The exit code of a command for that.
     """
 
     ended: float
     seconds: float
     snapshot: Snapshot | None
     error: str | None = None
+    code: int = 0
+
+    @property
+    def was_answered(self) -> bool:
+        """Whether a server answered, if only by a refusal."""
+        return self.code != ExitCode.UNAVAILABLE
 
 
 @final
@@ -68,9 +75,13 @@ class Scanner:
         self._last: Scan | None = None
         self.scans: int = 0
         self.failures: int = 0
+        self.refusals: int = 0
 
-    def latest(self, within: float = SCRAPE_SECONDS) -> Scan | None:
-        """Return a fresh scan; an earlier one, or ``None``, if there is no fresh one in ``within`` seconds."""
+    def latest(self, within: float | None = SCRAPE_SECONDS) -> Scan | None:
+        """Return a fresh scan; an earlier one, or ``None``, if there is no fresh one in ``within`` seconds.
+
+        ``None``: wait for it, however long it takes.
+        """
         with self._mutex:
             if self._last is not None and time.monotonic() < self._last.ended + self._interval:
                 return self._last
@@ -81,22 +92,23 @@ class Scanner:
 
     def _run(self) -> None:
         began = time.monotonic()
-        snapshot, error = None, None
+        snapshot, error, code = None, None, 0
         try:
-            found = self._scan()
-            if found.unread:
-                error = found.errors[0]
-            else:
-                snapshot = found
-        except Exception as failure:  # Whatever it is, it must not end the exporter.
-            error = describe(failure)
+            snapshot = self._scan()
+            if snapshot.unread:
+                error, code, snapshot = f"the server refused: {snapshot.errors[0]}", ExitCode.REFUSED, None
+            elif snapshot.errors and not snapshot.complete and not snapshot.keys_seen:
+                error, code, snapshot = snapshot.errors[0], ExitCode.UNAVAILABLE, None
+        except Exception as problem:  # Whatever it is, it must not end the exporter.
+            code, error = failure(problem)
         now, before = time.monotonic(), self._last
-        self._last = Scan(now, now - began, snapshot, error)
+        self._last = Scan(now, now - began, snapshot, error, code)
         self.scans += 1
         self.failures += snapshot is None
+        self.refusals += code == ExitCode.REFUSED or bool(snapshot is not None and snapshot.doubts)
         was_away = before is not None and before.error is not None
         if error is not None and not was_away:
-            say(unavailable(error))
+            say(error)
         elif error is None and was_away:
             say("the server answers again")
 
@@ -121,12 +133,18 @@ class Exporter:
         """Return the metrics."""
         scan = self._scanner.latest()
         snapshot = None if scan is None else scan.snapshot
-        yield GaugeMetricFamily(
-            f"{PREFIX}_up", "Whether the server answered the last scan.", float(snapshot is not None)
-        )
+        if scan is not None:
+            yield GaugeMetricFamily(
+                f"{PREFIX}_up", "Whether the server answered the last scan.", float(scan.was_answered)
+            )
         yield CounterMetricFamily(f"{PREFIX}_server_scans", "Scans of the server.", self._scanner.scans)
         yield CounterMetricFamily(
-            f"{PREFIX}_server_scan_failures", "Scans that no server answered.", self._scanner.failures
+            f"{PREFIX}_server_scan_failures",
+            "Scans that no server answered, or that it refused.",
+            self._scanner.failures,
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}_server_scan_refusals", "Scans of which the server refused a part.", self._scanner.refusals
         )
         if scan is not None:
             yield _gauge("scan_seconds", "How long the last scan took.", scan.seconds)
@@ -182,11 +200,14 @@ def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     for lock in snapshot.locks:
         waiting[lock.kind] += lock.waiting
     yield _by_kind("locks", "Locks held, and semaphores of which permits are taken.", kinds, counts)
-    yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
+    if "waiters" not in snapshot.doubts:
+        yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
     unlimited = sum(lock.never_expires for lock in held)
     yield _gauge("locks_without_expiry", "Locks held that never expire.", unlimited)
-    gone = sum(any(who.gone for who in lock.holders) for lock in held)
-    yield _gauge("locks_of_absent_clients", "Locks held by a client that is gone, certainly or probably.", gone)
+    if "connections" not in snapshot.doubts:
+        gone = sum(any(who.gone for who in lock.holders) for lock in held)
+        yield _gauge("locks_of_absent_clients", "Locks held by a client that is gone, certainly or probably.", gone)
+        yield _gauge("clients", "Clients that are connected, or tell what they hold.", len(snapshot.clients))
     dead = sum(waiter.dead for lock in snapshot.locks for waiter in lock.waiters)
     yield _gauge("dead_waiters", "Waiters in queues that are considered dead.", dead)
     deadlocked = {edge.waiter.owner for cycle in wait_graph(snapshot.locks).cycles for edge in cycle}
@@ -195,7 +216,6 @@ def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
     yield _gauge("longest_hold_seconds", "The longest present hold, as far as it is known since when.", longest)
     longest = max((_lasted(snapshot, waiter.who.since) for waiter, _ in waits), default=0.0)
     yield _gauge("longest_wait_seconds", "The longest present wait, as far as it is known since when.", longest)
-    yield _gauge("clients", "Clients that are connected, or tell what they hold.", len(snapshot.clients))
 
 
 def _oldest(snapshot: Snapshot, lock: LockView) -> float:
@@ -222,11 +242,11 @@ def _by_kind(name: str, text: str, kinds: Iterable[str], counts: Counter[str]) -
 
 def write_once(exporter: Exporter, scanner: Scanner) -> int:
     """Scan once, and write the metrics to stdout. Returns the exit code."""
+    scan = scanner.latest(within=None)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(exporter)
-    sys.stdout.write(generate_latest(registry).decode())  # type: ignore[no-untyped-call]
-    scan = scanner.latest()
-    return 0 if scan is not None and scan.snapshot is not None else ExitCode.UNAVAILABLE
+    click.echo(generate_latest(registry).decode(), nl=False)  # type: ignore[no-untyped-call]
+    return ExitCode.UNAVAILABLE if scan is None else scan.code
 
 
 def serve(exporter: Exporter, address: tuple[str, int]) -> int:

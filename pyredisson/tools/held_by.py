@@ -6,23 +6,23 @@ import time
 
 import redis.exceptions as rx
 
-from pyredisson.inspection import Inspector, LockView, Who
+from pyredisson.inspection import Inspector, LockView, Who, describe
+from pyredisson.tools.common import plain
 from pyredisson.tools.durations import duration_text
 
 TIMEOUT = 1.0  # seconds for each answer
 
 
-def held_by(url: str, name: str) -> str:
-    """Return by whom a lock is held, since when and until when, or that it is no lock; empty if that is not known."""
+def held_by(url: str, name: str, prefix: str = "") -> str:
+    """Return by whom a lock is held, since when and until when, or that it is no lock; empty if it is free."""
     try:
-        with Inspector(url, timeout=TIMEOUT) as inspector:
-            return state_of(inspector, name)
-    except (ValueError, rx.RedisError, OSError):
-        return ""
+        with Inspector(url, prefix=prefix, timeout=TIMEOUT) as inspector:
+            return _state_of(inspector, name)
+    except (ValueError, rx.RedisError, OSError) as error:
+        return f"held by an owner that is not known ({plain(describe(error))})"
 
 
-def state_of(inspector: Inspector, name: str) -> str:
-    """Return the same as :func:`held_by`, but raise what goes wrong."""
+def _state_of(inspector: Inspector, name: str) -> str:
     view = inspector.lock(name)
     if view is None:
         return inspector.foreign(name) or ""

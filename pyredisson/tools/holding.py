@@ -13,10 +13,10 @@ import redis.exceptions as rx
 from pyredisson import Config, LockError, RedissonError, __version__, current_thread_id
 from pyredisson.core.names import presence_key
 from pyredisson.inspection import Inspector, describe
-from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say, unavailable
+from pyredisson.tools.common import BadUsage, ExitCode, connect, failure, plain, say
 from pyredisson.tools.durations import duration_text
-from pyredisson.tools.held_by import state_of
-from pyredisson.tools.looking import print_json, quoted
+from pyredisson.tools.held_by import held_by
+from pyredisson.tools.looking import print_json, quoted, unlock_command
 
 MAX_REASON = 200  # characters
 
@@ -37,8 +37,7 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
             began = time.monotonic()
             try:
                 if not lock.try_lock(wait, lease_time=seconds):
-                    with Inspector(url, prefix=prefix) as inspector:
-                        state = state_of(inspector, name)
+                    state = held_by(url, name, prefix)
                     say(f"{quoted(name)} {f'is {state}' if state else 'was held a moment ago, and is free now'}")
                     return ExitCode.NOT_LOCKED
                 field = f"{client.id}:{number}"
@@ -55,10 +54,11 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
     except (RedissonError, rx.RedisError, OSError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
             raise BadUsage(plain(str(error))) from None  # The name is that of something else.
-        say(unavailable(describe(error), client.url))
-        return ExitCode.UNAVAILABLE
+        code, text = failure(error, client.url)
+        say(text)
+        return code
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds
-    free = f"pyredisson unlock {quoted(name)} --yes --holder {field}"
+    free = unlock_command(quoted(name), field, yes=True)
     if as_json:
         print_json({"name": name, "owner": field, "free_in_ms": round(1000 * left), "reason": reason, "unlock": free})
     else:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import get_args
 
-from pyredisson.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Problem, Snapshot, is_meant
+from pyredisson.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Problem, describe, is_meant
 from pyredisson.inspection.kinds import labels, stored_kinds
+from pyredisson.inspection.look import Look
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.looking import (
     ago,
+    finish,
     free_command,
     held_by,
     inspecting,
-    look_with_progress,
+    print_batches,
     print_json,
+    print_json_list,
     print_lines,
     print_table,
+    views_with_progress,
     waiting_text,
 )
+
+FIRST_LINES = 0.5  # seconds for which what is found is collected, to be printed in the order of the names
+MOST_AT_ONCE = 1000  # locks
 
 TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE")
 
@@ -33,7 +42,7 @@ def list_locks(
     as_json: bool,
     kinds: Sequence[str],
     holder: str | None,
-    sort: str,
+    sort: str | None,
     everything: bool,
 ) -> int:
     """Run ``pyredisson ls``. Returns the exit code."""
@@ -41,50 +50,100 @@ def list_locks(
     for kind in kinds:
         if kind not in known:
             raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(known.values()))}, not {plain(kind)!r}")
+    wanted = {known[kind] for kind in kinds}
+
+    def is_listed(lock: LockView) -> bool:
+        return (
+            (everything or lock.held or lock.waiting > 0)
+            and (not wanted or known[lock.kind] in wanted)
+            and (holder is None or _is_held_by(lock, holder))
+        )
+
     with inspecting(url, prefix) as inspector:
-        snapshot = look_with_progress(inspector, pattern, quiet=as_json)
         url = inspector.url
-    locks = [each for each in snapshot.locks if everything or each.held or each.waiting]
-    if kinds:
-        wanted = {known[kind] for kind in kinds}
-        locks = [each for each in locks if known[each.kind] in wanted]
-    if holder is not None:
-        locks = [each for each in locks if _is_held_by(each, holder)]
-    locks.sort(key=lambda lock: _sort_key(lock, sort))
-    if as_json:
-        print_json({**_as_json(replace(snapshot, locks=tuple(locks))), "url": url})
-    else:
-        now = snapshot.taken
-        if locks:
-            print_table(TITLES, [_row(each, now) for each in locks], flexible=(0, 2, 7), notes=7)
-        print_lines([[(_summary(locks, snapshot, url), "dim")]])
-    return _finish(snapshot)
+        began = time.monotonic()
+        look = inspector.look(pattern)
+        locks = filter(is_listed, views_with_progress(look, quiet=as_json))
+        if as_json:
+            print_json_list("locks", _in_order(locks, sort), lambda: {**_as_json(look, began), "url": url})
+        else:
+            counted = _Counted()
+            print_batches(TITLES, _batches(counted.all(locks), sort), _row, flexible=(0, 2, 7), notes=7)
+            if look.complete or counted.locks:
+                print_lines([[(counted.summary(look, url, time.monotonic() - began), "dim")]])
+    return _finish(look, url)
 
 
-def _as_json(snapshot: Snapshot) -> dict[str, object]:
+def _in_order(locks: Iterable[LockView], sort: str | None) -> Iterator[LockView]:
+    return (
+        iter(sorted(locks, key=lambda lock: _sort_key(lock, sort)))
+        if sort is not None
+        else chain.from_iterable(_batches(locks))
+    )
+
+
+def _batches(locks: Iterable[LockView], sort: str | None = None) -> Iterator[list[LockView]]:
+    """Yield locks to be printed together, in the order asked for; by default what is found in half a second."""
+    if sort is not None:
+        yield list(_in_order(locks, sort))
+        return
+    batch: list[LockView] = []
+    until = time.monotonic() + FIRST_LINES
+    for lock in locks:
+        batch.append(lock)
+        if len(batch) >= MOST_AT_ONCE or time.monotonic() > until:
+            yield sorted(batch, key=lambda each: each.name)
+            batch, until = [], time.monotonic() + FIRST_LINES
+    yield sorted(batch, key=lambda each: each.name)
+
+
+class _Counted:
+    """Counts locks while they pass."""
+
+    def __init__(self) -> None:
+        self.locks = self.held = self.waiting = 0
+        self.waiters_known = True
+
+    def all(self, locks: Iterable[LockView]) -> Iterator[LockView]:
+        """Yield the locks."""
+        for lock in locks:
+            self.locks += 1
+            self.held += lock.held
+            self.waiting += lock.waiting
+            self.waiters_known = self.waiters_known and lock.waiters_known
+            yield lock
+
+    def summary(self, look: Look, url: str, seconds: float) -> str:
+        """Return how many there are, as far as that is known."""
+        took = f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+        counted = (
+            f"{self.locks:,} lock" + ("" if self.locks == 1 else "s") + ("" if look.complete else " could be read")
+        )
+        waiting = f"{self.waiting:,}" if self.waiters_known else "not known how many"
+        keys = f"{look.keys_seen:,} keys in " if look.keys_seen else ""
+        return f"{counted}, {self.held:,} held, {waiting} waiting · {url} · {keys}{took}"
+
+
+def _as_json(look: Look, began: float) -> dict[str, object]:
     return {
-        "taken_unix_ms": round(1000 * snapshot.taken),
-        "keys_seen": snapshot.keys_seen,
-        "complete": snapshot.complete,
-        "seconds": snapshot.seconds,
-        "errors": snapshot.errors,
-        "strings_left_out": snapshot.strings_left_out,
-        "locks": snapshot.locks,
+        "taken_unix_ms": round(1000 * time.time()),
+        "keys_seen": look.keys_seen,
+        "complete": look.complete,
+        "seconds": time.monotonic() - began,
+        "errors": [describe(each) for each in look.errors],
+        "doubts": {what: describe(error) for what, error in look.doubts.items()},
+        "unread": look.unread,
+        "strings_left_out": look.strings_left_out,
     }
 
 
-def _finish(snapshot: Snapshot) -> int:
-    for error in snapshot.errors:
-        say(error)
-    if snapshot.strings_left_out:
+def _finish(look: Look, url: str, needed: Sequence[str] = ("waiters",)) -> int:
+    if look.strings_left_out:
         say(
             f"more than {MAX_DOUBTFUL:,} short strings may be locks of other libraries or data, and are not listed: "
             "a PATTERN lists those that match"
         )
-    if not snapshot.complete:
-        say("not all keys were searched")
-        return ExitCode.FAILED
-    return 0
+    return finish(look, url, needed=needed)
 
 
 def _is_held_by(lock: LockView, holder: str) -> bool:
@@ -96,7 +155,7 @@ def _is_held_by(lock: LockView, holder: str) -> bool:
     )
 
 
-def _sort_key(lock: LockView, by: str) -> tuple[float, str]:
+def _sort_key(lock: LockView, by: str | None) -> tuple[float, str]:
     """Return by what a lock is sorted: what an operator looks for comes first."""
     first = min((who.since for who in lock.holders if who.since is not None), default=float("inf"))
     number = {
@@ -104,11 +163,12 @@ def _sort_key(lock: LockView, by: str) -> tuple[float, str]:
         "since": first,
         "ttl": float("inf") if lock.free_in is None else lock.free_in,
         "waiting": -float(lock.waiting),
-    }[by]
+    }[by or "name"]
     return number, lock.name
 
 
-def _row(lock: LockView, now: float) -> list[str]:
+def _row(lock: LockView) -> list[str]:
+    now = time.time()
     one = lock.holders[0] if len(lock.holders) == 1 else None
     first = min((who.since for who in lock.holders if who.since is not None), default=None)
     return [
@@ -123,32 +183,30 @@ def _row(lock: LockView, now: float) -> list[str]:
     ]
 
 
-def _summary(locks: Sequence[LockView], snapshot: Snapshot, url: str) -> str:
-    held = sum(each.held for each in locks)
-    waiting = sum(each.waiting for each in locks)
-    took = f"{1000 * snapshot.seconds:.0f} ms" if snapshot.seconds < 1 else f"{snapshot.seconds:.1f} s"
-    counted = f"{len(locks):,} lock" + ("" if len(locks) == 1 else "s")
-    keys = f"{snapshot.keys_seen:,} keys in " if snapshot.keys_seen else ""
-    return f"{counted}, {held:,} held, {waiting:,} waiting · {url} · {keys}{took}"
-
-
 # ---- clients ---------------------------------------------------------------------------------------------------------
 
 
 def list_clients(*, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson clients``. Returns the exit code."""
     with inspecting(url, prefix) as inspector:
-        clients = inspector.clients()
+        look = inspector.look()
+        look.meet()
+        look.find_presence()
         url = inspector.url
+        if look.is_blind:
+            look.raise_errors()
+    clients = look.people.views()
     if as_json:
-        print_json({"clients": clients, "url": url})
-        return 0
-    titles = ("CLIENT", "ID", "PID", "FROM", "CONNECTIONS", "UP", "HOLDS", "WAITS", "VERSION")
-    if clients:
-        print_table(titles, [_client_row(each) for each in clients], flexible=(0, 3))
-    counted = f"{len(clients):,} client" + ("" if len(clients) == 1 else "s")
-    print_lines([[(f"{counted} of pyredisson · {url}", "dim")]])
-    return 0
+        errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
+        print_json({"clients": clients, "complete": not errors, "errors": errors, "url": url})
+    else:
+        titles = ("CLIENT", "ID", "PID", "FROM", "CONNECTIONS", "UP", "HOLDS", "WAITS", "VERSION")
+        if clients:
+            print_table(titles, [_client_row(each) for each in clients], flexible=(0, 3))
+        if clients or not (look.errors or look.doubts):
+            counted = f"{len(clients):,} client" + ("" if len(clients) == 1 else "s")
+            print_lines([[(f"{counted} of pyredisson · {url}", "dim")]])
+    return finish(look, url, needed=("connections", "owners"))
 
 
 def _client_row(client: ClientView) -> list[str]:
@@ -219,16 +277,32 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
 
 def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson leaks``. Returns the exit code."""
+    number = 0
+
+    def found(locks: Iterable[LockView]) -> Iterator[list[Leak]]:
+        nonlocal number
+        for batch in _batches(each for each in locks if each.problems):
+            leaks = find_leaks(batch)
+            number += len(leaks)
+            yield leaks
+
     with inspecting(url, prefix) as inspector:
-        snapshot = look_with_progress(inspector, pattern, quiet=as_json)
+        look, counted = inspector.look(pattern), _Counted()
         url = inspector.url
-    leaks = find_leaks(snapshot.locks)
-    if as_json:
-        print_json({"leaks": leaks, "complete": snapshot.complete, "keys_seen": snapshot.keys_seen, "url": url})
-    else:
-        if leaks:
-            rows = [[each.lock, each.text, each.advice] for each in leaks]
-            print_table(("LOCK", "PROBLEM", "WHAT TO DO"), rows, flexible=(0, 1))
-        counted = f"{len(leaks):,} leak" + ("" if len(leaks) == 1 else "s") if leaks else "no leaks"
-        print_lines([[(f"{counted} among {len(snapshot.locks):,} locks · {url}", "dim")]])
-    return _finish(snapshot) or (ExitCode.FAILED if leaks else 0)
+        batches = found(counted.all(views_with_progress(look, quiet=as_json)))
+        if as_json:
+            print_json_list("leaks", chain.from_iterable(batches), lambda: {**_state_of(look), "url": url})
+        else:
+            titles = ("LOCK", "PROBLEM", "WHAT TO DO")
+            print_batches(titles, batches, lambda each: [each.lock, each.text, each.advice], flexible=(0, 1))
+            if number or (look.complete and not look.doubts):
+                leaks = f"{number:,} leak" + ("" if number == 1 else "s") if number else "no leaks"
+                print_lines([[(f"{leaks} among {counted.locks:,} locks · {url}", "dim")]])
+            else:
+                print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
+    return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
+
+
+def _state_of(look: Look) -> dict[str, object]:
+    errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
+    return {"complete": look.complete, "keys_seen": look.keys_seen, "errors": errors}

@@ -8,9 +8,9 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import redis.exceptions as rx
@@ -19,10 +19,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from pyredisson.inspection import NOT_UTF8, Inspector, LockView, Snapshot, WaiterView, Who, as_json, describe
+from pyredisson.inspection import NOT_UTF8, Inspector, LockView, WaiterView, Who, as_json, describe
 from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.tools.common import ExitCode, inspector_at, plain, say, unavailable
+from pyredisson.inspection.look import Look
+from pyredisson.inspection.refusals import answered
+from pyredisson.tools.common import ExitCode, failure, inspector_at, plain, say
 from pyredisson.tools.durations import duration_text
+
+T = TypeVar("T")
 
 Line = list[tuple[str, str]]
 """A line to print: its parts, each with a style of rich."""
@@ -43,23 +47,23 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
     except (rx.RedisError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC):
             raise  # It is the output that failed, not the server.
-        say(unavailable(describe(error), inspector.url))
-        raise SystemExit(ExitCode.UNAVAILABLE) from None
+        code, text = failure(error, inspector.url)
+        say(text)
+        raise SystemExit(code) from None
 
 
-def look_with_progress(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
-    """Take a snapshot, with a progress bar on a terminal if it takes long. Ends the command if nothing can be read."""
-    snapshot = _snapshot(inspector, pattern, quiet=quiet)
-    if snapshot.unread:
-        say(unavailable(snapshot.errors[0], inspector.url))
-        raise SystemExit(ExitCode.UNAVAILABLE)
-    return snapshot
-
-
-def _snapshot(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snapshot:
+def views_with_progress(look: Look, *, quiet: bool) -> Iterator[LockView]:
+    """Yield what a look finds, with a progress bar on a terminal if it takes long. Raises if nothing can be read."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        return inspector.snapshot(pattern)
+        yield from look.views()
+    else:
+        yield from _with_bar(look, console)
+    if look.is_blind:
+        look.raise_errors()
+
+
+def _with_bar(look: Look, console: Console) -> Iterator[LockView]:
     bar = Progress(
         TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("keys"), console=console, transient=True
     )
@@ -71,14 +75,41 @@ def _snapshot(inspector: Inspector, pattern: str | None, *, quiet: bool) -> Snap
             bar.start()
         bar.update(task, completed=done // 4, total=max(1, total // 4))
 
+    look.progress = show
     # The default of the command line ends it without another word, and would leave the cursor hidden.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return inspector.snapshot(pattern, progress=show)
+        yield from look.views()
     except KeyboardInterrupt:
         raise SystemExit(ExitCode.SIGNALLED + signal.SIGINT) from None
     finally:
         bar.stop()
+
+
+def finish(look: Look, url: str, *, needed: Sequence[str] = ()) -> int:
+    """Say what a look could not read, and return the exit code for that; 0: it could read everything.
+
+    Args:
+        look: It has ended.
+        url: The server, password masked.
+        needed: Which of the look's doubts leave the question of the command without an answer. Others are only said.
+    """
+    codes = [failure(each)[0] for each in look.errors]
+    for error in look.errors:
+        say(failure(error, url)[1] if answered(error) != "not" else describe(error))
+    for what, error in look.doubts.items():
+        say(f"{UNKNOWN[what]} is not known: {failure(error, url)[1]}")
+        codes += [ExitCode.REFUSED] if what in needed else []
+    if look.unread:
+        say(f"{look.unread:,} keys could not be read: they may be locks")
+    if not look.complete:
+        say("not all keys were searched")
+        codes.append(ExitCode.FAILED)
+    return max((code for code in codes if code is not ExitCode.UNAVAILABLE), default=0)
+
+
+#: What each doubt of a look is about.
+UNKNOWN = {"connections": "who is connected", "waiters": "who waits", "owners": "what clients report of themselves"}
 
 
 # ---- texts -----------------------------------------------------------------------------------------------------------
@@ -117,6 +148,8 @@ def waiting_text(lock: LockView) -> str:
     """Return who waits, in one cell of a table."""
     if not lock.waiters:
         count = lock.waiting_clients
+        if not lock.waiters_known:
+            return "?"
         return "" if not count else f"{count} client" + ("s" if count > 1 else "")
     waiters = [each for each in lock.waiters if not each.dead]
     queued = sum(each.place is not None for each in waiters)
@@ -128,9 +161,15 @@ def waiting_text(lock: LockView) -> str:
 
 def free_command(lock: LockView) -> str:
     """Return the command that frees a lock if the same owner still holds it."""
-    command = f"pyredisson unlock {shell_name(lock)}"
     ids = {who.client_id or who.owner for who in lock.holders}
-    return f"{command} --holder {ids.pop()}" if len(ids) == 1 else command
+    return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None)
+
+
+def unlock_command(name: str, holder: str | None = None, *, yes: bool = False) -> str:
+    """Return the command that frees a lock whose name is as a shell reads it."""
+    options = [*(["--yes"] if yes else []), *([f"--holder {holder}"] if holder is not None else [])]
+    dashes = ["--"] if name.lstrip("$'").startswith("-") else []  # Else it would be read as an option.
+    return " ".join(["pyredisson unlock", *options, *dashes, name] if dashes else ["pyredisson unlock", name, *options])
 
 
 def note_style(note: str) -> str:
@@ -144,6 +183,15 @@ def note_style(note: str) -> str:
 def print_json(report: dict[str, Any]) -> None:
     """Print a report as JSON."""
     click.echo(json.dumps({"schema": 1, **as_json(report)}, indent=2))
+
+
+def print_json_list(key: str, items: Iterable[Any], rest: Callable[[], dict[str, Any]]) -> None:
+    """Print a report as JSON, an item a line as they are found, then what is known when all were."""
+    click.echo(f'{{\n  "schema": 1,\n  "{key}": [', nl=False)
+    for number, item in enumerate(items):
+        click.echo(f"{',' if number else ''}\n    {json.dumps(as_json(item))}", nl=False)
+    end = json.dumps(as_json(rest()), indent=2).removeprefix("{")
+    click.echo(f"\n  ],{end}")
 
 
 def print_lines(lines: Sequence[Line]) -> None:
@@ -180,22 +228,55 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], flexible: 
         flexible: The columns that can be cut.
         notes: The column whose cells are remarks.
     """
+    print_batches(titles, [rows], list, flexible, notes)
+
+
+def print_batches(
+    titles: Sequence[str],
+    batches: Iterable[Sequence[T]],
+    row_of: Callable[[T], Sequence[str]],
+    flexible: Sequence[int],
+    notes: int = -1,
+) -> None:
+    """Print a table as its rows are found. The first batch decides how wide the columns are."""
     console = _console()
-    cells = [[plain(cell) for cell in row] for row in rows]
-    used = [any(row[at] for row in cells) or at == 0 for at in range(len(titles))]
-    columns = [at for at in range(len(titles)) if used[at]]
-    widths = {at: max(cell_len(titles[at]), *(cell_len(row[at]) for row in cells), 0) for at in columns}
-    if not console.is_terminal:
-        widths = {at: min(width, MOST_PADDED) for at, width in widths.items()}
-    elif not _fit(widths, flexible, console.width):
-        _print_list(console, titles, cells, columns, notes)
-        return
-    heading = _row([titles[at] for at in columns], [widths[at] for at in columns], ["dim"] * len(columns))
-    console.print(heading, soft_wrap=True)
-    for row in cells:
-        styles = ["bold" if not at else note_style(row[at]) if at == notes else "" for at in columns]
-        text = _row([row[at] for at in columns], [widths[at] for at in columns], styles, cut=console.is_terminal)
-        console.print(text, soft_wrap=True)
+    widths: dict[int, int] | None = None
+    columns: list[int] = []
+    as_list = False
+    for batch in batches:
+        cells = [[plain(cell) for cell in row_of(each)] for each in batch]
+        if not cells:
+            continue
+        if widths is None:
+            more = len(cells) >= 100  # Others may have what none of these has: each column is shown.
+            used = [more or not at or any(row[at] for row in cells) for at in range(len(titles))]
+            columns = [at for at in range(len(titles)) if used[at]]
+            widths = {at: max(_width(titles[at]), *(_width(row[at]) for row in cells), 0) for at in columns}
+            if not console.is_terminal:
+                widths = {at: min(width, MOST_PADDED) for at, width in widths.items()}
+            as_list = console.is_terminal and not _fit(widths, flexible, console.width)
+            if not as_list:
+                heading = _row([titles[at] for at in columns], [*widths.values()], ["dim"] * len(columns))
+                console.print(heading, soft_wrap=True)
+        if as_list:
+            _print_list(console, titles, cells, columns, notes)
+        elif console.is_terminal:
+            for row in cells:
+                styles = ["bold" if not at else note_style(row[at]) if at == notes else "" for at in columns]
+                console.print(_row([row[at] for at in columns], [*widths.values()], styles), soft_wrap=True)
+        else:
+            click.echo("\n".join(_plain_row([row[at] for at in columns], [*widths.values()]) for row in cells))
+    sys.stdout.flush()
+
+
+def _width(text: str) -> int:
+    """Return how many columns a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def _plain_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
+    return "  ".join(padded).rstrip()
 
 
 def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
@@ -210,13 +291,13 @@ def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
     return width >= NARROW
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str], *, cut: bool = True) -> Text:
+def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
     text = Text()
     for number, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
         last = number == len(cells) - 1
-        if cut and cell_len(cell) > width:
+        if _width(cell) > width:
             cell = set_cell_size(cell, width - 1) + "…"
-        text.append(cell if last or cell_len(cell) > width else set_cell_size(cell, width), style or None)
+        text.append(cell if last or _width(cell) > width else set_cell_size(cell, width), style or None)
         text.append("" if last else "  ")
     text.rstrip()
     return text

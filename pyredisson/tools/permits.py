@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import click
-import redis.exceptions as rx
 
 from pyredisson import Config, RedissonError
-from pyredisson.inspection import LockView, describe
+from pyredisson.inspection import LockView
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.tools.common import BadUsage, ExitCode, connect, plain, say
 from pyredisson.tools.looking import inspecting, print_json, quoted
@@ -51,8 +50,8 @@ def _set(name: str, total: int, seen: LockView | None, kind: str | None, url: st
     try:
         with connect(url, Config(prefix=prefix, presence=False)) as client:
             getattr(client, f"get_{_kinds()[wanted]}")(name).resize(total)
-    except (RedissonError, rx.ResponseError) as error:
-        return str(error) if isinstance(error, RedissonError) else f"the server refused: {describe(error)}"
+    except RedissonError as error:
+        return str(error)
     except ValueError as error:
         raise BadUsage(str(error)) from None
     return None

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 from pyredisson import Config, Lease, LockError, LockLostError, LockTimeoutError, Redisson, RedissonError
 from pyredisson.core.deadline import explicit
 from pyredisson.tools.child import Command, Interrupted, Signals, find_program
-from pyredisson.tools.common import BadUsage, ExitCode, connect, say, unavailable
+from pyredisson.tools.common import BadUsage, ExitCode, connect, failure, say
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.run_modes import Mode, RunGuard, fit_permits, guard_of, without_calls
 
@@ -118,9 +118,9 @@ def _while_connected(client: Redisson, name: str, mode: Mode, run: _Run) -> int:
     except (RedisError, RedissonError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, ResponseError):
             raise BadUsage(without_calls(str(error))) from None  # The name is that of something else.
-        refused = isinstance(error, ResponseError)
-        say(f"the server at {client.url} refused: {error}" if refused else unavailable(str(error), client.url))
-        return ExitCode.UNAVAILABLE
+        code, text = failure(error, client.url)
+        say(text)
+        return code
 
 
 def _held_by(url: str, name: str) -> str:

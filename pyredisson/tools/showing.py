@@ -7,27 +7,30 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from pyredisson.inspection import DOUBTFUL, Edge, LockView, Snapshot, WaitGraph, Who, wait_graph
+from pyredisson.inspection import DOUBTFUL, Edge, LockView, WaitGraph, Who, describe, wait_graph
 from pyredisson.inspection.kinds import labels, stored_kinds
-from pyredisson.tools.common import ExitCode, say
+from pyredisson.tools.common import ExitCode
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.looking import (
     Line,
     ago,
     describe_waiter,
     describe_who,
+    finish,
     free_command,
     held_by,
     inspecting,
-    look_with_progress,
     note_style,
     print_json,
     print_lines,
     quoted,
     stack_lines,
+    unlock_command,
+    views_with_progress,
 )
 
 NOT_HELD = 3
+NEEDED = ("waiters", "owners")  # Who waits is known from these.
 SHOWN = 20  # holders and waiters of one lock
 WIDTH = 9  # of a label
 
@@ -47,7 +50,10 @@ def show_lock(name: str, *, url: str, prefix: str, as_json: bool) -> int:
 
 
 def _nothing(name: str, foreign: str | None) -> Line:
-    return [(quoted(name), "bold"), (f" is {foreign}" if foreign else ": free, and no client waits for it", "")]
+    return [
+        (quoted(name), "bold"),
+        (f" is {foreign}" if foreign else ": free, and no client is known to wait for it", ""),
+    ]
 
 
 def _labelled(label: str, text: str, style: str = "") -> Line:
@@ -135,24 +141,30 @@ def _unknown(lock: LockView) -> Iterator[str]:
 def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson why``. Returns the exit code."""
     with inspecting(url, prefix) as inspector:
-        snapshot = look_with_progress(inspector, None, quiet=as_json)
-        lock = next((each for each in snapshot.locks if each.name == name), None)
-        if lock is None and name is not None and snapshot.complete:
+        look = inspector.look()
+        # Of a lock for which no one waits nothing is said, unless it is the one that was asked for.
+        shown = [each for each in views_with_progress(look, quiet=as_json) if each.waiting or each.name == name]
+        lock = next((each for each in shown if each.name == name), None)
+        if lock is None and name is not None and look.complete:
             lock = inspector.lock(name)  # Some are listed only if they are asked for.
-        foreign = inspector.foreign(name) if name is not None and lock is None else None
-    graph = wait_graph(snapshot.locks)
+        foreign = inspector.foreign(name) if name is not None and lock is None and look.complete else None
+        url = inspector.url
+    graph = wait_graph(shown)
     cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
+    known = look.complete and not look.doubts.keys() & set(NEEDED)
     if as_json:
         edges = graph.edges if name is None else tuple(_chain(name, graph))
-        said = {"lock": lock, "foreign": foreign, "edges": edges, "cycles": cycles, "complete": snapshot.complete}
-        print_json(said)
-    elif name is not None and (lock is None or not (lock.held or lock.waiting)):
+        errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
+        said = {"lock": lock, "foreign": foreign, "edges": edges, "cycles": cycles, "complete": look.complete}
+        print_json({**said, "errors": errors})
+    elif name is not None and known and (lock is None or not (lock.held or lock.waiting)):
         print_lines([_nothing(name, foreign)])
     else:
-        print_lines(list(_explanation(lock, graph, cycles, snapshot)))
-    for error in snapshot.errors:
-        say(error)
-    if cycles or not snapshot.complete:
+        listening = {each.name for each in shown if each.waiting_clients}
+        print_lines(list(_explanation(lock, graph, cycles, listening, known=known)))
+    if code := finish(look, url, needed=NEEDED):
+        return code
+    if cycles:
         return ExitCode.FAILED
     return NOT_HELD if name is not None and (lock is None or not lock.held) else 0
 
@@ -188,18 +200,19 @@ def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
 
 
 def _explanation(
-    lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], snapshot: Snapshot
+    lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], listening: set[str], *, known: bool
 ) -> Iterator[Line]:
-    now = snapshot.taken
+    now = time.time()
     if lock is not None:
         yield from _story(lock, graph, now)
-    listening = {each.name for each in snapshot.locks if each.waiting_clients}
     for cycle in cycles:
         yield from _deadlock(cycle, now, listening)
     if not cycles:
         waits = "1 wait" if len(graph.edges) == 1 else f"{len(graph.edges):,} waits"
-        searched = "" if snapshot.complete else ", and not all keys were searched"
-        yield [(f"no deadlock among {waits}{searched}", "dim")]
+        if known:
+            yield [(f"no deadlock among {waits}", "dim")]
+        else:
+            yield [(f"no deadlock among the {waits} that could be read: whether there is one is not known", "dim")]
 
 
 def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
@@ -245,4 +258,4 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
                 yield from stack_lines(owner, 6)
                 break
     last = cycle[-1]
-    yield [("  end it: ", "dim"), (f"pyredisson unlock {quoted(last.lock)} --holder {last.holder.owner}", "")]
+    yield [("  end it: ", "dim"), (unlock_command(quoted(last.lock), last.holder.owner), "")]

@@ -6,9 +6,8 @@ import sys
 import time
 
 import click
-import redis.exceptions as rx
 
-from pyredisson.inspection import DOUBTFUL, LockView, Unlocked, Who, describe
+from pyredisson.inspection import DOUBTFUL, LockView, Unlocked, Who
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.tools.common import BadUsage, ExitCode, plain, say
 from pyredisson.tools.looking import describe_who, inspecting, print_json, quoted
@@ -35,9 +34,6 @@ def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, h
             done = inspector.unlock(name, holder=holder, seen=seen if seen is not None and seen.holders else None)
         except ValueError as error:
             say(f"{quoted(name)}: {error}")
-            return ExitCode.FAILED
-        except rx.ResponseError as error:
-            say(f"{quoted(name)}: the server refused: {describe(error)}")
             return ExitCode.FAILED
     return _report(done, as_json)
 
@@ -112,4 +108,8 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
         return f"; notified {clients} waiting clients{one_acquires}" if clients > 1 else "; woke 1 waiting client"
     if done.before is not None and done.before.waiters:
         return "; those who wait ask again by themselves"
-    return "; no client waits for it"
+    if done.before is None or not done.before.waiters_known:
+        return "; whether clients wait for it is not known"
+    if not stored_kinds()[done.before.kind].subscribes:
+        return "; whether clients wait for it is not known: they ask again by themselves, if they wait for no signal"
+    return "; no client is known to wait for it"

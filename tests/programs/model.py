@@ -424,7 +424,7 @@ class Locks:
         multis = dict.fromkeys(hold.multi for hold in holds if hold.multi is not None)
         self.end(own, lambda hold: EITHER if hold.multi or (hold.lease == SHORT and not hold.block) else LOST)
         for multi in multis:
-            self.lose_multi(multi, EITHER if multi.lease == SHORT and not multi.block else LOST, must=must)
+            self.lose_multi(multi, LOST, must=must)
 
     def lose_multi(self, multi: MultiHold, state: str, *, must: bool) -> None:
         """A part was taken away, or has ended."""
@@ -434,7 +434,9 @@ class Locks:
         elif multi.state is not HELD:
             return
         else:
-            multi.state = state
+            # Its lease may have ended by itself when that is looked at.
+            ends = state is LOST and multi.lease == SHORT and not multi.block
+            multi.state = EITHER if ends else state
         if state is not OVER:
             for client in dict.fromkeys(target.client for target in multi.targets):
                 self.tells.append(Tell(client, multi.name, None, must and multi.watched and not told))

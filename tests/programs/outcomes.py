@@ -311,12 +311,15 @@ class Model(NumberOutcomes):
     def leave(self, step: Step) -> Plan:
         """The end of a block, wherever that is; its face may say that the body raised an error."""
         block = self.blocks.get(step.n)
-        if block is None or self._is_given_up(block.hold.parts if isinstance(block.hold, MultiHold) else [block.hold]):
-            raise Unclear
-        if any(block.owner and block.owner == waiter.step.owner for waiter in self.waiters.values()):
+        if block is None or any(block.owner and block.owner == each.step.owner for each in self.waiters.values()):
             raise Unclear
         hold = block.hold
-        if any(client in self.closed for client in block.clients):
+        parts: list[Any] = hold.parts if isinstance(hold, MultiHold) else [hold]
+        given_up = [waiter for waiter in self.waiters.values() if any(part in waiter.holds for part in parts)]
+        closed = any(client in self.closed for client in block.clients)
+        if given_up and (closed or any(waiter.notified or waiter.cancelled for waiter in given_up)):
+            raise Unclear  # It may be held again by now.
+        if closed:
             ways = [Way(None), Way(ClientClosedError), *[Way(LockLostError)] * (hold.state is LOST)]
         elif hold.state is RELEASED:
             ways = [Way(LockNotOwnedError)]
@@ -324,6 +327,8 @@ class Model(NumberOutcomes):
             ways = self._giving_back(hold)
         elif isinstance(hold, Permit):
             ways = self.leave_permits(hold)
+        elif given_up:
+            ways = [Way(None, partial(self.drop, hold))]
         elif hold.state is HELD:
             ways = [self._releasing(hold)]
         else:
@@ -331,6 +336,8 @@ class Model(NumberOutcomes):
 
         def left(way: Way) -> None:
             way.effect()
+            for waiter in given_up:  # Its wait does not take it again.
+                waiter.holds = [each for each in waiter.holds if each not in parts]
             del self.blocks[step.n]
 
         if step.face == "error":
@@ -528,8 +535,9 @@ class Model(NumberOutcomes):
 
         def take_again() -> None:
             own.holds, waiter.holds = waiter.holds, []
-            lock.whos.append(own.who)
-            self._held_again(own)
+            if own.holds:
+                lock.whos.append(own.who)
+                self._held_again(own)
 
         def gone() -> None:
             lock.conditions.remove(waiter)
@@ -542,7 +550,7 @@ class Model(NumberOutcomes):
 
         waiter = Waiter(
             step,
-            ready=lambda: lock.waiter is waiter and not lock.conflicts(own),
+            ready=lambda: lock.waiter is waiter and not (waiter.holds and lock.conflicts(own)),
             ways=lambda: [Way(CancelledError if waiter.cancelled else True, take_again)],
             clients=(own.who.client,),
             joined=join,

@@ -105,7 +105,7 @@ class Drawing:
     def step(self) -> Step:
         """The next step."""
         while True:
-            step = self._let_end() or self.random.choice(self.draws)()
+            step = self._let_end() or self._leave_given_up() or self.random.choice(self.draws)()
             if step is not None and self._may_be_done(step):
                 return step
 
@@ -260,6 +260,16 @@ class Drawing:
             return None
         face = "error" if self.random.random() < 0.2 else ""
         return Step("leave", self._by(), n=self.random.choice(list(self.model.blocks)), face=face)
+
+    def _leave_given_up(self) -> Step | None:
+        """A block whose hold is given up for a wait is often left before that ends."""
+        given_up = [hold for waiter in self.model.waiters.values() for hold in waiter.holds]
+        blocks = [
+            number
+            for number, block in self.model.blocks.items()
+            if any(part in given_up for part in getattr(block.hold, "parts", [block.hold]))
+        ]
+        return Step("leave", self._by(), n=blocks[0]) if blocks and self.random.random() < 0.2 else None
 
     def _extend(self) -> Step | None:
         found = self._held(0.8)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 
 #: Leases, in seconds: one that does not end while a program runs, and one that the program lets end.
-LONG = 20.0
+LONG = 200.0
 SHORT = 0.16
 
 #: A wait that ends in vain.

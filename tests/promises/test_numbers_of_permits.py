@@ -51,8 +51,38 @@ def test_permits_are_set_by_the_first_use_of_the_first_handle_alone(
     assert not theirs.try_acquire()
     assert theirs.available_permits() == 0
     world.redis.delete("seats")
-    assert not mine.try_acquire()
-    assert world.redis.everything().get("seats") is None
+    assert mine.try_acquire(), "what the server has forgotten is set again"
+    assert not theirs.try_acquire()
+
+
+def _forget_all(world: World) -> None:
+    """What a restart without persistence leaves."""
+    for key in world.redis.everything():
+        world.redis.delete(key)
+
+
+@pytest.mark.unheard
+@each_kind
+@pytest.mark.parametrize("resize", [False, True])
+@pytest.mark.parametrize("asked", ["try_acquire", "available_permits", "a waiter"])
+def test_permits_are_set_again_after_the_server_has_lost_them(
+    world: World, alice: Actor, bob: Actor, kind: str, resize: bool, asked: str
+) -> None:
+    client = world.client(max_wait_without_check=0.2)
+    mine, theirs = (actor.get(client, kind, "seats", permits=2, resize=resize) for actor in (alice, bob))
+    assert mine.try_acquire()
+    if asked == "a waiter":
+        assert mine.try_acquire()
+        waiting = bob.start(theirs.real.try_acquire, wait_time=20)
+        world.pass_time(0.3)
+        _forget_all(world)
+        assert waiting.result(20)
+        assert theirs.available_permits() == 1
+        return
+    _forget_all(world)
+    if asked == "try_acquire":
+        assert mine.try_acquire()
+    assert theirs.available_permits() == (1 if asked == "try_acquire" else 2)
 
 
 @each_kind

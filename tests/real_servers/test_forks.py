@@ -91,7 +91,7 @@ def test_the_child_uses_no_lock_of_its_parents(valkey: Server, unique_name: str)
 
 
 HEAD = """
-    import asyncio, ctypes, os, signal, sys, time, traceback
+    import asyncio, ctypes, faulthandler, os, signal, sys, time, traceback
     import redis, pyredisson, pyredisson.asyncio
     URL, NAME = sys.argv[1:]
     server = redis.Redis.from_url(URL)
@@ -100,6 +100,7 @@ HEAD = """
         sys.stdout.flush()
         child = ctypes.PyDLL(None).fork()  # As uWSGI does, without the functions of os.register_at_fork().
         if child == 0:
+            faulthandler.register(signal.SIGALRM, chain=True)  # Where it hangs, if it does.
             signal.alarm(30)
             try:
                 work()
@@ -108,7 +109,8 @@ HEAD = """
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
 """
 
 
@@ -165,6 +167,9 @@ def test_a_fork_without_pythons_hooks_makes_another_client(valkey: Server, uniqu
             lambda: lock.is_held_by_current_thread(),
         ]
         for step in first_steps:
+            # Python's own locks are as they are at that moment: the other threads have to be at rest.
+            renewals_of(lock)
+            time.sleep(0.05)
             def child():
                 step()
                 assert client.id != parent

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from pyredisson.core.background.watchdog import Watchdog
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.failures import Rejected
 from pyredisson.errors import NoSyncedSlavesError
-from pyredisson.net import cluster, resp
+from pyredisson.net import cluster, refusals
 from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.conversation import Conversation
 from pyredisson.net.node_subscribers import NodeSubscribers
@@ -331,7 +332,9 @@ def _dropped_without_a_word(self: Watchdog) -> None:
 OF_BOTH = {
     "tokens go back": in_script("fenced_acquire", ("redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7")),
     "a loss is not told": in_code(Watchdog, "_report_expired", _dropped_without_a_word),
-    "a WAIT that a demotion breaks off is the last one": in_code(resp, "_NOT_NOW", resp._NOT_NOW - {"UNBLOCKED"}),
+    "a WAIT that a demotion breaks off is the last one": in_code(
+        refusals, "_TABLE", {**refusals._TABLE, "UNBLOCKED": (ResponseError, refusals.Meaning.FINAL)}
+    ),
 }
 BUGS: dict[str, dict[str, Bug]] = {
     "cluster": {

@@ -16,10 +16,10 @@ import pyredisson.asyncio
 from pyredisson import Config, Redisson
 from pyredisson.events import ServerUnsafe
 from pyredisson.lua import script_text
-from tests.examples import ROOT, blocks_of
+from tests.examples import ROOT
 from tests.waiting import soon, until
 
-PAGE = ROOT / "docs" / "howto" / "connect.md"
+PAGE = ROOT / "docs" / "_generated" / "rights.md"
 LUA = ROOT / "pyredisson" / "lua"
 
 #: Which scripts a kind runs, and how to get one.
@@ -45,17 +45,12 @@ KINDS: dict[str, tuple[str, Callable[[Redisson, str], Any]]] = {
 
 def rules_of(kind: str) -> list[str]:
     """The permissions of a kind, as ``ACL SETUSER`` takes them."""
-    lines = [
-        line.removeprefix("ACL SETUSER locks ")
-        for block in blocks_of(PAGE)
-        for line in block.text.splitlines()
-        if line.startswith("ACL SETUSER locks ")
-    ]
-    table = dict(re.findall(r"^\| (\S.*?) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    cell = table.get(kind.partition(",")[0], "")
-    if "as semaphore" in cell:
-        cell += table["semaphore"]
-    return " ".join([*lines, *re.findall(r"`(.*?)`", cell)]).split()
+    page = PAGE.read_text(encoding="utf-8")
+    base, _, others = page.partition("For other kinds")
+    table = dict(re.findall(r"^\| (\S.*?) \| (.*) \|$", others, re.MULTILINE))
+    lines = re.findall(r"^ACL SETUSER locks (.*)$", base, re.MULTILINE)
+    lines += [line for line in re.findall(r"^ACL SETUSER locks (.*)$", others, re.MULTILINE) if "client" in line]
+    return " ".join([*lines, *re.findall(r"`(.*?)`", table.get(kind.partition(",")[0], ""))]).split()
 
 
 def allowed(kind: str) -> set[str]:

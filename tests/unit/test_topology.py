@@ -14,7 +14,8 @@ from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.resp import Packed, failure_of, pack, prepare, reply_error
+from pyredisson.net.refusals import failure_of, reply_error
+from pyredisson.net.resp import Packed, pack, prepare
 from pyredisson.net.sentinel import Sentinels, read_master
 from pyredisson.net.slots import AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
 from pyredisson.net.wire import Address

@@ -10,20 +10,10 @@ import redis.exceptions as rx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.core.failures import NotNow, NotSent, Rejected
+from pyredisson.core.failures import NotNow, Passing, Rejected, Unanswered
 from pyredisson.core.names import LockNames
-from pyredisson.net.resp import (
-    as_redis_error,
-    failure_of,
-    inspected,
-    is_no_script,
-    is_push,
-    new_reader,
-    pack,
-    prepare,
-    reply_error,
-    script,
-)
+from pyredisson.net.refusals import as_redis_error, failure_of, inspected, reply_error
+from pyredisson.net.resp import is_no_script, is_push, new_reader, pack, prepare, script
 
 WORDS = st.one_of(
     st.integers(min_value=-(2**63), max_value=2**63 - 1),
@@ -80,24 +70,31 @@ def test_a_call_without_the_list_of_waiting_clients(name: str, args: list[Any]) 
     [
         ("ERR unknown command", rx.ResponseError, Rejected),
         ("WRONGTYPE Operation against a key", rx.ResponseError, Rejected),
-        ("OOM command not allowed", rx.OutOfMemoryError, Rejected),
+        ("OOM command not allowed", rx.OutOfMemoryError, Passing),
         ("NOSCRIPT No matching script", rx.NoScriptError, Rejected),
         ("NOPERM this user has no permissions", rx.NoPermissionError, Rejected),
-        ("NOAUTH Authentication required.", rx.AuthenticationError, Rejected),
-        ("WRONGPASS invalid username-password pair", rx.AuthenticationError, Rejected),
+        ("NOAUTH Authentication required.", rx.AuthenticationError, Passing),
+        ("WRONGPASS invalid username-password pair", rx.AuthenticationError, Passing),
         ("EXECABORT Transaction discarded", rx.ResponseError, Rejected),
-        ("MISCONF Redis is configured to save", rx.ResponseError, Rejected),
+        ("MISCONF Redis is configured to save", rx.ResponseError, Passing),
         ("MOVED 3999 127.0.0.1:6381", rx.ResponseError, Rejected),
         ("CROSSSLOT Keys in request don't hash", rx.ResponseError, Rejected),
-        ("NOREPLICAS Not enough good replicas to write.", rx.ResponseError, Rejected),
-        ("LOADING Redis is loading the dataset in memory", rx.BusyLoadingError, NotSent),
-        ("READONLY You can't write against a read only replica.", rx.ReadOnlyError, NotSent),
-        ("BUSY Redis is busy running a script", rx.ResponseError, NotSent),
-        ("ERR WAIT cannot be used with replica instances. Please also note", rx.ResponseError, NotSent),
-        ("UNBLOCKED force unblock from blocking operation, instance state changed", rx.ResponseError, NotSent),
-        ("MASTERDOWN Link with MASTER is down", rx.MasterDownError, NotSent),
-        ("CLUSTERDOWN The cluster is down", rx.ClusterDownError, NotSent),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", rx.TryAgainError, NotSent),
+        ("NOREPLICAS Not enough good replicas to write.", rx.ResponseError, Passing),
+        ("LOADING Redis is loading the dataset in memory", rx.BusyLoadingError, NotNow),
+        ("READONLY You can't write against a read only replica.", rx.ReadOnlyError, NotNow),
+        ("BUSY Redis is busy running a script", rx.ResponseError, Passing),
+        ("ERR WAIT cannot be used with replica instances. Please also note", rx.ResponseError, Passing),
+        ("UNBLOCKED force unblock from blocking operation, instance state changed", rx.ResponseError, Passing),
+        ("MASTERDOWN Link with MASTER is down", rx.MasterDownError, NotNow),
+        ("CLUSTERDOWN The cluster is down", rx.ClusterDownError, Passing),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", rx.TryAgainError, Passing),
+        ("ERR max number of clients reached", rx.ResponseError, NotNow),
+        ("ERR no upstream host", rx.ResponseError, Passing),
+        ("no upstream host", rx.ResponseError, Passing),
+        ("ERR Connection refused", rx.ResponseError, Passing),
+        ("ERR no server connection avaliable", rx.ResponseError, Passing),
+        ("upstream failure", rx.ResponseError, Unanswered),
+        ("ERR server connection close", rx.ResponseError, Unanswered),
         ("", rx.ResponseError, Rejected),
         ("BUSYGROUP Consumer Group name already exists", rx.ResponseError, Rejected),
     ],
@@ -112,16 +109,13 @@ def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exceptio
 
 
 @pytest.mark.parametrize("text", ["LOADING Redis is loading", "READONLY You can't write", "MASTERDOWN Link with it"])
-def test_what_a_master_that_sentinels_named_cannot_take_is_asked_again(text: str) -> None:
-    assert type(failure_of(reply_error(text))) is NotSent
-    assert type(failure_of(reply_error(text), found=True)) is NotNow
+def test_what_the_wrong_server_refuses_is_requested_again(text: str) -> None:
+    assert type(failure_of(reply_error(text))) is NotNow
     with pytest.raises(NotNow):
-        inspected(reply_error(text), found=True)
+        inspected(reply_error(text))
 
 
-def test_only_what_passes_is_asked_again() -> None:
-    assert type(failure_of(reply_error("BUSY Redis is busy running a script"), found=True)) is NotSent
-    assert type(failure_of(reply_error("OOM command not allowed"), found=True)) is Rejected
+def test_a_replica_is_not_the_master_that_sentinels_named() -> None:
     replica = b"# Replication\r\nrole:slave\r\n"
     assert inspected(replica) == replica
     with pytest.raises(NotNow, match="they are out of date"):
@@ -130,8 +124,16 @@ def test_only_what_passes_is_asked_again() -> None:
 
 def test_errors_that_redis_py_made_itself() -> None:
     """It takes the code off the front of those that it knows."""
-    for error in (rx.BusyLoadingError("Redis is loading the dataset in memory"), rx.ReadOnlyError("You can't write")):
-        assert type(failure_of(error)) is NotSent
+    for error, text in (
+        (
+            rx.BusyLoadingError("Redis is loading"),
+            "LOADING Redis is loading the dataset in memory",
+        ),
+        (rx.ReadOnlyError("You can't write"), "READONLY You can't write"),
+    ):
+        failure = failure_of(error)
+        assert type(failure) is NotNow
+        assert str(failure.cause) == text
     assert is_no_script(rx.ResponseError("NOSCRIPT No matching script. Please use EVAL."))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyredisson import Config
-from pyredisson.observe.logging import log_event, wants_all
+from pyredisson.observe.logging import Log, wants_all
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
 from tests.simulated.engine.world import Node, Process, Task
 from tests.simulated.engine.world import World as Simulation
@@ -145,7 +145,7 @@ class SimulatedWorld(World):
 
     def client(self, **config: Any) -> Remote:
         client = SimulatedClient(self.process, config=Config(**config), presence=config.get("presence", False))
-        client.core.listen(log_event, wants_all)
+        client.core.listen(Log(client.core), wants_all)
         self.clients.append(client)
         return self.adopt(client)
 
@@ -155,7 +155,7 @@ class SimulatedWorld(World):
         remotes = []
         for node in nodes[:count]:
             client = SimulatedClient(self.process, config=Config(**config), node=node)
-            client.core.listen(log_event, wants_all)
+            client.core.listen(Log(client.core), wants_all)
             self.clients.append(client)
             remotes.append(self.adopt(client))
         return remotes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyredisson.core.failures import Failure, Unanswered, Unusable
+from pyredisson.core.failures import Failure, Unanswered, Unusable, of_earlier
 from pyredisson.core.outcomes import AT_ONCE, HoldLost, LockAcquired, Refused, SelfBlocked
-from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import AcquireCall
 from pyredisson.core.requests.replicas import NotAcknowledged
@@ -47,7 +47,10 @@ async def make_ready(
 ) -> None:
     """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for :func:`ask`."""
     if _must_settle(client, kind, ownership):
-        await settle(client, ownership, exchange=exchange)
+        try:
+            await settle(client, ownership, exchange=exchange)
+        except Failure as failure:
+            raise of_earlier(failure) from failure.cause
     check_reentrant(kind, ownership)
 
 
@@ -108,7 +111,7 @@ class FirstRequest(NamedTuple):
 class Attempt:
     """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
-    __slots__ = ("_exchange", "client", "hold", "kind", "ownership")
+    __slots__ = ("_exchange", "_in_doubt", "client", "hold", "kind", "ownership")
 
     def __init__(
         self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, exchange: Exchange | None = None
@@ -118,6 +121,7 @@ class Attempt:
         self.ownership: Ownership = ownership
         self.hold: Hold = hold
         self._exchange = exchange  # How to ask the server, as for :func:`ask`.
+        self._in_doubt = False  # Whether the last request that left in one of the calls has no answer.
 
     async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
         """Ask for the lock once.
@@ -136,6 +140,9 @@ class Attempt:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
             call, outcome, sent = await ask(client, kind, ownership, hold, self._exchange, update=update, first=first)
+            self._in_doubt = False
+            if type(outcome) is HoldLost and self._exchange is None:
+                await client.learn_cause(ownership.name)
             if type(outcome) is LockAcquired:
                 deadline = sent + hold.certain
                 over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
@@ -145,7 +152,10 @@ class Attempt:
                     await settle(client, ownership, exchange=self._exchange)
                     return AT_ONCE
             return end_attempt(client, call, outcome, sent)
-        except Unanswered:
+        except Unanswered as failure:
+            if failure.earlier and self._in_doubt:  # What is in doubt was sent by this very acquire.
+                raise Unanswered(failure.cause) from failure.cause
+            self._in_doubt = not failure.earlier
             raise
         except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
             if kind.queues:
@@ -265,8 +275,9 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
         return outcome
     if type(outcome) is SelfBlocked:
         return AT_ONCE
-    client.report_lost(ownership, ownership.lose(GONE))
-    raise lost_error(ownership)
+    reason = client.cause_of(ownership)
+    client.report_lost(ownership, ownership.lose(reason))
+    raise lost_error(ownership, reason)
 
 
 async def _give_back_unacknowledged(

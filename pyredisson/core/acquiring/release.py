@@ -16,7 +16,7 @@ from pyredisson.core.diagnosis.holder_lookup import found_here
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unusable, is_interruption
 from pyredisson.core.ownership.hold import HoldState
-from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.pending_request import Pending, Unlock
 from pyredisson.core.requests.call import ForceCall, ReleaseCall
 from pyredisson.core.requests.replies import unusable
@@ -220,6 +220,8 @@ async def ask_for_release(
             call.ownership.doubt(call.request_id)
         _end_failed_release(client, call, failure)
         raise
+    if reply is None and exchange is None and call.lost is None:
+        await client.learn_cause(call.ownership.name)
     _end_release(client, call, reply, sent, repeated=repeated)
 
 
@@ -312,10 +314,11 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     if call.lost is not None:
         raise lost_error(ownership, call.lost)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
-        lost = ownership.lose_one(call.request_id, GONE, client.runtime.now())
+        reason = client.cause_of(ownership)
+        lost = ownership.lose_one(call.request_id, reason, client.runtime.now())
         client.watchdog.unwatch(ownership)
         client.report_lost(ownership, lost)
-        raise lost_error(ownership)
+        raise lost_error(ownership, reason)
     hold = next(iter(ownership.in_flight.holds), None)
     stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
     if not stands and hold is not None:  # The answer was read when the lease had ended.

@@ -186,6 +186,7 @@ class Backlog:
                 if self._several and each.failures % 4:
                     timeout = min(timeout, QUICK)
                 await settle(self._client, ownership, timeout, since=request_id, behind=True)
+                self._client.server.heard(name=ownership.name)
         # Else its owner has begun something new, and settles what that leaves open.
         if each.request_id == request_id:
             self.ownerships.pop(ownership, None)

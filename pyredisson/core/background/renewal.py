@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pyredisson.core.failures import Failure
+from pyredisson.core.failures import Failure, Rejected
 from pyredisson.core.requests.replies import read_renewed
 from pyredisson.core.runtime import Ask
 
@@ -59,6 +59,21 @@ class Renewal(Ask):
         self._generations = [ownership.generation for ownership in ownerships]
         self._sent = client.runtime.now()
 
+    def lost(self) -> Ownership | None:
+        """Return one of those that the answer says are lost, if there is one."""
+        if not isinstance(self.answer, list):
+            return None
+        return next((own for own, kept in zip(self.ownerships, self.answer, strict=False) if not kept), None)
+
+    def _note_node(self, failure: Failure | None) -> None:
+        """Let a quorum know whether its node answers."""
+        if isinstance(failure, Rejected):
+            return
+        for hold in (hold for own in self.ownerships for hold in own.holds):
+            if hold.whole is not None:
+                hold.whole.note_client(self._client, failure)
+                return
+
     def note(self) -> Failure | None:
         """Note the answer in the ownerships, and report those that are lost. Returns why there is no answer of use."""
         try:
@@ -66,10 +81,14 @@ class Renewal(Ask):
                 raise self.answer
             renewed = read_renewed(self.answer, len(self.ownerships))
         except Failure as failure:
+            self._note_node(failure)
             return failure
+        if self._client.away_since is not None:
+            self._note_node(None)
+        self._client.server.heard(name=self.ownerships[0].name)
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
                 ownership.renewed(generation, self._sent, self._lease_ms, counts=self._counts)
             else:
-                self._client.report_lost(ownership, ownership.lose(ownership.gone(), generation))
+                self._client.report_lost(ownership, ownership.lose(self._client.cause_of(ownership), generation))
         return None

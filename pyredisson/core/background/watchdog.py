@@ -128,6 +128,12 @@ class Watchdog:
         """Finish the background work of a closed client. Ownerships are left to their leases."""
         await self._backlog.end()
 
+    def check_holds(self) -> None:
+        """Renew all that is held now: the server may no longer have it."""
+        if self._watched:
+            self._next_round = self._runtime.now()
+            self._nudge()
+
     def report_when_closed(self) -> None:
         """Report what has expired of a closed client, now and when the rest does: that is certain no longer than so."""
         self._cancel_report()
@@ -294,6 +300,8 @@ class Watchdog:
             except Exception as error:
                 renewal.answer = as_failure(error)
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
+            if renewal.lost() is not None:
+                await self._client.learn_cause(ownership.name)
             renewal.note()
 
     def _next_wave(self) -> list[list[Ownership]]:
@@ -323,6 +331,8 @@ class Watchdog:
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:
+            if (lost := renewal.lost()) is not None:
+                await self._client.learn_cause(lost.name)
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
@@ -332,7 +342,7 @@ class Watchdog:
         if failed is not None:
             self._failed += 1
             if not self._client.closed:
-                self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed))
+                self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed, unknown[0].name))
         else:
             self._failed = 0
         return unknown

@@ -51,9 +51,6 @@ LEAST: Final = 0.02
 #: The most calls of a stack that are written, the innermost ones.
 CALLS: Final = 20
 
-#: What a server says that has no memory left for it, which passes.
-OUT_OF_MEMORY: Final = "OOM"
-
 
 class Wait:
     """A call that waits.
@@ -296,11 +293,10 @@ class Presence:
                 await self._delete(patience)
         except Rejected as failure:
             self._written = False
-            if not str(failure.cause).startswith(OUT_OF_MEMORY):
-                self._after = math.inf
-                self._client.emit(events.PresenceRefused(failure.cause))
+            self._after = math.inf
+            self._client.emit(events.PresenceRefused(failure.cause))
         except Failure:
-            pass  # In the next period, then.
+            pass  # In the next period, then: it was not answered, or refused for a reason that passes.
 
     async def _delete(self, patience: float) -> None:
         self._written = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable
+from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable, own_copy
 
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
@@ -17,12 +17,21 @@ REFUSED = "AuthenticationError"
 NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
 
 
-def unreached(client: ClientBase, failure: Failure) -> Exception:
+def unreached(client: ClientBase, failure: Failure, what: str = "") -> Exception:
     """Return the error to show for a request that had no effect: that of the connection, with the server's address.
 
-    As long as the client has never reached its server, the error says what to do, too.
+    As long as the client has never reached its server, the error says what to do, too. ``what`` the request is about,
+    in words: if an earlier request is in doubt, the error says so.
     """
-    error, address = failure.cause, client.address
+    error = _with_address(client, failure.cause)
+    if failure.earlier:
+        error = own_copy(error)  # Other calls may raise the same one.
+        error.args = (f"{error}; an earlier request of the same owner for {what} is still being settled",)
+    return error
+
+
+def _with_address(client: ClientBase, error: Exception) -> Exception:
+    address = client.address
     text, kind = str(error), type(error).__name__
     if address is None or address in text or kind not in (*UNREACHED, REFUSED):
         return error
@@ -46,6 +55,15 @@ def unreached(client: ClientBase, failure: Failure) -> Exception:
     return error
 
 
+def passes(client: ClientBase, failure: Failure) -> bool:
+    """Return whether the server refused a request for a reason that passes.
+
+    A credential that was never accepted is not taken for one that is being rotated.
+    """
+    known = client.server.facts is not None or client.server.refusal is not None
+    return failure.passes and (known or type(failure.cause).__name__ != REFUSED)
+
+
 async def waits_through(client: ClientBase, failure: Failure, wait: float | None, began: float) -> bool:
     """Wait until an acquire can go on whose first request brought no answer.
 
@@ -56,12 +74,13 @@ async def waits_through(client: ClientBase, failure: Failure, wait: float | None
         began: When it began.
 
     Returns:
-        Whether it can: its connection was only slow to be made, or outages are waited through; and there is time left.
+        Whether it can: its connection was only slow to be made, the server refused it for a reason that passes within
+        a wait time, or outages are waited through; and there is time left.
     """
     if wait == 0 or isinstance(failure, (Rejected, Unusable)):
         return False
     config, runtime = client.config, client.runtime
-    if config.wait_while_unreachable:
+    if config.wait_while_unreachable or (wait is not None and passes(client, failure)):
         return wait is None or runtime.now() < began + wait
     over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
     while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:

@@ -8,7 +8,8 @@ Rules kept here:
 2. A request is *open* from before it is sent until its answer is known; one that was granted permits, until the caller
    has them. If the caller is interrupted meanwhile, or runs out of time, permits that may have been granted are given
    back under a later number, and any other request is completed: at once and shielded, else in the background, as long
-   as the record lasts.
+   as the record lasts. That begins with the first copy that may have run: what was only refused is repeated until it
+   has gone through.
 3. The next request of an owner for the same name waits until its open requests are settled: it would overwrite the
    record.
 """
@@ -25,7 +26,7 @@ from pyredisson.core import events
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.error_text import INTERRUPTED
 from pyredisson.core.diagnosis.wrong_type import explain_type
-from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption
+from pyredisson.core.failures import Failure, Rejected, Unanswered, is_interruption, of_earlier
 from pyredisson.core.names import left_field, owner_field
 from pyredisson.core.outcomes import Granted, NeverSet, Refused
 from pyredisson.core.requests.call import PERMITS
@@ -73,6 +74,8 @@ class Operation(Generic[T]):
         read: Reads the reply. Raises ``Unusable``.
         undo: Returns the script that undoes the request of a number; ``None``: an abandoned request is completed.
         known_for: Seconds after sending for which the same request is answered with its outcome.
+        completes: Whether it is completed in the background if it was refused for a reason that passes. The same call
+            of the same owner continues it.
     """
 
     what: str
@@ -80,6 +83,7 @@ class Operation(Generic[T]):
     read: Callable[[Reply], T]
     undo: Callable[[int], ScriptCall] | None = None
     known_for: float = KNOWN_FOR
+    completes: bool = False
 
 
 class NumberedCall(Generic[T]):
@@ -152,10 +156,11 @@ class NumberedCall(Generic[T]):
             raise self._unknown(self._doubt)
         try:
             await client.ledger.settle(self.key)
-        except Failure:
-            if self._doubt is None:
-                self._request = None
-            raise
+        except Failure as failure:
+            if self._doubt is not None:
+                raise
+            self._request = None
+            raise of_earlier(failure) from failure.cause
         try:
             reply = await client.perform(self._request, reader=PERMITS if operation.undo is not None else None)
             stale = read_stale(reply)
@@ -199,15 +204,33 @@ class NumberedCall(Generic[T]):
             progress: See ``run_to_the_end``.
             insist: Whether it is made in the background if it surely was not made now.
         """
+        ledger, operation = self._client.ledger, self._operation
+        same = (*self.key, operation.script)
+        left = ledger.take_refused(same) if operation.completes and not insist else None
+        try:
+            if left is not None:
+                await ledger.settle(self.key)
+                return operation.read(left.reply)
+            return await self.attempt(progress)
+        except Failure as failure:
+            if left is not None:
+                ledger.note_refused(same, left)
+            elif self._doubt is None and (failure.passes if not insist else not isinstance(failure, Rejected)):
+                if insist or operation.completes:
+                    left = self._settle_later()
+                if not insist and left is not None:
+                    ledger.note_refused(same, left)
+                raise self._unreached(failure) from None
+            raise await self.explain(failure) from failure.cause
+
+    async def attempt(self, progress: Progress | None = None) -> T:
+        """Ask as :meth:`once` does. Raises as :meth:`ask`."""
         try:
             if progress is not None:
                 progress.begun = True
             return await self.ask()
-        except Failure as failure:
-            if insist and self._doubt is None and not isinstance(failure, Rejected):
-                self._settle_later()
-                raise unreached(self._client, failure) from None
-            raise await self.explain(failure) from failure.cause
+        except Failure:
+            raise
         except GeneratorExit:
             self.leave_later()
             raise
@@ -219,7 +242,7 @@ class NumberedCall(Generic[T]):
     async def _give_back(self, short: NotAcknowledged) -> Exception:
         """Undo what too few replicas know of, and return the error that says so."""
         client = self._client
-        await client.finish(self._settling(), self._abandon(), leaving=False)
+        await client.finish(self._settling(), self._abandon().until, leaving=False)
         return client.replicas.error(self.key[0], short, given_back=client.ledger.first(self.key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------
@@ -227,7 +250,7 @@ class NumberedCall(Generic[T]):
     async def leave(self) -> None:
         """Settle while the caller is being interrupted; what takes too long is done in the background."""
         if self._request is not None or self._operation.undo is None:
-            until = self._abandon()
+            until = self._abandon().until
             await self._client.finish(self._settling(), until)
 
     def leave_later(self) -> None:
@@ -249,14 +272,18 @@ class NumberedCall(Generic[T]):
         if self._doubt is not None:
             self._settle_later()
 
-    def _settle_later(self) -> None:
-        until = self._abandon()
-        self._client.watchdog.do_later(self._settling(), until)
+    def _settle_later(self) -> Open:
+        left = self._abandon()
+        self._client.watchdog.do_later(self._settling(), left.until)
+        return left
 
     async def explain(self, failure: Failure) -> Exception:
         """Return the error to show to the user. An unknown outcome is settled in the background from here on."""
-        error = unreached(self._client, failure) if self._doubt is None else self._unknown(failure)
+        error = self._unreached(failure) if self._doubt is None else self._unknown(failure)
         return await explain_type(self._client.finder, error, self.key[0], self._kind)
+
+    def _unreached(self, failure: Failure) -> Exception:
+        return unreached(self._client, failure, f"{self._kind} {self.key[0]!r}")
 
     def _unknown(self, failure: Failure) -> OutcomeUnknownError:
         name, owner = self.key
@@ -284,18 +311,21 @@ class NumberedCall(Generic[T]):
         self.give_up()
         return error
 
-    def _abandon(self) -> float:
-        """Enter what is to be settled into the ledger, and return until when that is worth while."""
+    def _abandon(self) -> Open:
+        """Enter what is to be settled into the ledger, and return it."""
         ledger, operation = self._client.ledger, self._operation
+        until = self.begun + operation.known_for
         if operation.undo is None:
+            if self._request is None:
+                until = math.inf  # No copy has run: one can at any time. See Ledger.settle().
             request = self._request or self._begin()  # Interrupted before it had a number, it is wanted all the same.
         else:
             request = self._prepare(operation.undo(self._number), ledger.number())
-        until = self.begun + operation.known_for
-        ledger.note(self.key, Open(request, until, undoes=operation.undo is not None))
+        left = Open(request, until, operation.known_for, undoes=operation.undo is not None)
+        ledger.note(self.key, left)
         self._request = self._doubt = None
         self.given_up = True
-        return until
+        return left
 
     def _settling(self) -> Callable[[], Coroutine[Any, Any, object]]:
         return partial(self._client.ledger.settle, self.key, CLEANUP_BUDGET)

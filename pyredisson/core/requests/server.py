@@ -6,9 +6,11 @@ us ask is served like any other, unless ``Config.strict_server``.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, final
 
 from pyredisson.core.failures import Rejected
@@ -32,6 +34,8 @@ class ServerFacts:
         aof: Whether it appends what it does to a file; ``None`` if it does not say.
         replication_id: That of its data: a replica's is its master's. Empty if it does not say.
         seen_at: When that was, in monotonic seconds.
+        keys: How many keys its databases have; ``None`` if it does not say.
+        flushes: How often a database was flushed since it was started; ``None`` if it does not say.
     """
 
     run_id: str
@@ -45,6 +49,8 @@ class ServerFacts:
     aof: bool | None
     replication_id: str
     seen_at: float
+    keys: int | None = None
+    flushes: int | None = None
 
     @property
     def in_step(self) -> int:
@@ -54,6 +60,9 @@ class ServerFacts:
 
 Learned: TypeAlias = Callable[[ServerFacts, "ServerFacts | None"], object]
 """Called with the facts of a new connection, and those of the one before, if any."""
+
+OnAnswer: TypeAlias = Callable[[str, "str | None"], object]
+"""Called when a server has answered, with its address in a cluster (else empty), or the name of a lock that it has."""
 
 
 def read_info(info: bytes, now: float) -> ServerFacts:
@@ -76,7 +85,18 @@ def read_info(info: bytes, now: float) -> ServerFacts:
         aof=None if aof is None else aof == "1",
         replication_id=data.get("master_replid", ""),
         seen_at=now,
+        keys=None if b"# Keyspace" not in info else sum(_first(data[name]) for name in data if _DATABASE.match(name)),
+        flushes=None if b"# Commandstats" not in info else sum(_first(data.get(name, "")) for name in _FLUSHES),
     )
+
+
+_DATABASE = re.compile(r"db\d+\Z")
+_FLUSHES = ("cmdstat_flushall", "cmdstat_flushdb")
+
+
+def _first(fields: str) -> int:
+    """Return the number of the first of several fields: ``keys=3,expires=1``."""
+    return _whole(fields.partition(",")[0].partition("=")[2])
 
 
 def _whole(text: str | None) -> int:
@@ -129,6 +149,29 @@ def lack_of_persistence(facts: ServerFacts) -> Complaint | None:
     return None
 
 
+class Change(NamedTuple):
+    """Why a server may no longer have what it had.
+
+    Attributes:
+        at: When it was, or was noticed at the latest, in monotonic seconds.
+        text: What happened, with a place for how long ago.
+    """
+
+    at: float
+    text: str
+
+
+def restart_of(address: str, facts: ServerFacts, before: ServerFacts) -> Change | None:
+    """Return that a server was restarted, or is another one, if its run id says so."""
+    if not facts.run_id or not before.run_id or facts.run_id == before.run_id:
+        return None
+    started = facts.seen_at - facts.uptime
+    ids = f"(run id {facts.run_id[:8]}, was {before.run_id[:8]})"
+    if started > before.seen_at - 2:  # The uptime is in whole seconds.
+        return Change(started, f"the server{address} was restarted {{}} s ago {ids} and no longer has it")
+    return Change(facts.seen_at, f"another server answers{address} since {{}} s {ids}, which does not have it")
+
+
 class ServerState:
     """What one client knows of its server.
 
@@ -144,6 +187,8 @@ class ServerState:
         round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
             sooner since; 0: not known.
         on_learned: Called with the facts of each new connection.
+        on_change: Called when a server was restarted, replaced or flushed: what is held there has to be checked.
+        on_answer: Called when a server answers that may have been away: on new connections, and in the background.
     """
 
     def __init__(
@@ -163,24 +208,32 @@ class ServerState:
         self.refusal: Exception | None = None
         self.round_trip: float = 0.0
         self.on_learned: list[Learned] = []
+        self.on_answer: list[OnAnswer] = []
+        self.on_change: Callable[[], object] = lambda: None
+        self._nodes: dict[str, ServerFacts] = {}
+        self._changes: dict[str, Change] = {}
+        self._asked: dict[str, float] = {}
 
-    def inspect(self, reply: object, took: float | None = None) -> None:
+    def inspect(self, reply: object, took: float | None = None, node: str = "") -> None:
         """Take the reply to ``INFO``, or the error that was one.
 
         Args:
             reply: The reply.
             took: The seconds that it took on a new connection; ``None``: it was not the first request there.
+            node: The node of a cluster that it is of, as ``host:port``; empty if there is one server.
 
         Raises:
             Rejected: ``Config.strict_server`` does not let this server be used.
         """
         if took is not None:
             self.round_trip = took
+        self.heard(node)
         if isinstance(reply, bytes):
             facts = read_info(reply, self._now())
             with self._mutex:
                 before, self.facts = self.facts, facts
                 self.refusal = None
+            self._compare(node, facts)
             for learn in tuple(self.on_learned):
                 learn(facts, before)
             for complaint in complaints(facts):
@@ -189,6 +242,50 @@ class ServerState:
             self.refused(reply)
         else:
             self.refused(RedissonError(f"INFO was answered by a {type(reply).__name__}"))
+
+    def _compare(self, node: str, facts: ServerFacts) -> None:
+        """Note whether a server was restarted, replaced or flushed since it was asked the last time."""
+        with self._mutex:
+            before = self._nodes.get(node)
+            if facts.flushes is None and before is not None and before.run_id == facts.run_id:
+                facts = replace(facts, flushes=before.flushes)
+            self._nodes[node] = facts
+        change = None if before is None else restart_of(node and f" {node}", facts, before)
+        known = self._changes.get(node)
+        if change is not None and before is not None and known is not None and known.at >= before.seen_at:
+            return  # Sentinels, or nodes, have said before that it is another one.
+        flushes = 0 if before is None or change is not None else before.flushes or 0
+        if change is not None:
+            self.note_change(node, change)
+        elif facts.flushes is not None and (facts.flushes > flushes if flushes else facts.flushes and not facts.keys):
+            where = node and f" {node}"
+            self.note_change(node, Change(facts.seen_at, f"the server{where} was flushed (noticed {{}} s ago)"))
+
+    def note_change(self, node: str, change: Change) -> None:
+        """Note that a server may no longer have what it had."""
+        with self._mutex:
+            self._changes[node] = change
+        self.on_change()
+
+    def may_ask(self, node: str, now: float) -> bool:
+        """Return whether a server has not been asked within a second what became of what it had. It will be now."""
+        with self._mutex:
+            if now < self._asked.get(node, -math.inf) + 1:
+                return False
+            self._asked[node] = now
+        return True
+
+    def cause(self, node: str, confirmed: float) -> str | None:
+        """Say what became of something that a server had at that time, if that is known."""
+        change = self._changes.get(node)
+        if change is None or change.at < confirmed - 1:
+            return None
+        return change.text.format(max(0, round(self._now() - change.at)))
+
+    def heard(self, node: str = "", name: str | None = None) -> None:
+        """Note that a server has answered; see :data:`OnAnswer`."""
+        for note in self.on_answer:
+            note(node, name)
 
     def answered_within(self, seconds: float) -> None:
         """Note that a request was answered sooner than the first one on its connection."""
@@ -234,6 +331,7 @@ class ServerState:
         self.refusal = None
         self.round_trip = 0.0
         self._told = set()
+        self._nodes, self._changes, self._asked = {}, {}, {}
 
 
 class KnownRestarts:

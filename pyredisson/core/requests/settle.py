@@ -11,7 +11,7 @@ from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.deadline import certain_for
 from pyredisson.core.failures import Failure, Rejected, superseded
 from pyredisson.core.kind import LockKind
-from pyredisson.core.ownership.liveness import GONE, lost_error
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.pending_request import Pending
 from pyredisson.core.requests.call import ReleaseCall
 from pyredisson.core.requests.replies import unusable
@@ -64,6 +64,8 @@ async def settle(
             call = ReleaseCall(kind, ownership, begun.request_id, begun.lease_ms, begun.hold_count)
             left = max(0.001, until - client.runtime.now())
             reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
+            if reply is None and begun.pending is Pending.RELEASE and exchange is None:
+                await client.learn_cause(ownership.name)
             if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
                     return None
@@ -109,9 +111,10 @@ def _settled(
         raise unusable(reply)
     elif reply is None and not (repeated and begun.hold_count == 1 and client.runtime.now() < ownership.deadline):
         # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
-        client.report_lost(ownership, ownership.lose_one(begun.request_id, GONE, client.runtime.now(), behind=behind))
+        reason = client.cause_of(ownership)
+        client.report_lost(ownership, ownership.lose_one(begun.request_id, reason, client.runtime.now(), behind=behind))
         if not behind:
-            raise lost_error(ownership)
+            raise lost_error(ownership, reason)
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
         return False
     if not ownership.watched():

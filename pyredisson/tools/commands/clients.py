@@ -25,6 +25,8 @@ def clients(**options: Any) -> int:
        0  the clients were listed
        2  wrong usage
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.listing import list_clients
 

@@ -37,6 +37,8 @@ def lock(**options: Any) -> int:
        0  the lock is held
        2  wrong usage
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
       75  the lock was not acquired within --wait
      130  interrupted: the lock is not held
     """

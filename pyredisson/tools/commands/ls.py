@@ -23,9 +23,8 @@ from pyredisson.tools.options import json_option, server_options
 @click.option(
     "--sort",
     type=click.Choice(["name", "since", "ttl", "waiting"]),
-    default="name",
-    show_default=True,
-    help="In what order: by name, the longest hold first, the first to expire, or the most waiters.",
+    help="In what order: by name, the longest hold first, the first to expire, or the most waiters, once all are "
+    "found.  [default: by name, as it is found: if that takes long, what was found in half a second at a time]",
 )
 @click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
 @json_option
@@ -50,6 +49,8 @@ def ls(**options: Any) -> int:
        1  some could not be searched
        2  wrong usage
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.listing import list_locks
 

@@ -34,10 +34,12 @@ def permits(name: str, total: int | None, kind: str | None, as_json: bool, url: 
     \b
     Exit code:
        0  it was shown, or set
-       1  nothing was changed: NAME is something else, its kind or its total is not known, or the server refused
+       1  nothing was changed: NAME is something else, its kind or its total is not known
        2  wrong usage
        3  there is no such semaphore
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.permits import show_permits
 

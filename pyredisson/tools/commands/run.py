@@ -109,6 +109,8 @@ def run(
     Exit code: the command's own (128 + n if signal n ended it), or
        2  wrong usage
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
       75  the lock was not acquired within --wait
       76  the lock was lost, or --lease ended, while the command ran; the command was ended
      126  the command is not executable

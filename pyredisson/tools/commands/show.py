@@ -26,6 +26,8 @@ def show(**options: Any) -> int:
        2  wrong usage
        3  it is not held
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.showing import show_lock
 

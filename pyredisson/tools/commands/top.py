@@ -34,6 +34,8 @@ def top(**options: Any) -> int:
        0  it was ended by q, after N rounds, or by the reader of its output
        2  wrong usage
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.top.run import run_top
 

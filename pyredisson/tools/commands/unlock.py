@@ -34,11 +34,13 @@ def unlock(**options: Any) -> int:
     \b
     Exit code:
        0  the lock was freed
-       1  nothing was changed: the answer was no, NAME is a semaphore or a latch, or the server refused
+       1  nothing was changed: the answer was no, NAME is a semaphore or a latch
        2  wrong usage
        3  the lock is not held
        4  another owner holds it by now
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.unlocking import unlock_lock
 

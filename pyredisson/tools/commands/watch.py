@@ -29,6 +29,8 @@ def watch(**options: Any) -> int:
        0  the reader of the output has gone
        2  wrong usage
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.watch.run import run_watch
 

@@ -31,6 +31,8 @@ def why(**options: Any) -> int:
        2  wrong usage
        3  the lock NAME is not held
       69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     from pyredisson.tools.showing import explain_waits
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyredisson.tools.common import plain
+from pyredisson.tools.doctor.ability import unable, unchecked
 from pyredisson.tools.doctor.judge import Grade, Report
 from pyredisson.tools.doctor.probe import Node, format_address
 from pyredisson.tools.durations import duration_text
@@ -40,8 +41,17 @@ def show(report: Report) -> None:
     if len(report.nodes) > 1:
         verdict = "yes" if report.reachable >= report.needed else "no"
         console.print(f"{report.reachable} of {len(report.nodes)} reachable; majority ({report.needed}): {verdict}")
+    for node in servers:
+        for text in unable(node):
+            console.print(Text(plain(f"{node.url}: {text}"), "dim"), soft_wrap=True)
+        if left := list(unchecked(node)):
+            console.print(Text(plain(f"{node.url}: not checked: {'; '.join(left)}")), soft_wrap=True)
     if not report.findings:
-        console.print("nothing is wrong")
+        console.print("nothing is wrong" + (" as far as was checked" if any(map(_unchecked, servers)) else ""))
+
+
+def _unchecked(node: Node) -> list[str]:
+    return list(unchecked(node))
 
 
 def _surroundings(node: Node) -> Iterator[str]:

@@ -54,13 +54,13 @@ class Message:
 
     Attributes:
         at: When it arrived, by the monotonic clock.
-        kind: A message, or a connection that was lost or is back.
+        kind: A message, a connection that was lost or is back, or a subscription that was refused.
         channel: The channel of a message.
         text: What it says, or the reason of a loss.
     """
 
     at: float
-    kind: Literal["message", "lost", "back"]
+    kind: Literal["message", "lost", "back", "refused"]
     channel: str = ""
     text: str = ""
 
@@ -116,6 +116,9 @@ class MessageReader:
                             lost = False
                             self._receive(Message(time.monotonic(), "back"))
                         self._read(message)
+            except rx.NoPermissionError as error:
+                self._receive(Message(time.monotonic(), "refused", text=str(error)))
+                return  # Asked again it would say the same.
             except (rx.RedisError, OSError) as error:
                 self.ready.clear()
                 if not lost:

@@ -15,9 +15,8 @@ from types import FrameType
 
 import redis.exceptions as rx
 
-from pyredisson.inspection import describe
 from pyredisson.shared.process import is_posix
-from pyredisson.tools.common import say, signals, unavailable
+from pyredisson.tools.common import failure, say, signals
 from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.top.rounds import Record
@@ -61,7 +60,7 @@ def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool])
             seen = sampler.round()
         except (rx.RedisError, OSError) as error:
             if not failing:
-                say(unavailable(describe(error)))
+                say(failure(error)[1])
             failing = True
             continue
         failing = False

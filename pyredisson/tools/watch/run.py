@@ -18,13 +18,13 @@ from typing import Literal, NamedTuple, TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import check_name, forced_channel
-from pyredisson.inspection import Inspector, Who, describe
+from pyredisson.core.names import check_name, forced_channel, watched_channel
+from pyredisson.inspection import Inspector, Who
 from pyredisson.inspection.glance import Glance, channels_of, glance_at
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.replies import encode_name
 from pyredisson.inspection.servers import Server
-from pyredisson.tools.common import BadUsage, say, unavailable
+from pyredisson.tools.common import BadUsage, failure, say
 from pyredisson.tools.looking import inspecting
 from pyredisson.tools.output import is_without_reader, without_reader
 from pyredisson.tools.sampling.changes import Change, Evidence, changes, number_of, owner_of
@@ -44,6 +44,13 @@ REST = 20  # times as long as it takes to list clients pass until they may be li
 AHEAD = 2.0  # seconds; a few lists at once, when several owners appear
 KNOWN_WITHIN = 0.05  # seconds by which a time for which a lock was held may be wrong
 KNOWN_TO = 0.1  # and the part of it
+
+#: What is said of a subscription, by the kind of its message.
+SAID = {
+    "back": "connected again",
+    "lost": "the connection was lost: {}",
+    "refused": "the server refused a subscription: {}; releases are seen each second, when the locks are read",
+}
 
 #: What has to be switched on: keyspace events, for generic commands and expiry, and for the types of our keys.
 NOTIFIED = set("Kgxh$z")
@@ -133,11 +140,12 @@ class Watch:
         self._meanings: dict[str, tuple[Watched, Meaning]] = {}  # By channel
         self._who: dict[str, Who] = {}
         self._lists = Pace(REST, ahead=AHEAD)
+        self._hidden: str | None = None  # Why it is not known whether keys are notified of.
         self._servers.masters()
         by_server: dict[Server, list[Watched]] = defaultdict(list)
         for name, lock in self._locks.items():
             by_server[self._servers.of(encode_name(inspector.prefix + name))].append(lock)
-        self._notified = all(_notifies(server) for server in by_server)
+        self._notified = all(self._notifies(server) for server in by_server)
         self._subscriptions = [self._subscribe(server, them) for server, them in by_server.items()]
         for each in self._subscriptions:
             each.ready.wait(TIMEOUT)
@@ -146,23 +154,32 @@ class Watch:
         """Receive what a server announces about some locks."""
         releases: list[str] = []
         others: list[str] = []
+        watched: list[str] = []
         for lock in locks:
             key = self._inspector.prefix + lock.name
             released, forced = channels_of(key), forced_channel(key)
             notified = f"__keyspace@{server.settings.get('db') or 0}__:{key}"
             releases += released
             others += (forced, notified)
+            watched.append(watched_channel(key))  # Else those who count the clients that wait would count us.
             self._meanings.update(dict.fromkeys(released, (lock, "release")))
             self._meanings.update({forced: (lock, "forced"), notified: (lock, "key")})
         sharded = self._servers.publishes_by(server) == "SPUBLISH"
         receive = self._messages.put
-        return MessageReader(server, receive, beginnings=releases, channels=others, sharded=releases if sharded else ())
+        return MessageReader(
+            server, receive, beginnings=releases, channels=others, sharded=[*watched, *releases] if sharded else ()
+        )
 
     def describe(self) -> str:
         """Return what is watched, and what may be missed."""
         what = f"watching {len(self._locks)} lock{'s' if len(self._locks) > 1 else ''}"
         if self._notified:
             return what
+        if self._hidden is not None:
+            return (
+                f"{what}; whether keyspace notifications are on is not known ({self._hidden}): a hold of less than a "
+                "second may not be seen"
+            )
         return f"{what}; keyspace notifications are off: a hold of less than a second may not be seen (see the manual)"
 
     def events(self) -> Iterator[tuple[float, Watched, Change]]:
@@ -184,7 +201,7 @@ class Watch:
                     raise
                 if not failing:
                     failing = True
-                    say(unavailable(describe(error)))
+                    say(failure(error)[1])
                 time.sleep(READ_EVERY)
                 with suppress(rx.RedisError, OSError):
                     self._servers.masters()  # Another one may be the master now.
@@ -211,9 +228,20 @@ class Watch:
         for each in self._subscriptions:
             each.close()
 
+    def _notifies(self, server: Server) -> bool:
+        """Return whether a server notifies of keys; ``False``, too, if this user may not ask."""
+        try:
+            reply = server.ask("CONFIG", "GET", "notify-keyspace-events")
+        except rx.ResponseError as error:
+            self._hidden = str(error)
+            return False
+        parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+        flags = parts[1].decode(errors="replace") if isinstance(parts, list) and len(parts) == 2 else ""
+        return set(flags.replace("A", "g$lshzxetd")) >= NOTIFIED
+
     def _receive(self, message: Message) -> None:
         if message.kind != "message":
-            say("connected again" if message.kind == "back" else f"the connection was lost: {message.text}")
+            say(SAID[message.kind].format(message.text))
             for each in self._locks.values():
                 each.due = min(each.due, message.at)
             return
@@ -307,14 +335,3 @@ def changes_between(before: Glance, after: Glance, evidence: Evidence) -> Iterat
 def _listed_as(who: Who) -> str:
     """Return what the list of holders calls an owner: that of a token lock by the digits of its token alone."""
     return owner_of(who).removeprefix("token ")
-
-
-def _notifies(server: Server) -> bool:
-    """Return whether a server notifies of keys; ``False`` if this user may not ask."""
-    try:
-        reply = server.ask("CONFIG", "GET", "notify-keyspace-events")
-    except rx.ResponseError:
-        return False
-    parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
-    flags = parts[1].decode(errors="replace") if isinstance(parts, list) and len(parts) == 2 else ""
-    return set(flags.replace("A", "g$lshzxetd")) >= NOTIFIED

@@ -20,7 +20,8 @@ import redis.exceptions as rx
 import pyredisson
 from pyredisson.core.failures import Failure, NotSent, Unanswered
 from pyredisson.net.pool import Pool
-from pyredisson.net.resp import Script, pack, reply_error, script
+from pyredisson.net.refusals import reply_error
+from pyredisson.net.resp import Script, pack, script
 from pyredisson.net.wire import Address
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.scripting import sha1_of

@@ -25,7 +25,7 @@ from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.net import resp
 from pyredisson.net.link import Inspect
-from pyredisson.net.resp import failure_of, reply_error
+from pyredisson.net.refusals import failure_of, reply_error
 from pyredisson.shared.any_owner import AnyOwner
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
@@ -362,6 +362,12 @@ class SimulatedRuntime(Seam):
 
     async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)
+
+    def node_of(self, key: str) -> str:
+        return ""
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        raise NotSent(rx.ConnectionError("not simulated"))
 
     async def _request(self, what: str, execute: Callable[[], Any], timeout: float) -> Reply:
         self.interruptible()

@@ -1,0 +1,162 @@
+"""Why a lock was lost: what the server says of itself, and not a list of guesses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyredisson.errors import LockLostError
+from pyredisson.events import Lost
+from tests.clusters import RunningCluster
+from tests.real_servers.client_settings import renewed_every
+from tests.servers import Server
+from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+
+GUESS = "no longer exists or belongs to another owner"
+
+
+def _reasons(world: ClockWorld) -> list[str]:
+    return [event.reason for _, event in world.events if isinstance(event, Lost)]
+
+
+@pytest.mark.parametrize("how", ["renewal", "unlock", "re-entry"])
+def test_a_restart_without_data_is_the_cause(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
+) -> None:
+    server = fresh_server()
+    client, actor = world.from_url(server.url), world.actor()
+    lock = client.get_lock(unique_name)
+    if how == "renewal":
+        renewed_every(client, 0.5)
+    actor.do(lock.lock)
+    server.kill()
+    server.restart()
+    match how:
+        case "renewal":
+            until(lambda: _reasons(world), what="the loss is found")
+            reason = _reasons(world)[0]
+        case "unlock":
+            world.actor().do(client.get_lock(f"{unique_name}-2").try_lock)  # It has a new connection.
+            with pytest.raises(LockLostError) as caught:
+                actor.do(lock.unlock)
+            reason = str(caught.value)
+        case _:
+            with pytest.raises(LockLostError) as caught:
+                actor.do(lock.try_lock)
+            reason = str(caught.value)
+    assert "was restarted" in reason
+    assert "run id" in reason
+    assert GUESS not in reason
+
+
+def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client, actor, other = world.from_url(server.url), world.actor(), world.actor()
+    lease = actor.do(world.enter(client.get_lock(unique_name).hold()))
+    actor.do(client.get_lock(f"{unique_name}-2").lock)
+    server.kill()
+    server.restart()
+    began = time.monotonic()
+    other.do(client.get_lock(f"{unique_name}-other").try_lock)
+    until(lambda: len(_reasons(world)) == 2, 3.0, what="both losses are found")
+    assert time.monotonic() - began < 3.0, "a renewal comes after ten seconds"
+    assert lease.lost
+    assert all("was restarted" in reason for reason in _reasons(world))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_so_does_one_whose_subscriber_comes_back(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, waits: bool
+) -> None:
+    server = fresh_server()
+    client, actor, waiter = world.from_url(server.url), world.actor(), world.actor()
+    actor.do(client.get_lock(unique_name).lock)
+    if waits:
+        waiting = waiter.start(client.get_lock(unique_name).try_lock, 20.0)
+        until(lambda: client._core.subscriptions.wanted(), what="it waits")
+    server.kill()
+    server.restart()
+    if waits:
+        until(lambda: _reasons(world), 5.0, what="the loss is found")
+        assert "was restarted" in _reasons(world)[0]
+        waiting.result(20)
+
+
+@pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
+@pytest.mark.parametrize("how", ["renewal", "unlock"])
+def test_a_flush_is_the_cause(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, command: str, how: str
+) -> None:
+    server = fresh_server()
+    client, actor = world.from_url(server.url), world.actor()
+    lock = client.get_lock(unique_name)
+    if how == "renewal":
+        renewed_every(client, 0.5)
+    actor.do(lock.lock)
+    with server.client() as direct:
+        direct.execute_command(command)
+    if how == "renewal":
+        until(lambda: _reasons(world), what="the loss is found")
+        assert "was flushed" in _reasons(world)[0]
+    else:
+        with pytest.raises(LockLostError, match="was flushed"):
+            actor.do(lock.unlock)
+
+
+def test_a_deleted_key_is_neither(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str) -> None:
+    server = fresh_server()
+    client, actor = world.from_url(server.url), world.actor()
+    lock = client.get_lock(unique_name)
+    with server.client() as direct:
+        direct.flushall()
+        actor.do(lock.lock)
+        direct.set("other", 1)
+        direct.delete(unique_name)
+    with pytest.raises(LockLostError, match=GUESS):
+        actor.do(lock.unlock)
+
+
+def test_a_restart_before_the_acquire_is_no_cause(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
+) -> None:
+    server = fresh_server()
+    client, actor = world.from_url(server.url), world.actor()
+    lock = client.get_lock(unique_name)
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    server.kill()
+    server.restart()
+    time.sleep(2.5)
+    actor.do(lock.lock)
+    with server.client() as direct:
+        direct.set("other", 1)
+        direct.delete(unique_name)
+    with pytest.raises(LockLostError, match=GUESS):
+        actor.do(lock.unlock)
+
+
+def test_a_flushed_node_of_a_cluster_is_the_cause_of_its_own_losses(
+    world: Any, cluster: RunningCluster, unique_name: str
+) -> None:
+    client, actor = world.from_url(cluster.url), world.actor()
+    names = [f"{unique_name}-{number}" for number in range(40)]
+    first = cluster.master_of(names[0])
+    there = next(name for name in names if cluster.master_of(name) is first)
+    elsewhere = next(name for name in names if cluster.master_of(name) is not first)
+    for name in (there, elsewhere):
+        actor.do(client.get_lock(name).lock)
+    with first.client() as direct:
+        direct.flushall()
+    with cluster.client(elsewhere) as direct:
+        direct.set(f"{{{elsewhere}}}:other", 1)
+        direct.delete(elsewhere)
+    with pytest.raises(LockLostError, match=f":{first.port} was flushed"):
+        actor.do(client.get_lock(there).unlock)
+    with pytest.raises(LockLostError, match=GUESS):
+        actor.do(client.get_lock(elsewhere).unlock)

@@ -1,0 +1,276 @@
+"""A server that refuses what it is asked, for a reason that passes: nothing ends by that, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import redis
+import redis.exceptions as rx
+
+from pyredisson.errors import OutcomeUnknownError
+from pyredisson.events import PresenceRefused
+from pyredisson.kinds.semaphore import SemaphoreCore
+from tests.real_servers.client_settings import renewed_every
+from tests.real_servers.observation import load_scripts, nothing_left
+from tests.servers import HOST, REDIS_6, Build, Server
+from tests.waiting import until
+from tests.worlds.clock import ClockWorld
+
+Refusing = Callable[[], None]
+
+
+@contextmanager
+def out_of_memory(server: Server, direct: redis.Redis) -> Iterator[None]:
+    direct.set("ballast", "x" * 1_000_000)
+    direct.config_set("maxmemory", 1_000_000)
+    yield
+    direct.config_set("maxmemory", 0)
+
+
+@contextmanager
+def failed_save(server: Server, direct: redis.Redis) -> Iterator[None]:
+    """Something is where the file has to be."""
+    obstacle = Path(direct.config_get("dir")["dir"]) / "dump.rdb"
+    obstacle.mkdir()
+    direct.config_set("save", "3600 1")
+    direct.bgsave()
+    until(lambda: direct.info("persistence")["rdb_last_bgsave_status"] == "err", what="the save has failed")
+    yield
+    direct.config_set("save", "")
+    obstacle.rmdir()
+
+
+@contextmanager
+def too_few_replicas(server: Server, direct: redis.Redis) -> Iterator[None]:
+    direct.config_set("min-replicas-to-write", 1)
+    yield
+    direct.config_set("min-replicas-to-write", 0)
+
+
+@contextmanager
+def busy_script(server: Server, direct: redis.Redis) -> Iterator[None]:
+    direct.config_set("lua-time-limit", 1)
+
+    def work() -> None:
+        with suppress(rx.RedisError), server.client(socket_timeout=60) as client:
+            client.eval("while true do end", 0)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+
+    def is_busy() -> bool:
+        try:
+            direct.ping()
+        except rx.ResponseError as error:
+            return "BUSY" in str(error)
+        return False
+
+    until(is_busy, what="the server runs a script")
+    yield
+    direct.script_kill()
+    thread.join()
+
+
+@contextmanager
+def stale_credential(server: Server, direct: redis.Redis) -> Iterator[None]:
+    direct.acl_setuser("guest", enabled=True, reset_passwords=True, passwords=["+another"])
+    direct.client_kill_filter(user="guest")
+    yield
+    direct.acl_setuser("guest", enabled=True, reset_passwords=True, passwords=["+sesame"])
+
+
+REFUSALS = {
+    "OOM": (out_of_memory, rx.OutOfMemoryError),
+    "MISCONF": (failed_save, rx.ResponseError),
+    "NOREPLICAS": (too_few_replicas, rx.ResponseError),
+    "BUSY": (busy_script, rx.ResponseError),
+    # The connection that was closed may have brought the request to the server.
+    "WRONGPASS": (stale_credential, (rx.AuthenticationError, OutcomeUnknownError)),
+}
+
+
+class Refuser:
+    """A server, and how it begins and ends to refuse."""
+
+    def __init__(self, server: Server, state: str) -> None:
+        self.server = server
+        self.state = state
+        self.error = REFUSALS[state][1]
+        self.url = f"redis://guest:sesame@{HOST}:{server.port}/0"
+        self.direct = server.client(decode_responses=True)
+        self._refusing = REFUSALS[state][0](server, self.direct)
+
+    def begin(self) -> None:
+        self._refusing.__enter__()
+
+    def end(self) -> None:
+        self._refusing.__exit__(None, None, None)
+
+
+@pytest.fixture(params=REFUSALS)
+def refuser(request: pytest.FixtureRequest, build: Build, fresh_server: Callable[..., Server]) -> Refuser:
+    if request.param == "NOREPLICAS" and build is REDIS_6:
+        pytest.skip("Redis 6.2 does not look at min-replicas-to-write in scripts")
+    server = fresh_server(build)
+    load_scripts(server)
+    refuser = Refuser(server, request.param)
+    refuser.direct.acl_setuser(
+        "guest", enabled=True, passwords=["+sesame"], keys=["*"], channels=["*"], commands=["+@all"]
+    )
+    return refuser
+
+
+def test_a_waiter_goes_on(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+    theirs, holder = world.from_url(refuser.url).get_lock(unique_name), world.actor()
+    client = world.connected(refuser.url, max_wait_without_check=0.3)
+    lock, waiter, late = client.get_lock(unique_name), world.actor(), world.actor()
+    holder.do(theirs.lock, 2)  # It ends while the server refuses: then each attempt would change something.
+    waiting = waiter.start(lock.try_lock, 60)
+    short = late.start(lock.try_lock, 4.0)
+    until(lambda: client._core.subscriptions.waiting(f"redisson_lock__channel:{{{unique_name}}}") == 2)
+    refuser.begin()
+    with pytest.raises(refuser.error, match=refuser.state.replace("WRONGPASS", "(?i)password")):
+        short.result(20)
+    assert not waiting.done()
+    refuser.end()
+    assert waiting.result(20) is True
+    waiter.do(lock.unlock)
+    nothing_left(refuser.direct, client, unique_name)
+
+
+@pytest.mark.parametrize(
+    "kind", ["lock", "fair_lock", "spin_lock", "token_lock", "semaphore", "permit_expirable_semaphore"]
+)
+def test_an_acquire_that_begins_meanwhile(world: ClockWorld, refuser: Refuser, unique_name: str, kind: str) -> None:
+    client, actor, other = world.connected(refuser.url), world.actor(), world.actor()
+    permits = {"permits": 2} if "semaphore" in kind else {}
+    handle = getattr(client, f"get_{kind}")(unique_name, **permits)
+    acquire = handle.try_acquire if permits else handle.try_lock
+    keyed = {"wait_time": 0.6}
+    refuser.begin()
+    began = time.monotonic()
+    with pytest.raises(refuser.error):
+        other.do(lambda: acquire(**keyed))
+    assert time.monotonic() - began > 0.5
+    acquiring = actor.start(lambda: acquire(wait_time=30))
+    with pytest.raises(refuser.error):
+        other.do(acquire)
+    time.sleep(0.3)
+    assert not acquiring.done()
+    refuser.end()
+    acquired = acquiring.result(20)
+    assert acquired
+    if kind == "semaphore":
+        assert other.do(handle.available_permits) == 1
+    actor.do(handle.release, *([acquired] if kind == "permit_expirable_semaphore" else []))
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
+def test_the_release_of_a_block_is_completed(world: ClockWorld, refuser: Refuser, unique_name: str, kind: str) -> None:
+    client, actor = world.connected(refuser.url), world.actor()
+    permits = {"permits": 2} if "semaphore" in kind else {}
+    handle = getattr(client, f"get_{kind}")(unique_name, **permits)
+    block = handle.hold()
+    actor.do(world.enter(block))
+    refuser.begin()
+    if refuser.state == "OOM":  # What releases works.
+        actor.do(world.leave(block))
+    else:
+        with pytest.raises(refuser.error):
+            actor.do(world.leave(block))
+    refuser.end()
+    if permits:
+        until(lambda: world.run(handle.available_permits) == 2, 10, what="the permit is released")
+    else:
+        nothing_left(refuser.direct, client, unique_name)
+    time.sleep(0.3)
+    if permits:
+        assert world.run(handle.available_permits) == 2, "once"
+
+
+def test_a_permit_is_released_after_a_refusal_that_lasts_longer_than_the_record_of_a_request(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releasing = SemaphoreCore.releasing
+    monkeypatch.setattr(SemaphoreCore, "releasing", lambda *args: replace(releasing(*args), known_for=0.3))
+    refuser = Refuser(fresh_server(), "MISCONF")
+    client, actor = world.connected(refuser.server.url), world.actor()
+    semaphore = client.get_semaphore(unique_name, permits=1)
+    block = semaphore.hold()
+    actor.do(world.enter(block))
+    refuser.begin()
+    with pytest.raises(refuser.error):
+        actor.do(world.leave(block))
+    time.sleep(1.0)
+    refuser.end()
+    until(lambda: world.run(semaphore.available_permits) == 1, 10, what="the permit is released")
+
+
+def test_presence_comes_back(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+    client = world.connected(refuser.url, presence_after=0.1, lock_watchdog_timeout=60.0)
+    client._core.presence._period = 0.3
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    refuser.begin()
+    time.sleep(1.0)
+    refuser.end()
+    key = f"pyredisson_client:{client._core.id}"
+    until(lambda: refuser.direct.keys(f"*{client._core.id}*"), 10, what=f"{key} is written")
+    assert not world.heard(PresenceRefused)
+    actor.do(lock.unlock)
+
+
+def test_renewals_are_repeated(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+    client = world.connected(refuser.url, lock_watchdog_timeout=30.0)
+    renewed_every(client, 0.3)
+    lock, actor = client.get_lock(unique_name), world.actor()
+    actor.do(lock.lock)
+    refuser.begin()
+    time.sleep(1.0)
+    refuser.end()
+    refuser.direct.pexpire(unique_name, 15_000)
+    until(lambda: refuser.direct.pttl(unique_name) > 20_000, 10, what="it is renewed")
+    actor.do(lock.unlock)
+    assert not world.losses
+    nothing_left(refuser.direct, client, unique_name)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "called again"])
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
+def test_a_release_by_call_is_completed(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str, again: bool
+) -> None:
+    """Called again, it is the same release: it takes effect once."""
+    refuser = Refuser(fresh_server(), "MISCONF")
+    client, actor = world.connected(refuser.server.url), world.actor()
+    handle = getattr(client, f"get_{kind}")(unique_name, **({"permits": 3} if "semaphore" in kind else {}))
+    if kind == "count_down_latch":
+        actor.do(handle.try_set_count, 3)
+        release, number = handle.count_down, handle.get_count
+    else:
+        acquired = [actor.do(handle.acquire) for _ in range(2)]
+        release, number = handle.release, handle.available_permits
+        if kind == "permit_expirable_semaphore":
+            release = partial(release, acquired[0])
+    before = world.run(number)
+    refuser.begin()
+    for _ in range(2 if again else 1):
+        with pytest.raises(rx.ResponseError, match="MISCONF"):
+            actor.do(release)
+    refuser.end()
+    if again:
+        actor.do(release)
+    until(lambda: world.run(number) != before, 10, what="it has gone through")
+    if again and kind != "permit_expirable_semaphore":
+        assert abs(world.run(number) - before) == 1
+        actor.do(release)  # Another one.
+        assert abs(world.run(number) - before) == 2
+    time.sleep(0.3)
+    assert abs(world.run(number) - before) == (2 if again and kind != "permit_expirable_semaphore" else 1)
