@@ -42,7 +42,7 @@ _log = logging.getLogger("pyredisson")
 #: No sleep is longer than that, in seconds, while there is something to renew or to report.
 SLICE = 1.0
 
-#: By so many seconds the wall clock runs ahead of the other before a step looks into it.
+#: Seconds by which the wall clock has to run ahead of the other before a step looks at both.
 RAN_AHEAD = 0.02
 
 
