@@ -174,6 +174,9 @@ class FakeRuntime:
     def place(self, name: str) -> None:
         return None
 
+    def node_of(self, key: str) -> str:
+        return ""
+
     def counts_listeners(self) -> bool:
         return True
 
