@@ -34,8 +34,8 @@ class AsyncUserWire(UserWire):
             raise no_reply(timeout) from None
 
     def usable(self) -> bool:
-        reader = getattr(self.connection, "_reader", None)
-        return reader is not None and not reader.at_eof()
+        at_eof = getattr(getattr(self.connection, "_reader", None), "at_eof", None)
+        return bool(getattr(self.connection, "is_connected", True)) and not (at_eof is not None and at_eof())
 
     def close(self) -> None:
         _disconnect(self.connection)
