@@ -14,6 +14,7 @@ import pyredisson.asyncio
 
 #: What sends nothing is a plain call in both façades. Everything else of the asyncio façade is a coroutine.
 PLAIN = {
+    "renew_identity",
     "from_url",
     "from_env",
     "embedded",

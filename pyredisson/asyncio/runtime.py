@@ -253,6 +253,19 @@ class AsyncioRuntime(BaseRuntime):
         if stop_server is not None:
             stop_server()
 
+    def let_go(self) -> None:
+        """See :class:`BaseRuntime`."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        if self._subscriber is not None:
+            self._subscriber.close()
+        for task in list(self._tasks):
+            if task.get_name() != "pyredisson-callback":  # The losses are reported still.
+                task.cancel()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
     def restart(self, core: ClientCore) -> None:
         """See :class:`BaseRuntime`."""
         self.abandon()

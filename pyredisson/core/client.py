@@ -164,6 +164,13 @@ class ClientCore(ClientBase):
             self.ownerships.end()
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
+    def give_up_all(self, reason: str) -> None:
+        """Lose all that is held, and wake those who wait: the client becomes another one."""
+        held = dict.fromkeys((*self.ownerships.held(), *self.watchdog.ownerships(), *list(self.presence.blocks)))
+        for ownership in held:
+            self.report_lost(ownership, ownership.lose(reason))
+        self.subscriptions.close(ClientClosedError("the client was given a new identity while waiting: call again"))
+
     async def end(self) -> None:
         """Remove from the server what a client that was closed does not need there, within a short time."""
 

@@ -28,6 +28,7 @@ from pyredisson.core.failures import gives_way
 from pyredisson.core.kind import LockKind
 from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.ownership.hold import Hold, HoldState
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import ReadyRequests
 from pyredisson.core.requests.call import AcquireCall, ReleaseCall
@@ -349,6 +350,8 @@ class LockCore:
         if not client.closed:
             client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
+        if ownership is None and lease is not None and lease._held.loss is not None:
+            raise lost_error(lease._held, lease._held.loss)  # The client is another one since.
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
             name = self.names.name

@@ -130,6 +130,8 @@ class Block:
             if error is None:
                 self.lease._check_process()
         core, call, ownership = self._core, self._call, self._ownership
+        if error is None and core.client.id != self._client_id and ownership is not None and ownership.loss is not None:
+            raise lost_error(ownership, ownership.loss)  # The client is another one since.
         # Unless they were given up meanwhile, or this is the child of a fork.
         if ownership is None or call is None or not call.granted or call.given_up or core.client.id != self._client_id:
             return

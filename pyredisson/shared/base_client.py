@@ -139,6 +139,26 @@ class BaseClient(NotPortable):
         process.check()
         return self._core.id
 
+    def renew_identity(self) -> None:
+        """Become another client, with a new id and new connections. For a hook that runs after a process was restored.
+
+        A process that was copied (a checkpoint, a snapshot of a virtual machine, a warm start of a function) would go
+        on as the same holder as its copies. What was held is lost, as ``on_lock_lost`` and leases say, and the server
+        keeps it until it expires; calls that wait raise ``ClientClosedError``.
+
+        Example::
+
+            client.renew_identity()
+
+        Raises:
+            ClientClosedError: The client was closed.
+        """
+        core = self._core
+        core.check_open()
+        core.give_up_all("its client was given a new identity")
+        self._runtime.let_go()
+        self._runtime.restart(core)
+
     @property
     def config(self) -> Config:
         """The settings."""

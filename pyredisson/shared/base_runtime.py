@@ -144,6 +144,9 @@ class BaseRuntime(ABC):
     def restart(self, core: ClientCore) -> None:
         """Make its client another one, on connections of its own, in the child of a fork."""
 
+    def let_go(self) -> None:  # noqa: B027  # Threads end by themselves.
+        """End the tasks of a client that becomes another one in the same process."""
+
     @abstractmethod
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End with its client, which was closed, or is collected by the garbage collector wherever that runs."""

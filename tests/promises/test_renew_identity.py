@@ -1,0 +1,61 @@
+"""A client that becomes another one in the same process, as after a restore from a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyredisson import ClientClosedError, LockLostError
+from tests.worlds.base import Actor, Remote
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import sync_and_async
+
+
+@sync_and_async
+def test_what_was_held_is_lost_and_the_client_goes_on(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+    lost: list[str] = []
+    client = world.client(on_lock_lost=lambda name, number: lost.append(name))
+    before = client.id
+    block = alice.lock(client).hold()
+    lease = block.enter()
+    client.renew_identity()
+    assert client.id != before
+    assert lease.lost
+    world.until(lambda: lost == ["orders"])
+    with pytest.raises(LockLostError):
+        alice.do(world.leave(block.real))
+    mine = alice.lock(client, "bills")
+    mine.lock()
+    assert next(iter(world.redis.hash("bills"))).startswith(client.id)
+    waiting = bob.start(bob.lock(client, "bills").lock)
+    world.until(lambda: world.waiting(mine) == 1)
+    mine.unlock()
+    waiting.result()
+
+
+@sync_and_async
+def test_permits_and_multi_locks_are_lost_too(world: ClockWorld, alice: Actor) -> None:
+    client = world.client()
+    permits = alice.get(client, "permit_expirable_semaphore", "permits")
+    permits.try_set_permits(1)
+    several = Remote(client.real.get_multi_lock(client.real.get_lock("a"), client.real.get_lock("b")), alice)
+    blocks = permits.hold(), several.hold()
+    leases = [block.enter() for block in blocks]
+    client.renew_identity()
+    assert all(lease.lost for lease in leases)
+    for block in blocks:
+        with pytest.raises(LockLostError):
+            alice.do(world.leave(block.real))
+
+
+@sync_and_async
+def test_who_waits_is_woken(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+    client = world.client()
+    alice.lock(world.client()).lock()
+    theirs = bob.lock(client)
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: world.waiting(theirs) == 1)
+    client.renew_identity()
+    assert isinstance(waiting.error(), ClientClosedError)
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.renew_identity()
