@@ -318,6 +318,7 @@ class Output(Console):
     """A console for which the end of its reader is an error, which the command line handles."""
 
     def on_broken_pipe(self) -> None:
+        """Raise the error: rich would end the program, with the exit code of a failure."""
         raise BrokenPipeError
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -192,7 +193,8 @@ class _Run:
             self._say_acquired(lease)
         environment = {**os.environ, "PYREDISSON_LOCK": self.name}
         environment.pop("PYREDISSON_TOKEN", None)  # That of a lock around this one.
-        environment.pop("PYREDISSON_URL", None)  # It may contain a password, which is none of the command's.
+        if "PYREDISSON_URL" in environment:
+            environment["PYREDISSON_URL"] = _without_secrets(environment["PYREDISSON_URL"])
         if lease.token is not None:
             environment["PYREDISSON_TOKEN"] = str(lease.token)
         try:
@@ -238,6 +240,11 @@ class _Run:
 
 def _is_lost(lease: Lease[Any]) -> bool:
     return lease.remaining() <= 0 or lease.lost
+
+
+def _without_secrets(url: str) -> str:
+    """Return a URL without its login: a command that uses it reaches the same server, and no other, or is refused."""
+    return re.sub(r"([?&](?:username|password)=)[^&]*", r"\1", re.sub(r"://\S*@", "://", url))
 
 
 def _loss_of(lease: Lease[Any]) -> LockLostError | None:

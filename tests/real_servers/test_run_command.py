@@ -134,7 +134,7 @@ def test_a_password_is_never_shown(
     assert program.exit_code() == 0
     for wrong in (server.url.replace("s3cret", "wr0ng"), server.url.replace(":s3cret@", "")):
         program = command_line.pyredisson("run", unique_name, "--", "echo", "ran", url=wrong)
-        assert program.exit_code() == 69
+        assert program.exit_code() == 77
         assert program.stdout == ""
         assert program.stderr.count("\n") == 1
         assert "wr0ng" not in program.stderr

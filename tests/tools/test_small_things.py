@@ -44,11 +44,14 @@ def test_metrics_without_stdout(own: Server) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_run_has_no_url(own: Server) -> None:
-    done = shell("pyredisson run x env", own.url)
+def test_what_is_run_knows_the_server_and_no_password(own: Server) -> None:
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all")
+    done = shell("pyredisson run x env", own.url.replace("://", "://ann:sesame@"))
     assert done.returncode == 0
     assert "PYREDISSON_LOCK=x" in done.stdout
-    assert "PYREDISSON_URL" not in done.stdout
+    assert f"PYREDISSON_URL={own.url}" in done.stdout
+    assert "sesame" not in done.stdout
 
 
 def test_a_password_without_a_colon_is_masked(own: Server) -> None:
