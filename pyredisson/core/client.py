@@ -90,12 +90,13 @@ class ClientCore(ClientBase):
         try:
             return await self.read(*command)
         except Failure as failure:
-            raise await self.explain_read(failure, command[1]) from None
+            error = await self.explain_read(failure, command[1])
+            raise error from error.__cause__
 
     async def explain_read(self, failure: Failure, key: str) -> Exception:
         """Return the error to show for a command that only reads ``key``."""
-        error = unreached(self, failure)
-        return await explain_type(self.finder, error, key.removeprefix(self.config.prefix), key=key)
+        name = key.removeprefix(self.config.prefix)
+        return await explain_type(self.finder, unreached(self, failure, repr(name)), name, key=key)
 
     async def read(self, *command: str) -> Reply:
         """Do as :meth:`query`. Raises ``Failure``."""
