@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from pyredisson.inspection import rights  # noqa: E402
+from pyredisson.shared import rights  # noqa: E402
 
 FILE = HERE / "_generated" / "rights.md"
 USER = "ACL SETUSER locks"
@@ -49,8 +49,8 @@ def page() -> str:
         "lock, all of it optional. `client|setinfo` exists since Redis 7.2:",
         "",
         "```text",
-        f"{USER} {' '.join(rights.as_rules(rights.NAMES))} ~pyredisson_client:*",
-        f"{USER} {' '.join(rights.as_rules(rights.DIAGNOSIS))} ~redisson_lock_queue:*",
+        f"{USER} {' '.join(rights.as_rules(rights.NAMES))} ~{' ~'.join(rights.PRESENCE)}",
+        f"{USER} {' '.join(rights.as_rules(rights.DIAGNOSIS))} ~{' ~'.join(rights.DIAGNOSIS_KEYS)}",
         "```",
         "",
         "On a cluster, in addition, for clients and tools; the last four exist since Redis 7.0:",

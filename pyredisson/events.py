@@ -18,10 +18,12 @@ __all__ = [
     "CallbackFailed",
     "CampaignFailed",
     "ClientCollected",
+    "ClosedWhileHolding",
     "ConnectionDown",
     "ConnectionUp",
     "Event",
     "GivenBack",
+    "HeldAtClose",
     "HeldTooLong",
     "HolderGone",
     "LeftBehind",
@@ -428,6 +430,34 @@ class ClientCollected(Event):
     client_id: str
     names: tuple[str, ...]
     held: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldAtClose(LockEvent):
+    """A client was closed while an owner held the lock. Emitted once for each hold; it is renewed no longer.
+
+    Attributes:
+        remaining: Seconds for which the hold is certain still; infinite for permits that do not expire.
+    """
+
+    remaining: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClosedWhileHolding(Event):
+    """A client was closed while it held locks or permits. Their blocks release them as long as they are certain.
+
+    Attributes:
+        client_id: The client's id.
+        names: The names of some of them.
+        held: The number of names.
+        remaining: Seconds for which all of them are certain still.
+    """
+
+    client_id: str
+    names: tuple[str, ...]
+    held: int
+    remaining: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)

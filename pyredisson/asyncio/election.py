@@ -197,6 +197,9 @@ class Campaign:
         self._term: Term | None = None
         self._stopped = False  # Before Python 3.11 a cancellation may pass for that of a loss.
         self._task = _start(self._stand(), f"election {election.name}")
+        closed = election._core.client.when_closed
+        closed[self._end] = None
+        self._task.add_done_callback(lambda _: closed.pop(self._end, None))
 
     def __repr__(self) -> str:
         state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
@@ -236,6 +239,12 @@ class Campaign:
         await asyncio.wait([self._task], timeout=timeout)
         return self._task.done()
 
+    def _end(self) -> None:
+        """Its client is being closed: a wait for election ends by that, and a leader resigns."""
+        self._stopped = True
+        if self._term is not None:
+            self._term._end()
+
     async def _stand(self) -> None:
         pause: float | None = 0.0
         while pause is not None and not self._stopped:
@@ -260,7 +269,7 @@ class Campaign:
                 try:
                     # No one notifies it of a loss after its client was closed.
                     while not work.done() and (left := term.remaining()) > 0.0:
-                        await asyncio.wait([work], timeout=left)
+                        await asyncio.wait([work], timeout=min(left, 1.0))
                 finally:
                     await _until_returned(term, work)
             finally:

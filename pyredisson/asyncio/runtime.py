@@ -64,7 +64,6 @@ class AsyncioRuntime(BaseRuntime):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: Link | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.closed: bool = False
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is."""
@@ -238,7 +237,7 @@ class AsyncioRuntime(BaseRuntime):
         """End the client: it is closed, or was garbage-collected."""
         process.check()
         held = what_it_held(core)
-        core.close()
+        core.close(collected=True)
         if held is not None:
             log_collected(held)
 
@@ -266,9 +265,18 @@ class AsyncioRuntime(BaseRuntime):
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
+        self._disconnect()
+        return tasks
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+        return asyncio.get_running_loop().call_later(seconds, call).cancel
+
+    def _reconnect(self) -> None:
+        self._link = None
+
+    def _close_link(self) -> None:
         if self._link is not None:
             self._link.close()
-        return tasks
 
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""

@@ -124,10 +124,10 @@ class TaskMutex:
             taken.set_result(None)
 
 
-def _borrow(pool: Any) -> Transport:
-    from pyredisson.asyncio.borrowed import AsyncBorrowedTransport  # Few programs need it.
+def _as_the_pool_does(pool: Any) -> Transport:
+    from pyredisson.asyncio.user_class import AsyncUserTransport  # Few programs need it.
 
-    return AsyncBorrowedTransport(pool)
+    return AsyncUserTransport(pool)
 
 
-FORM = Form(redis.asyncio, PipeTransport, _borrow, TaskMutex, asyncio.sleep)
+FORM = Form(redis.asyncio, PipeTransport, _as_the_pool_does, TaskMutex, asyncio.sleep)

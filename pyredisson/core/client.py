@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyredisson.core import events
+from pyredisson.core.acquiring.late import report_held
 from pyredisson.core.background.watchdog import Watchdog
 from pyredisson.core.backoff import RETRY
 from pyredisson.core.client_base import CLEANUP_BUDGET, ClientBase
@@ -52,6 +53,8 @@ class ClientCore(ClientBase):
         """See :meth:`ClientBase.begin`."""
         super().begin()
         self.lock_cores: dict[str, Any] = {}  # By name; see lock_core().
+        #: Called when it is closed.
+        self.when_closed: dict[Callable[[], None], None] = {}
         self.watchdog: Watchdog = Watchdog(self)
         self.unwatch: Callable[[Ownership], None] = self.watchdog.unwatch
         self.settle_in_background: Callable[[Ownership], None] = self.watchdog.settle
@@ -144,15 +147,21 @@ class ClientCore(ClientBase):
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Refuse everything from now on, and wake those who wait. Holds are left to their leases."""
-        if not self.closed:
-            self.ownerships.end()
-        self.closed = True
-        for whole in dict.fromkeys(hold.whole for own in self.ownerships.held() for hold in own.holds):
-            if whole is not None:
-                whole.client_closed()
+    def close(self, *, collected: bool = False) -> None:
+        """Refuse everything from now on, and wake those who wait. Holds are left to their blocks and their leases.
+
+        ``collected``: by the garbage collector, which may run in the middle of one of our own methods.
+        """
+        closed_before, self.closed = self.closed, True
         self.direct = None
+        if not (closed_before or collected):
+            report_held(self)
+            for callback in list(self.when_closed):
+                callback()
+            if self.watchdog.watching():
+                self.watchdog.report_when_closed()
+        if not self.watchdog.watching():
+            self.ownerships.end()
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
     async def end(self) -> None:

@@ -264,6 +264,18 @@ class Runtime(Protocol):
         """Let that much time pass."""
         ...
 
+    def call_later(self, seconds: float, call: Callable[[], None], /) -> Callable[[], object]:
+        """Make a plain call after that time, although the client was closed. Returns what cancels it."""
+        ...
+
+    def reopen(self) -> None:
+        """Let a closed client's requests reach the server until :meth:`close_again` is called as often."""
+        ...
+
+    def close_again(self) -> None:
+        """Close the connections that were made since the client was closed."""
+        ...
+
     def shield(self) -> AbstractContextManager[object]:
         """Keep out a cancellation that would come again at each ``await`` of a block, as those of anyio's scopes do."""
         ...

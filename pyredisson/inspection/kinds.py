@@ -20,11 +20,13 @@ def stored_kinds() -> Mapping[str, StoredKind]:
     return {each.kind: each for module in modules for each in module.STORED}
 
 
+@cache
 def usual_kind(form: Form) -> StoredKind:
     """Return what something of this form is taken for if nothing says more."""
     return next(each for each in stored_kinds().values() if each.form == form)
 
 
+@cache
 def numbered_kinds() -> Mapping[str, StoredKind]:
     """Return those that have no owner, by their words."""
     return {word: each for word, each in stored_kinds().items() if each.number is not None}
@@ -36,6 +38,7 @@ def shown_kinds() -> Sequence[str]:
     return [word for word, each in stored_kinds().items() if each in usual or each.shown_by or each.number]
 
 
+@cache
 def labels() -> Mapping[str, str]:
     """Return what lists call the kinds and their sides, by their words."""
     return {

@@ -48,7 +48,7 @@ from pyredisson.inspection.views import view_of
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""
 
-BATCH = 200  # locks that are read at a time
+BATCH = 500  # locks that are read at a time
 MAX_ID = 64  # characters of a client's id
 PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
 

@@ -56,8 +56,8 @@ def _for_threads(place: Endpoint | Cluster) -> Endpoint | Cluster:
     return Endpoint(kind, settings, Sentinels(sentinels, pool.service_name, manager.sentinel_kwargs))
 
 
-def _class_for_threads(kind: type[Any]) -> Any:
-    if issubclass(kind, AbstractConnection):
+def _class_for_threads(kind: Callable[..., Any]) -> Any:
+    if not isinstance(kind, type) or issubclass(kind, AbstractConnection):
         return kind
     if kind.__module__.startswith("redis.asyncio.") and hasattr(redis, kind.__name__):
         return getattr(redis, kind.__name__)

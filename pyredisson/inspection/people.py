@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from pyredisson.core.diagnosis.replies import (
     Connection,
@@ -40,6 +40,7 @@ Reported: TypeAlias = "list[tuple[StoredPresence, PresenceEntry]]"
 """What clients report of one lock."""
 
 _UNKNOWN = StoredPresence("")
+_NO_ENTRY = PresenceEntry("", "")
 
 
 @final
@@ -107,14 +108,14 @@ class People:
         """Return who reports to wait for something: what a client reported that is gone has ended."""
         return [each for each in self._waits.get(name, ()) if not self.probably_gone(each[0].client_id)]
 
-    def holder(self, name: str, owner: StoredOwner) -> Who:
-        """Return who a field of a lock's hash names."""
-        return self.person(owner.client_id, owner.thread_id, _entry_of(owner, self.holds_of(name)))
+    def holder(self, name: str, of: StoredOwner, **stored: Any) -> Who:
+        """Return who a field of a lock's hash names; ``stored``: what else is stored of it, by attribute."""
+        return self.person(of.client_id, of.thread_id, _entry_of(of, self.holds_of(name)), **stored)
 
-    def runner(self, owner: StoredOwner, value: bytes) -> Who:
+    def runner(self, of: StoredOwner, value: bytes, **stored: Any) -> Who:
         """Return who has run what runs once: its client may have ended, as it should."""
         where = read_runner(value)
-        return Who(owner.client_id, owner.thread_id, *where, runtime="pyredisson", watchdog=False, ran=True)
+        return Who(of.client_id, of.thread_id, *where, runtime="pyredisson", watchdog=False, ran=True, **stored)
 
     def waiter(self, name: str, owner: StoredOwner) -> Who:
         """Return who a member of a queue is."""
@@ -128,9 +129,9 @@ class People:
                 return replace(self.person(presence.client_id, entry.thread_id, entry), owner=called)
         return Who(runtime=runtime, since=since, owner=called)
 
-    def person(self, client_id: str, thread_id: int | None, entry: PresenceEntry | None) -> Who:
-        """Return what is known of an owner."""
-        known, entry = self._known(client_id), entry or PresenceEntry("", "")
+    def person(self, client_id: str, thread_id: int | None, entry: PresenceEntry | None, **stored: Any) -> Who:
+        """Return what is known of an owner; ``stored``: what the server says, which goes before what it reports."""
+        known, entry = self._known(client_id), entry or _NO_ENTRY
         by_hand = entry.reason is not None  # What is held by hand needs no client.
         return Who(
             client_id=client_id,
@@ -143,11 +144,10 @@ class People:
             connected=None if by_hand else self.connected(client_id),
             probably_gone=not by_hand and self.probably_gone(client_id),
             since=entry.since,
-            holds=entry.holds,
-            owner=f"{client_id}:{thread_id}",
             watchdog=entry.watchdog,
             stack=entry.stack,
             reason=entry.reason,
+            **(stored or {"holds": entry.holds, "owner": f"{client_id}:{thread_id}"}),
         )
 
     def views(self) -> list[ClientView]:

@@ -19,7 +19,7 @@ from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_token
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
 
-COUNT = 1000
+COUNT = 4000  # keys that a server looks at for one reply: about a millisecond
 MAX_OWNERS = 1000  # of one read-write lock that are read
 MAX_OWNER_BYTES = 1024  # a field with all that Redis needs for it, on average
 

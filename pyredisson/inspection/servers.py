@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar, final
 
 import redis
@@ -36,7 +36,7 @@ TOOL_NAME = "pyredisson-inspect"
 _NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
-MAX_BATCH = 500  # commands in flight
+MAX_BATCH = 1000  # commands in flight
 MAX_BATCH_BYTES = 1024 * 1024  # and their size, of those after the first
 READ_SIZE = 65536  # bytes
 
@@ -149,17 +149,15 @@ class Server:
 
     def _batches(self, commands: Sequence[Command]) -> Iterator[list[bytes]]:
         """Yield the commands, packed, as many at a time as may be in flight."""
-        batch: list[bytes] = []
-        size = 0
-        for command in commands:
-            packed = pack_command(command)
-            if batch and (len(batch) == MAX_BATCH or size + len(packed) > MAX_BATCH_BYTES):
-                yield batch
-                batch, size = [], 0
-            batch.append(packed)
-            size += len(packed)
-        if batch:
-            yield batch
+        for start in range(0, len(commands), MAX_BATCH):
+            packed = [pack_command(each) for each in commands[start : start + MAX_BATCH]]
+            while packed:
+                count, size = len(packed), sum(map(len, packed))
+                while size > MAX_BATCH_BYTES and count > 1:
+                    count -= 1
+                    size -= len(packed[count])
+                yield packed[:count]
+                packed = packed[count:]
 
     def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
         """Send commands, and return the replies. A new connection is given a name first, where that is permitted."""
@@ -178,7 +176,7 @@ class Server:
         sock, reader = self._connection._sock, self._reader
         while True:
             while (reply := reader.gets()) is not False:
-                if not is_push(reply):
+                if not isinstance(reply, list) or not is_push(reply):
                     replies.append(reply)
             if len(replies) >= count:
                 return replies
@@ -271,6 +269,11 @@ class Servers:
                 self._slots = self._by_nodes(self._where)
             self._check_whole()
             return list(dict.fromkeys(server for _, _, server in self._slots))
+
+    def a_name_on(self, server: Server, start: str) -> str:
+        """Return a name that begins like this and whose keys a master has."""
+        names = (start if not number else f"{start}:{number}" for number in count())
+        return next(name for name in names if self.of(name.encode()) is server)
 
     def of(self, key: bytes) -> Server:
         """Return the master that has a key, as :meth:`masters` last saw it."""

@@ -94,8 +94,11 @@ def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[W
             if (owner := read_owner(field)) is not None:
                 until = stored.reads[field] / 1000 if field in stored.reads else left
                 holds = max(1, read_count(count) or 1)
-                who = people.runner(owner, count) if owner.ran else people.holder(key, owner)
-                yield replace(who, owner=field.decode(), holds=holds, remaining=until)
+                stored_of_it = {"owner": field.decode(), "holds": holds, "remaining": until}
+                if owner.ran:
+                    yield people.runner(owner, count, **stored_of_it)
+                else:
+                    yield people.holder(key, owner, **stored_of_it)
 
 
 def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...], now: float) -> Iterable[WaiterView]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import wait_seconds
 from pyredisson.core.names import LatchNames
-from pyredisson.core.requests.idempotent_request import ScriptCall
+from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
+from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
 from pyredisson.kinds.numbered import CLOSED, OPENED, NumberWaitCore, count_of
@@ -50,7 +51,7 @@ class LatchCore(NumberWaitCore):
     async def count_down(self, progress: Progress | None = None) -> None:
         """Count down by one. ``progress``: see ``run_to_the_end``."""
         script = ScriptCall("latch_count_down", (OPENED, PUBLISH), (self.names.channel,))
-        await self.change("a count_down", script, progress)
+        await self.begin(Operation("a count_down", script, read_int, completes=True)).once(progress)
 
     async def get_count(self) -> int:
         """Return the count; 0 if there is none."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.acquiring.extend import extend
+from pyredisson.core.acquiring.late import leave_closed
 from pyredisson.core.acquiring.release import (
     force_unlock,
     leave_block,
@@ -25,7 +26,7 @@ from pyredisson.core.deadline import lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import never_expires, timed_out
 from pyredisson.core.failures import gives_way
 from pyredisson.core.kind import LockKind
-from pyredisson.core.names import LockNames
+from pyredisson.core.names import LockNames, owner_field
 from pyredisson.core.ownership.hold import Hold, HoldState
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.ownership.pending_request import ReadyRequests
@@ -332,7 +333,11 @@ class LockCore:
             self._hand_over(lease)
             return
         try:
-            await self._leave(progress, lease)
+            if self.client.closed:
+                key = self.names.name, owner_field(self.client.id, self.owner().number)
+                await leave_closed((self.client,), key, self._leave(progress, lease))
+            else:
+                await self._leave(progress, lease)
         except Exception as ours:
             if not gives_way(ours, error):
                 raise
@@ -341,7 +346,8 @@ class LockCore:
         if lease is not None:
             lease._check_process()
         client = self.client
-        client.check_open()
+        if not client.closed:
+            client.check_open()
         ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
@@ -352,6 +358,8 @@ class LockCore:
         if lease is None:
             ownership = to_release(self.kind, ownership)
         hold = lease._hold if lease is not None else ownership.to_unlock()
+        if hold is None and client.closed:
+            client.check_open()
         await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
 
     def _hand_over(self, lease: Lease | None) -> None:

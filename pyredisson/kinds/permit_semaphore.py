@@ -86,7 +86,7 @@ class PermitSemaphoreCore(PermitsCore):
             script = self._changing("permit_release_all", permits, PUBLISH)
         else:
             script = self._changing("permit_release", permits, PUBLISH)
-        return Operation("a release", script, self.read_released)
+        return Operation("a release", script, self.read_released, completes=True)
 
     def _changing(self, name: str, *args: str | int | bytes) -> ScriptCall:
         """Return the call of a script that may make permits available."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson.core import events
 from pyredisson.core.acquiring.acquire import announce_wait, report_failed, report_outcome
+from pyredisson.core.acquiring.late import leave_closed
 from pyredisson.core.deadline import Deadline, lease_ms
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
 from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.outcomes import ACQUIRED, AT_ONCE, Granted, LockAcquired, NeverSet, Refused
 from pyredisson.core.requests.connect_wait import unreached, waits_through
-from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
+from pyredisson.core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.waiting.pubsub_wait import WaitingCall, released_as, wait_in_queue
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import Answer, PermitOutcome
-    from pyredisson.core.requests.idempotent_request import NumberedCall
     from pyredisson.core.runtime import Reply, Request
     from pyredisson.core.waiting.wait_queue import QueueUpdate
 
@@ -336,9 +336,13 @@ class PermitsCore(NumberedCore, ABC):
         Returns:
             Whether they were released, as far as is known.
         """
-        closed = isinstance(error, GeneratorExit) and progress is None
-        call = self.begin(release, left=closed)
+        client, closed = self.client, isinstance(error, GeneratorExit) and progress is None
+        client.runtime.check_process()
+        call = NumberedCall(client, self.names, self.kind, release, left=closed)
         if closed:
             call.leave_later()
             return True
-        return await call.once(progress, insist=True) == 1
+        releasing = call.once(progress, insist=True)
+        if client.closed:
+            return await leave_closed((client,), call.key, releasing) in (1, None)
+        return await releasing == 1

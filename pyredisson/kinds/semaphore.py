@@ -65,7 +65,7 @@ class SemaphoreCore(PermitsCore):
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
-        return Operation("a release", self._giving("semaphore_release", permits), self.read_released)
+        return Operation("a release", self._giving("semaphore_release", permits), self.read_released, completes=True)
 
     def undoing(self, number: int) -> ScriptCall:
         """Return the script that returns the permits of the request of this number, of which copies may come."""
@@ -168,7 +168,7 @@ class BoundedSemaphoreCore(SemaphoreCore):
     def releasing(self, permits: int) -> Operation[int]:
         """See :meth:`SemaphoreCore.releasing`."""
         args, keys = (permits, PUBLISH, self.value), (self.names.channel, *self.wait_queue_keys())
-        return Operation("a release", ScriptCall("bounded_release", args, keys), self.read_released)
+        return Operation("a release", ScriptCall("bounded_release", args, keys), self.read_released, completes=True)
 
     def check_released(self, reply: int) -> None:
         """Raise ``ValueError`` for a release too many, which has changed nothing."""

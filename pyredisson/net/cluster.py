@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import redis.exceptions as rx
 
 from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
+from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered, as_failure
 from pyredisson.errors import ClientClosedError
 from pyredisson.net.cluster_map import ClusterMap
 from pyredisson.net.link import Inspect, Introduce, MasterMoved, ignore
@@ -143,13 +143,17 @@ class ClusterLink:
         return await anyone.ask(command, timeout)
 
     async def eval_all(self, requests: Sequence[SlotCall], timeout: float) -> list[Reply | Failure]:
-        """See ``Runtime.eval_all``. Node by node, each a hundred at once; one that does not answer is asked no more."""
+        """See ``Runtime.eval_all``. Node by node, each a hundred at once; one that does not answer is asked no more.
+
+        Each may use half of the time that there still is, so that one that does not answer leaves time for the others.
+        """
         over = self._now() + timeout
         try:
             if self.map.stale:
-                await self.map.learn(timeout)
+                await self.map.learn(timeout / 2)
         except Failure as failure:
-            return [failure] * len(requests)
+            if all(owner is None for owner in self.map.owners):
+                return [failure] * len(requests)
         answers: list[Reply | Failure] = [None] * len(requests)
         shares: dict[ServerLink, list[int]] = {}
         for index, request in enumerate(requests):
@@ -169,7 +173,12 @@ class ClusterLink:
                     answers[index] = NotSent(silent.get(link, late))
                 continue
             packed = [requests[index].pack(self._publish()) for index in chunk]
-            for index, reply in zip(chunk, await link.eval_all(packed, over - self._now()), strict=True):
+            left = over - self._now()
+            try:
+                replies = await link.eval_all(packed, left if link is chunks[-1][0] else left / 2)
+            except Exception as error:  # Of any class: it is about this node alone.
+                replies = [as_failure(error)] * len(chunk)
+            for index, reply in zip(chunk, replies, strict=True):
                 said = answers[index] = self._said(link, reply) if isinstance(reply, Failure) else reply
                 if (redirection := self._redirection(link, said)) is not None:
                     moved.append(index)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 Link: TypeAlias = "ServerLink | ClusterLink"
-"""The connections to one server, of our own or borrowed from the user's pool; or to all the nodes of a cluster."""
+"""The connections to one server, or to all the nodes of a cluster."""
 
 
 class Form(NamedTuple):
@@ -33,15 +33,15 @@ class Form(NamedTuple):
 
     Attributes:
         api: ``redis`` or ``redis.asyncio``.
-        own: Makes connections of our own, of a connection class of redis-py and its settings.
-        borrow: Takes connections from a pool of the user's.
+        own: Makes connections of a connection class of redis-py and its settings.
+        as_pool: Makes connections as a pool of the user's does, whose connection class is another one.
         mutex: Makes a mutex that is waited for within a timeout.
         sleep: Sleeps for a number of seconds.
     """
 
     api: ModuleType
     own: Callable[[type[Any], dict[str, Any]], Transport]
-    borrow: Callable[[Any], Transport]
+    as_pool: Callable[[Any], Transport]
     mutex: Callable[[], TimedMutex]
     sleep: Callable[[float], Awaitable[None]]
 
@@ -79,9 +79,7 @@ def target_of(client: object, config: Config, form: Form) -> Target:
     pool = where.connection_pool
     kind, settings = pool.connection_class, pool.connection_kwargs
     ours = (form.api.Connection, form.api.UnixDomainSocketConnection, form.api.SSLConnection)
-    transport = partial(form.borrow, pool)
-    if type(pool) is form.api.ConnectionPool and kind in ours:
-        transport = partial(form.own, kind, kept_settings(settings))
+    transport = partial(form.own, kind, kept_settings(settings)) if kind in ours else partial(form.as_pool, pool)
     place = Endpoint(kind, kept_settings(settings), sentinels)
     return Target(place, partial(_link_to_server, transport, config, sentinels), app_in(settings), False)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -18,12 +19,12 @@ class Endpoint(NamedTuple):
     """Where one server is, and how to reach it.
 
     Attributes:
-        connection_class: What redis-py makes the connections of.
+        connection_class: What redis-py makes the connections of: a class as a rule, or a function.
         settings: And with what.
         sentinels: Who is asked where it is; then host and port of the settings mean nothing.
     """
 
-    connection_class: type[Any]
+    connection_class: Callable[..., Any]
     settings: dict[str, Any]
     sentinels: Sentinels | None = None
 
@@ -37,9 +38,15 @@ def endpoint_of(client: Any) -> Endpoint | Cluster:
     return Endpoint(pool.connection_class, kept_settings(pool.connection_kwargs), sentinels)
 
 
-def is_tls(connection_class: type[Any]) -> bool:
-    """Whether connections of a class of redis-py's, or of the valkey package, in either form, speak TLS."""
-    return any(base.__name__ == "SSLConnection" for base in connection_class.__mro__)
+def is_tls(connection_class: Callable[..., Any]) -> bool:
+    """Whether connections of a class of redis-py's, or of the valkey package, in either form, speak TLS.
+
+    Of those that a function makes, that is not known.
+    """
+    kind: Any = connection_class
+    while isinstance(kind, partial):
+        kind = kind.func
+    return any(base.__name__ == "SSLConnection" for base in getattr(kind, "__mro__", ()))
 
 
 def url_of_endpoint(place: Endpoint | Cluster) -> str | None:
@@ -63,6 +70,8 @@ def url_of_sentinels(sentinels: Iterable[Address], service: str, settings: dict[
 def _login(settings: dict[str, Any]) -> str:
     user = quote(settings.get("username") or "")
     secret = ":***" if settings.get("password") else ""
+    if user and not secret:
+        return "***@"  # Mostly a password, whose colon was forgotten.
     return f"{user}{secret}@" if user or secret else ""
 
 

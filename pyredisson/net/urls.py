@@ -116,7 +116,7 @@ def check_settings(settings: dict[str, Any]) -> None:
 
 def accepted_by(connection_class: type[Any]) -> frozenset[str]:
     """Return the names of the settings that a connection class of redis-py takes."""
-    bases = [base for base in connection_class.__mro__ if base is not object]
+    bases = [base for base in getattr(connection_class, "__mro__", ()) if base is not object]
     return frozenset(name for base in bases for name in inspect.signature(base).parameters)
 
 
@@ -329,8 +329,16 @@ def settings_of(config: object) -> Config:
 
 
 def kept_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the user's settings that concern us; some of the others hold on to the user's pool."""
-    return {key: value for key, value in settings.items() if key not in NOT_OURS}
+    """Return those of the user's settings that concern us; some of the others hold on to the user's pool.
+
+    While a server is about to move, redis-py has others in their places, and keeps those of the user here.
+    """
+    kept = {key: value for key, value in settings.items() if key not in NOT_OURS}
+    if settings.get("orig_host_address") is not None:
+        kept["host"] = settings["orig_host_address"]
+        for name in ("socket_timeout", "socket_connect_timeout"):
+            kept[name] = settings.get(f"orig_{name}")
+    return kept
 
 
 def own_settings(settings: dict[str, Any], budget: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ For structured logs, ``extra`` contains the lock and its owner as ``lock`` and `
 from __future__ import annotations
 
 import logging
+import math
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -210,6 +211,14 @@ def _log_client_event(event: events.Event) -> None:
             _server.info(text, name, nodes, uptime)
         case events.ClientCollected():
             pass  # It was logged where it was detected; see log_collected().
+        case events.ClosedWhileHolding(names=names, held=held, remaining=seconds):
+            more = f" and {held - len(names)} more" if held > len(names) else ""
+            until = "" if seconds == math.inf else f" and which is certain for {seconds:.1f} s more"
+            text = (
+                "pyredisson: a client was closed while it held %s%s, which it no longer renews%s. A block that is left "
+                "in time still releases its lock; end what holds locks before close()"
+            )
+            _lock.warning(text, ", ".join(map(repr, names)), more, until)
         case events.CallbackFailed(callback=callback, error=error):
             _lock.error("pyredisson: the callback %s failed: %r", callback, error)
         case events.BackgroundFailed(what=what, error=error):

@@ -41,6 +41,8 @@ OTHERS = (
     "CallbackFailed",
     "CampaignFailed",
     "ClientCollected",
+    "ClosedWhileHolding",
+    "HeldAtClose",
     "HeldTooLong",
     "HolderGone",
     "LeftBehind",

@@ -266,19 +266,6 @@ class MultiHold(Owned):
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)
 
-    def client_closed(self) -> None:
-        """No one renews the parts of a closed client, or looks after them: another one does, when their leases end."""
-        left = next((client for client in self.clients() if not client.closed), None)
-        if left is None or not self.watched or self.state is not HoldState.HELD:
-            return
-
-        async def look() -> None:
-            self.find_loss()
-
-        for _, member, own, _ in self.held():
-            if member.client.closed:
-                left.watchdog.do_later(look, math.inf, own.deadline)
-
     def _why(self) -> str | None:
         """Say that it was extended as often as it may be, if that is why it is lost."""
         bound = self.client.config.quorum_max_extensions

@@ -12,10 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson.core.acquiring.acquire import report_failed, report_outcome
+from pyredisson.core.acquiring.late import leave_closed
 from pyredisson.core.deadline import certain_for, lease_ms, wait_seconds
 from pyredisson.core.diagnosis.error_text import held_here, not_held, timed_out
 from pyredisson.core.diagnosis.holder_lookup import BUDGET, found_here
 from pyredisson.core.failures import gives_way, is_interruption
+from pyredisson.core.names import owner_field
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
@@ -251,14 +253,16 @@ class MultiLockCore:
         unlock = self._unlock(None, progress)
         return unlock if self._caller is None else self._caller.alone(unlock)
 
-    async def _unlock(self, lease: Lease | None, progress: Progress | None) -> None:
+    async def _unlock(self, lease: Lease | None, progress: Progress | None, *, block: bool = False) -> None:
         if lease is not None:
             lease._check_process()
         whole = self._hold_of_block(lease) if lease is not None else self.mine()
-        if whole is None or False not in [client.closed for client in self._clients]:
+        if whole is None or (not block and False not in [client.closed for client in self._clients]):
             self._check_open()
         if whole is not None:
-            await release(whole, progress)  # Before an error, all is released that clients hold which are open.
+            await release(
+                whole, progress, block=block
+            )  # Before an error, all is released that clients hold which are open.
         elif lease is None:
             raise await self._not_owned()
         else:
@@ -280,7 +284,11 @@ class MultiLockCore:
                 hand_over(whole)
             return
         try:
-            await self._unlock(lease, progress)
+            if True in [client.closed for client in self._clients]:
+                key = self.name, owner_field(self.client.id, self.owner().number)
+                await leave_closed(self._clients, key, self._unlock(lease, progress, block=True))
+            else:
+                await self._unlock(lease, progress, block=True)
         except Exception as ours:
             if not gives_way(ours, error):
                 raise

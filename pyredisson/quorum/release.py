@@ -121,8 +121,10 @@ def hand_over(whole: MultiHold) -> None:
     settle_all_later(whole)
 
 
-async def release(whole: MultiHold, progress: Progress | None) -> None:
+async def release(whole: MultiHold, progress: Progress | None, *, block: bool = False) -> None:
     """Release a hold, or continue a release that could not be confirmed.
+
+    ``block``: a block is left, which releases what closed clients hold as well.
 
     Raises:
         LockLostError: It is lost.
@@ -147,7 +149,7 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
             # Its owner may acquire a member anew at this moment. The rest of a lease that has ended runs out by itself.
             whole.forget_ended()
         await wait_for_turns(whole)
-        outcomes, in_doubt = await _release_parts(whole, until)
+        outcomes, in_doubt = await _release_parts(whole, until, block=block)
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)
     except BaseException as error:
@@ -170,7 +172,7 @@ async def release(whole: MultiHold, progress: Progress | None) -> None:
         client.emit_ordinary(events.Released(whole.name, whole.owner, whole.depth(), held_for))
 
 
-async def _release_parts(whole: MultiHold, until: float) -> tuple[dict[int, Outcome], bool]:
+async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tuple[dict[int, Outcome], bool]:
     """Release one hold on every server, once, and wait until enough of them have confirmed it.
 
     Returns:
@@ -180,16 +182,16 @@ async def _release_parts(whole: MultiHold, until: float) -> tuple[dict[int, Outc
     runtime = whole.client.runtime
     parts: dict[int, tuple[Member, Ownership, Hold]] = {}
     for index, member, own, part in whole.each():
-        if not member.client.closed:  # Else that one's lease runs out by itself, as after a crash.
+        if block or not member.client.closed:  # Else that one's lease runs out by itself, as after a crash.
             parts[index] = member, own, part
     released = await together(runtime, starmap(release_part, parts.values()))
     for member in whole.members:
-        if member.client.closed:
+        if member.client.closed and not block:
             member.client.check_open()
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures, in_doubt = 0, any(outcomes.values()) and _doubted(outcomes)
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
-        if runtime.now() + RETRY.longest(failures) >= until:
+        if whole.client.closed or runtime.now() + RETRY.longest(failures) >= until:
             break
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1

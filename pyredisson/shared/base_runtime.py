@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import socket
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("pyredisson")
+
+
+#: No sleep is longer than that, in seconds, while there is something to renew or to report.
+SLICE = 1.0
+
+#: Seconds by which the wall clock has to run ahead of the other before a step looks at both.
+RAN_AHEAD = 0.02
 
 
 class StepLoop(ABC):
@@ -83,7 +91,19 @@ class StepLoop(ABC):
                 if not failed:
                     _log.exception("pyredisson: the %s failed and continues", self._name)
                 failed, pause = True, 1.0
-            await self._nudged.wait(pause)
+            await self._sleep(pause)
+
+    async def _sleep(self, pause: float) -> None:
+        """Sleep until nudged, or until the next step is due by the clock of leases, or the wall clock has run ahead.
+
+        A wait is measured by a clock that may stand still while the machine sleeps, so it is made in slices.
+        """
+        over, offset = monotonic() + pause, self._runtime.unix_time() - monotonic()
+        while (left := over - monotonic()) > 0:
+            if await self._nudged.wait(left if left == math.inf else min(left, SLICE)):
+                return
+            if self._runtime.unix_time() - monotonic() > offset + RAN_AHEAD:
+                return
 
     @staticmethod
     def _is_for_the_program(error: BaseException) -> bool:
@@ -111,6 +131,10 @@ class BaseRuntime(ABC):
         )
         self.callbacks: Callbacks = Callbacks()
         self._subscriber: Subscriber | NodeSubscribers | None = None
+        self.closed: bool = False
+        self._reopened = 0  # How many blocks of the closed client are sending their releases.
+        self._disconnected = False
+        self._reopening = threading.RLock()  # A signal handler may close the client in the middle.
 
     @abstractmethod
     def attach(self, core: ClientCore) -> None:
@@ -124,6 +148,33 @@ class BaseRuntime(ABC):
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End with its client, which was closed, or is collected by the garbage collector wherever that runs."""
 
+    def reopen(self) -> None:
+        with self._reopening:
+            self._reopened += 1
+            if self._disconnected:
+                self._disconnected = False
+                self._reconnect()
+
+    def close_again(self) -> None:
+        with self._reopening:
+            self._reopened -= 1
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        """Close the connections of a client that was closed, unless a block needs them; then that does it."""
+        with self._reopening:
+            if self.closed and not (self._reopened or self._disconnected):
+                self._disconnected = True
+                self._close_link()
+
+    @abstractmethod
+    def _reconnect(self) -> None:
+        """Make a new link to the server."""
+
+    @abstractmethod
+    def _close_link(self) -> None:
+        """Close the link to the server."""
+
     def _serve(self, link: Link, core: ClientCore) -> None:
         """Let a link report what servers say of themselves, and tell them whose connections are its own."""
         link.inspect = core.server.inspect
@@ -131,7 +182,7 @@ class BaseRuntime(ABC):
         link.introduce = lambda: introduction(self.identity(), core.id, named=named)
         link.on_moved = core.note_move
         link.on_queue_refused = partial(queue_refused, core)
-        core.direct = link.pool if isinstance(link, ServerLink) else None
+        core.direct = link.pool if isinstance(link, ServerLink) and not core.closed else None
 
     now: staticmethod[[], float] = staticmethod(monotonic)
     check_process: staticmethod[[], None] = staticmethod(process.check)

@@ -575,8 +575,8 @@ class Redisson(BaseClient):
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.
 
-        Waiters are woken with ``ClientClosedError``. Locks that are still held are not released: as after a crash,
-        they expire with their leases.
+        Waiters are woken with ``ClientClosedError``. Locks that are still held are renewed no longer; a block
+        that is left before its lease ends releases its lock all the same.
 
         Example::
 

@@ -157,9 +157,11 @@ class Campaign:
         self._election = election
         self._callback = callback
         self._stopped = threading.Event()
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # A signal handler may close the client in the middle.
         self._term: Term | None = None
         self._thread = threading.Thread(target=self._stand, name=f"election {election.name}", daemon=True)
+        self._when_closed = election._core.client.when_closed
+        self._when_closed[self._end] = None
         self._thread.start()
 
     def __repr__(self) -> str:
@@ -197,13 +199,22 @@ class Campaign:
         Returns:
             Whether it has returned, so that this campaign leads no longer.
         """
-        self._stopped.set()
-        self.resign()
+        self._end()
         if self._term is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         return self._term is None
 
+    def _end(self) -> None:
+        self._stopped.set()
+        self.resign()
+
     def _stand(self) -> None:
+        try:
+            self._stand_until_stopped()
+        finally:
+            self._when_closed.pop(self._end, None)
+
+    def _stand_until_stopped(self) -> None:
         pause: float | None = 0.0
         while pause is not None and not self._stopped.wait(pause):
             try:

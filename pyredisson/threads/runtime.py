@@ -31,6 +31,7 @@ from pyredisson.shared.thread_owners import ThreadOwner
 from pyredisson.threads.fan_out import fan_out
 from pyredisson.threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson.threads.interruption import inside
+from pyredisson.threads.late_calls import late_calls
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -134,7 +135,13 @@ class ThreadsRuntime(BaseRuntime):
     def __init__(self, target: Target, config: Config) -> None:
         check_patched()
         super().__init__(target, config)
-        self.link: Link = target.link()
+        self._make_link = target.link
+        self._loops: list[ThreadLoop] = []
+        self._listening: list[threading.Thread] = []
+        self._use(target.link())
+
+    def _use(self, link: Link) -> None:
+        self.link: Link = link
         # Not methods around them: this is the hot path.
         self.eval: Callable[[Request, float], Answer[Reply]] = self.link.eval
         self.eval_synced: Callable[[Request, float, Acknowledging, float], Answer[tuple[Reply, int | Failure]]] = (
@@ -142,11 +149,10 @@ class ThreadsRuntime(BaseRuntime):
         )
         self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = self.link.eval_all
         self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.ask
-        self._loops: list[ThreadLoop] = []
-        self._listening: list[threading.Thread] = []
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is: whom messages are for, and who wants to know of the connection."""
+        self._core = core
         self._serve(self.link, core)
         self._listening = []
         self._only_listener: dict[Subscriber, threading.Lock] = {}
@@ -238,7 +244,7 @@ class ThreadsRuntime(BaseRuntime):
         process.check()
 
         def end() -> None:
-            core.close()
+            core.close(collected=True)
             self.close()
             if stop_server is not None:
                 stop_server()
@@ -278,6 +284,17 @@ class ThreadsRuntime(BaseRuntime):
         for thread in (*self._listening, *[loop.worker for loop in self._loops]):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, over - monotonic()))
+        self.closed = True
+        self._disconnect()
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+        return late_calls.add(self.now() + seconds, call)
+
+    def _reconnect(self) -> None:
+        self._use(self._make_link())
+        self._serve(self.link, self._core)
+
+    def _close_link(self) -> None:
         self.link.close()
 
     def abandon(self) -> None:

@@ -87,17 +87,17 @@ class ThreadMutex:
         self._lock.release()
 
 
-def _borrow(pool: Any) -> Transport:
-    from pyredisson.threads.borrowed import BorrowedTransport  # Few programs need it.
+def _as_the_pool_does(pool: Any) -> Transport:
+    from pyredisson.threads.user_class import ThreadUserTransport  # Few programs need it.
 
-    return BorrowedTransport(pool)
+    return ThreadUserTransport(pool)
 
 
 async def _sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-FORM = Form(redis, SocketTransport, _borrow, ThreadMutex, _sleep)
+FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
 
 
 def exchange_idle(client: ClientCore, data: bytes) -> Any:

@@ -39,6 +39,15 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"pyredisson.tools.commands.{cmd_name}"), cmd_name)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command. Its output may end early, as behind ``head``: that is no failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            from pyredisson.tools.output import without_reader
+
+            sys.exit(without_reader())
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by what they are for."""
         width = max(map(len, COMMANDS))

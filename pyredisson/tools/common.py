@@ -49,7 +49,13 @@ def signals(*names: str) -> tuple[signal.Signals, ...]:
     return tuple(signal.Signals[name] for name in names if name in signal.Signals.__members__ and hasattr(signal, name))
 
 
-BAD_URL = "--url is not a valid URL of a server, such as redis://localhost:6379"
+def bad_url(url: str, error: Exception) -> BadUsage:
+    """Return the error for a URL that is not valid: why not, and no part of it."""
+    if len(url.split()) > 1:
+        return BadUsage(
+            f"this command takes the URL of one server, not of {len(url.split())}: see --url, PYREDISSON_URL"
+        )
+    return BadUsage(f"the URL (--url, PYREDISSON_URL) is not valid: {error}")
 
 
 def connect(url: str, config: Config) -> Redisson:
@@ -60,8 +66,8 @@ def connect(url: str, config: Config) -> Redisson:
     """
     try:
         return Redisson.from_url(url, config=config)
-    except (ValueError, TypeError):
-        raise BadUsage(BAD_URL) from None
+    except (ValueError, TypeError) as error:
+        raise bad_url(url, error) from None
 
 
 def inspector_at(url: str, prefix: str) -> Inspector:
@@ -70,8 +76,8 @@ def inspector_at(url: str, prefix: str) -> Inspector:
 
     try:
         return Inspector(url, prefix=prefix)
-    except (ValueError, TypeError):
-        raise BadUsage(BAD_URL) from None
+    except (ValueError, TypeError) as error:
+        raise bad_url(url, error) from None
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -75,7 +75,11 @@ def list_locks(
 
 
 def _in_order(locks: Iterable[LockView], sort: str | None) -> Iterator[LockView]:
-    return iter(sorted(locks, key=lambda lock: _sort_key(lock, sort))) if sort is not None else chain(*_batches(locks))
+    return (
+        iter(sorted(locks, key=lambda lock: _sort_key(lock, sort)))
+        if sort is not None
+        else chain.from_iterable(_batches(locks))
+    )
 
 
 def _batches(locks: Iterable[LockView], sort: str | None = None) -> Iterator[list[LockView]]:
@@ -273,23 +277,32 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
 
 def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson leaks``. Returns the exit code."""
+    number = 0
+
+    def found(locks: Iterable[LockView]) -> Iterator[list[Leak]]:
+        nonlocal number
+        for batch in _batches(each for each in locks if each.problems):
+            leaks = find_leaks(batch)
+            number += len(leaks)
+            yield leaks
+
     with inspecting(url, prefix) as inspector:
         look, counted = inspector.look(pattern), _Counted()
-        leaks = find_leaks(counted.all(views_with_progress(look, quiet=as_json)))
         url = inspector.url
-    known = look.complete and not look.doubts
-    if as_json:
-        errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
-        print_json(
-            {"leaks": leaks, "complete": look.complete, "keys_seen": look.keys_seen, "errors": errors, "url": url}
-        )
-    else:
-        if leaks:
-            rows = [[each.lock, each.text, each.advice] for each in leaks]
-            print_table(("LOCK", "PROBLEM", "WHAT TO DO"), rows, flexible=(0, 1))
-        if leaks or known:
-            found = f"{len(leaks):,} leak" + ("" if len(leaks) == 1 else "s") if leaks else "no leaks"
-            print_lines([[(f"{found} among {counted.locks:,} locks · {url}", "dim")]])
+        batches = found(counted.all(views_with_progress(look, quiet=as_json)))
+        if as_json:
+            print_json_list("leaks", chain.from_iterable(batches), lambda: {**_state_of(look), "url": url})
         else:
-            print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
-    return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if leaks else 0)
+            titles = ("LOCK", "PROBLEM", "WHAT TO DO")
+            print_batches(titles, batches, lambda each: [each.lock, each.text, each.advice], flexible=(0, 1))
+            if number or (look.complete and not look.doubts):
+                leaks = f"{number:,} leak" + ("" if number == 1 else "s") if number else "no leaks"
+                print_lines([[(f"{leaks} among {counted.locks:,} locks · {url}", "dim")]])
+            else:
+                print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
+    return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
+
+
+def _state_of(look: Look) -> dict[str, object]:
+    errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
+    return {"complete": look.complete, "keys_seen": look.keys_seen, "errors": errors}

@@ -45,7 +45,7 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
         with inspector:
             yield inspector
     except (rx.RedisError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC):
+        if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
             raise  # It is the output that failed, not the server.
         code, text = failure(error, inspector.url)
         say(text)
@@ -251,7 +251,7 @@ def print_batches(
             more = len(cells) >= 100  # Others may have what none of these has: each column is shown.
             used = [more or not at or any(row[at] for row in cells) for at in range(len(titles))]
             columns = [at for at in range(len(titles)) if used[at]]
-            widths = {at: max(cell_len(titles[at]), *(cell_len(row[at]) for row in cells), 0) for at in columns}
+            widths = {at: max(_width(titles[at]), *(_width(row[at]) for row in cells), 0) for at in columns}
             if not console.is_terminal:
                 widths = {at: min(width, MOST_PADDED) for at, width in widths.items()}
             as_list = console.is_terminal and not _fit(widths, flexible, console.width)
@@ -269,8 +269,13 @@ def print_batches(
     sys.stdout.flush()
 
 
+def _width(text: str) -> int:
+    """Return how many columns a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def _plain_row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    padded = [cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
     return "  ".join(padded).rstrip()
 
 
@@ -290,9 +295,9 @@ def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> 
     text = Text()
     for number, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
         last = number == len(cells) - 1
-        if cell_len(cell) > width:
+        if _width(cell) > width:
             cell = set_cell_size(cell, width - 1) + "…"
-        text.append(cell if last or cell_len(cell) > width else set_cell_size(cell, width), style or None)
+        text.append(cell if last or _width(cell) > width else set_cell_size(cell, width), style or None)
         text.append("" if last else "  ")
     text.rstrip()
     return text
@@ -309,8 +314,15 @@ def _print_list(
                 console.print(line, overflow="fold")
 
 
+class Output(Console):
+    """A console for which the end of its reader is an error, which the command line handles."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return Output(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 def describe_who(who: Who, now: float) -> str:

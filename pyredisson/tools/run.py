@@ -94,6 +94,7 @@ def run_command(
             config = Config(
                 client_name=ascii(os.path.basename(program)).strip("'\""),  # So that others see whom they wait for.
                 lock_watchdog_timeout=explicit(times.watchdog),
+                wait_while_unreachable=bool(times.wait),  # A server that is restarted meanwhile is waited for, too.
                 on_lock_lost=lambda *_: signals.wake(),
             )
             with connect(url, config) as client:
@@ -170,9 +171,9 @@ class _Run:
         except Interrupted:
             guard.release_if_held()
             raise
-        except LockLostError:
+        except LockLostError as error:
             if status != ExitCode.LOST:
-                self._say_ended(guard, "before the command had ended")
+                self._say_ended(guard, "before the command had ended", error)
             return ExitCode.LOST
         except (RedisError, RedissonError) as error:
             if status is None:
@@ -185,12 +186,13 @@ class _Run:
     def _run(self, guard: RunGuard, lease: Lease[Any]) -> int:
         self.lease_ends = time.monotonic() + lease.remaining()
         if _is_lost(lease):
-            self._say_ended(guard, "before the command was started")
+            self._say_ended(guard, "before the command was started", _loss_of(lease))
             return ExitCode.LOST
         if self.verbose:
             self._say_acquired(lease)
         environment = {**os.environ, "PYREDISSON_LOCK": self.name}
         environment.pop("PYREDISSON_TOKEN", None)  # That of a lock around this one.
+        environment.pop("PYREDISSON_URL", None)  # It may contain a password, which is none of the command's.
         if lease.token is not None:
             environment["PYREDISSON_TOKEN"] = str(lease.token)
         try:
@@ -201,7 +203,7 @@ class _Run:
         with command:
             while (status := command.poll()) is None:
                 if _is_lost(lease):
-                    self._say_ended(guard, "while the command ran; it is being ended")
+                    self._say_ended(guard, "while the command ran; it is being ended", _loss_of(lease))
                     self._end(command)
                     return ExitCode.LOST
                 for signum in self.signals.wait(min(lease.remaining(), CHECK_INTERVAL)):
@@ -225,14 +227,23 @@ class _Run:
         token = "" if lease.token is None else f", token {lease.token} (PYREDISSON_TOKEN)"
         say(f"acquired after {waited}{token}")
 
-    def _say_ended(self, guard: RunGuard, when: str) -> None:
-        """Say that the lock is no longer held. The end of a lease that was asked for is no loss."""
+    def _say_ended(self, guard: RunGuard, when: str, error: LockLostError | None) -> None:
+        """Say that the lock is no longer held, and why. The end of a lease that was asked for is no loss."""
         lease = self.times.lease
         if lease is not None and time.monotonic() >= self.lease_ends - 0.01:
             say(f"the lease of {duration_text(lease)} of {guard.subject} ended {when}")
         else:
-            say(f"{guard.subject} was lost {when}")
+            say(f"{guard.subject} was lost {when}{'' if error is None else f' ({error})'}")
 
 
 def _is_lost(lease: Lease[Any]) -> bool:
     return lease.remaining() <= 0 or lease.lost
+
+
+def _loss_of(lease: Lease[Any]) -> LockLostError | None:
+    """Return the error that says why a lease was lost; ``None`` if it does not know."""
+    try:
+        lease.ensure_held()
+    except LockLostError as error:
+        return error
+    return None

@@ -39,14 +39,14 @@ class Deaf(redis.asyncio.Connection):
 
 
 class Special(redis.asyncio.Connection):
-    """One that we cannot make by ourselves: it stays the user's."""
+    """One of the user's own class."""
 
 
 def clients_of(direct: redis.Redis) -> int:
     return sum(each["name"] == "deaf" for each in direct.client_list())
 
 
-def borrowed(server: Server, kind: type[Any] = Deaf) -> Callable[[], Any]:
+def of_another_class(server: Server, kind: type[Any] = Deaf) -> Callable[[], Any]:
     settings: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "client_name": "deaf"}
     client = redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=kind, **settings))
     return target_of(client, Config(), FORM).link
@@ -76,7 +76,7 @@ async def cancelled(work: Coroutine[Any, Any, Any], turns: int) -> bool:
     return running
 
 
-@pytest.mark.parametrize("way", [own, borrowed])
+@pytest.mark.parametrize("way", [own, of_another_class])
 def test_while_a_subscriber_connects(
     valkey: Server, direct: redis.Redis, way: Callable[[Server], Callable[[], Any]]
 ) -> None:
@@ -96,9 +96,9 @@ def test_while_a_subscriber_connects(
     until(lambda: clients_of(direct) == 0, what="nothing is connected")
 
 
-def test_while_a_borrowed_stream_is_read(valkey: Server) -> None:
+def test_while_a_stream_of_another_class_is_read(valkey: Server) -> None:
     async def use() -> None:
-        link = borrowed(valkey, Special)()
+        link = of_another_class(valkey, Special)()
         stream = await link.stream(5.0)
         running = 0
         for turns in range(6):

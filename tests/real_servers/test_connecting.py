@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyredisson import Config, LockError
 from pyredisson.net import pool
-from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -165,12 +165,12 @@ def test_a_missing_password_is_asked_for(world: ClockWorld, fresh_server: Callab
     assert "hunter2" not in str(error.value)
 
 
-# ---- over a pool of the user's: as long as over connections of our own, whatever that pool's settings ----
+# ---- over a client of the user's: as long as by a URL, whatever its pool's settings ----
 
 BUDGET = 1.5
 
 
-def borrowed(world: ClockWorld, port: int) -> Any:
+def client_of_a_pool(world: ClockWorld, port: int) -> Any:
     settings = {"host": "127.0.0.1", "port": port, "socket_timeout": 20, "socket_connect_timeout": 20}
     if world.runtime == "threads":
         return redis.Redis(connection_pool=redis.BlockingConnectionPool(**settings))
@@ -183,7 +183,7 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, known: bool, wait: float
 ) -> None:
     server = fresh_server()
-    made = borrowed(world, server.port)
+    made = client_of_a_pool(world, server.port)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     if known:
@@ -204,25 +204,75 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(
     _close(world, made)
 
 
-def test_connections_that_were_made_too_late_go_back_to_the_pool(
-    world: ClockWorld, proxy: Proxy, unique_name: str
+def test_the_users_pool_is_left_alone(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+    """All of its connections are in use, or it is closed, and locks have their own."""
+    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
+    pool: Any = kind(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
+    made: Any = world._redis_module().Redis(connection_pool=pool)
+    actor, user = world.actor(), world.actor()
+    blocking = user.start(made.blpop, [f"{unique_name}-list"], timeout=20)
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
+    lock = client.get_lock(unique_name)
+    began = time.monotonic()
+    for _ in range(5):
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+    assert time.monotonic() - began < 5
+    assert not blocking.done()
+    with valkey.client() as direct:
+        direct.rpush(f"{unique_name}-list", "end")
+    blocking.result(20)
+    world.run(client.close)
+    _close(world, made)
+
+
+def _function(kind: type[Any]) -> Any:
+    def make(**settings: Any) -> Any:
+        return kind(**settings)
+
+    return make
+
+
+@pytest.mark.parametrize("how", ["function", "partial", "subclass"])
+def test_connections_are_made_by_whatever_makes_the_users(
+    world: ClockWorld, valkey: Server, unique_name: str, how: str
 ) -> None:
-    made = borrowed(world, proxy.port)
+    module = world._redis_module()
+    kind: Any = module.Connection
+    makers = {"function": _function(kind), "partial": partial(kind, client_name="theirs"), "subclass": _Named(kind)}
+    pool = module.ConnectionPool(connection_class=makers[how], host="127.0.0.1", port=valkey.port)
+    made: Any = module.Redis(connection_pool=pool)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
-    proxy.latency(1.2, direction="down")
-    for _ in range(3):
-        with pytest.raises((RedisError, LockError)):
-            actor.do(lock.try_lock)
-    proxy.clear()
-    until(lambda: _connects(actor, lock), 20, what="it is there again")
-    pool = made.connection_pool
+    assert "127.0.0.1" in client.url
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
+    world.run(client.close)
+    _close(world, made)
 
-    def all_back() -> bool:
-        connections = getattr(pool, "_connections", [])
-        return len(getattr(pool, "_in_use_connections", ())) == 0 and len(connections) < 20
 
-    until(all_back, 20, what="all are back")
+def _Named(kind: type[Any]) -> type[Any]:
+    return type("Theirs", (kind,), {})
+
+
+@pytest.mark.parametrize("own_class", [False, True])
+def test_the_configured_host_is_used_while_a_server_moves(
+    world: ClockWorld, valkey: Server, unique_name: str, own_class: bool
+) -> None:
+    """redis-py puts the temporary host into the settings of its pool, until the move is over."""
+    module = world._redis_module()
+    kind: Any = _Named(module.Connection) if own_class else module.Connection
+    pool = module.ConnectionPool(connection_class=kind, host="127.0.0.1", port=valkey.port)
+    moved = {"host": "127.0.0.254", "orig_host_address": "127.0.0.1", "socket_timeout": 10.0}
+    pool.connection_kwargs.update({**moved, "orig_socket_timeout": 2.0, "orig_socket_connect_timeout": None})
+    made: Any = module.Redis(connection_pool=pool)
+    client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
+    lock, actor = client.get_lock(unique_name), world.actor()
+    assert "127.0.0.1" in client.url
+    actor.do(lock.lock)
+    with valkey.client() as direct:
+        assert not [each for each in direct.client_list() if each["laddr"].startswith("127.0.0.254")]
+    actor.do(lock.unlock)
     world.run(client.close)
     _close(world, made)
 

@@ -138,6 +138,8 @@ def test_an_even_number_is_remarked_upon() -> None:
 
 
 def test_what_sentinels_watch(watched: SentinelSet) -> None:
+    assert "stores nothing on disk" in texts(examine([watched.url]))
+    watched.servers[0].config_set("appendonly", "yes")
     report = examine([watched.url])
     [node] = report.nodes
     assert report.grade is Grade.OK, texts(report)
@@ -184,7 +186,11 @@ def test_sentinels_that_report_an_old_master(watched: SentinelSet) -> None:
     assert node.sentinels.master == (HOST, new.port), "that of most"
 
 
-def test_a_cluster(cluster: RunningCluster) -> None:
+def test_a_cluster(fresh_cluster: RunningCluster) -> None:
+    cluster = fresh_cluster
+    assert "stores nothing on disk" in texts(examine([cluster.url]))
+    for each in cluster.masters():
+        each.config_set("appendonly", "yes")
     report = examine([cluster.url])
     [node] = report.nodes
     assert report.grade is Grade.OK, texts(report)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,37 @@ def test_renewals_are_repeated(world: ClockWorld, refuser: Refuser, unique_name:
     actor.do(lock.unlock)
     assert not world.losses
     nothing_left(refuser.direct, client, unique_name)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "called again"])
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
+def test_a_release_by_call_is_completed(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str, again: bool
+) -> None:
+    """Called again, it is the same release: it takes effect once."""
+    refuser = Refuser(fresh_server(), "MISCONF")
+    client, actor = world.connected(refuser.server.url), world.actor()
+    handle = getattr(client, f"get_{kind}")(unique_name, **({"permits": 3} if "semaphore" in kind else {}))
+    if kind == "count_down_latch":
+        actor.do(handle.try_set_count, 3)
+        release, number = handle.count_down, handle.get_count
+    else:
+        acquired = [actor.do(handle.acquire) for _ in range(2)]
+        release, number = handle.release, handle.available_permits
+        if kind == "permit_expirable_semaphore":
+            release = partial(release, acquired[0])
+    before = world.run(number)
+    refuser.begin()
+    for _ in range(2 if again else 1):
+        with pytest.raises(rx.ResponseError, match="MISCONF"):
+            actor.do(release)
+    refuser.end()
+    if again:
+        actor.do(release)
+    until(lambda: world.run(number) != before, 10, what="it has gone through")
+    if again and kind != "permit_expirable_semaphore":
+        assert abs(world.run(number) - before) == 1
+        actor.do(release)  # Another one.
+        assert abs(world.run(number) - before) == 2
+    time.sleep(0.3)
+    assert abs(world.run(number) - before) == (2 if again and kind != "permit_expirable_semaphore" else 1)

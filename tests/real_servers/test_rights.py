@@ -12,7 +12,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson, Skipped
-from pyredisson.inspection import Inspector, rights
+from pyredisson.inspection import Inspector
+from pyredisson.shared import rights
 from pyredisson.tools.cli import cli
 from pyredisson.tools.exporter import Exporter, Scanner
 from tests.examples import ROOT

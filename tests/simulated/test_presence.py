@@ -9,7 +9,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.config import Config
-from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
+from pyredisson.core.failures import Failure, NotSent, Passing, Rejected, Unanswered
 from pyredisson.core.runtime import Reply
 from pyredisson.errors import LockLostError
 from pyredisson.events import BackgroundFailed, Lost, PresenceRefused, Renewed
@@ -34,7 +34,7 @@ async def is_refused(timeout: float, client: SimulatedClient) -> Reply:
 
 
 async def is_out_of_memory(timeout: float, client: SimulatedClient) -> Reply:
-    raise Rejected(rx.OutOfMemoryError("OOM command not allowed when used memory > 'maxmemory'."))
+    raise Passing(rx.OutOfMemoryError("OOM command not allowed when used memory > 'maxmemory'."))
 
 
 async def breaks(timeout: float, client: SimulatedClient) -> Reply:

@@ -14,6 +14,7 @@ from pyredisson.core.driver import run
 from pyredisson.core.failures import Rejected, Unanswered, Unusable
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.ownership.ownership import Ownership
+from pyredisson.core.requests.server import ServerState
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
@@ -47,6 +48,7 @@ class FakeClient:
         self.budgets: list[float] = []
         self.trouble: dict[str, Callable[[], Exception]] = {}
         self.takes = 0.0
+        self.server = ServerState(self.runtime.mutex(), self.runtime.now, complain=lambda _: None, strict=False)
         self.backlog = Backlog(self, lambda now: 1.0)  # type: ignore[arg-type]
 
     def emit(self, event: Event) -> None:

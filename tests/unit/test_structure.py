@@ -546,15 +546,14 @@ USED: dict[tuple[str, str], str] = {
     ("asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
     ("asyncio/pipe.py", "transport._closing"): LET_GO,
     ("asyncio/pipe.py", "transport._sock"): LET_GO,
+    ("asyncio/user_class.py", "_reader"): TAKEN_OVER,
     ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
     ("shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
     ("shared/stacks.py", "sys._current_frames"): EXPORTED,
-    ("net/borrowed.py", "_reader"): TAKEN_OVER,
-    ("net/borrowed.py", "_sock"): TAKEN_OVER,
-    ("threads/borrowed.py", "_sock"): TAKEN_OVER,
     ("threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
     ("threads/inherited.py", "connection._sock"): TAKEN_OVER,
     ("threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
+    ("threads/user_class.py", "_sock"): TAKEN_OVER,
 }
 
 #: Modules whose private names are looked for.

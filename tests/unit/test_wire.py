@@ -125,10 +125,7 @@ def test_a_replica_is_not_the_master_that_sentinels_named() -> None:
 def test_errors_that_redis_py_made_itself() -> None:
     """It takes the code off the front of those that it knows."""
     for error, text in (
-        (
-            rx.BusyLoadingError("Redis is loading"),
-            "LOADING Redis is loading the dataset in memory",
-        ),
+        (rx.BusyLoadingError("Redis is loading"), "LOADING Redis is loading"),
         (rx.ReadOnlyError("You can't write"), "READONLY You can't write"),
     ):
         failure = failure_of(error)

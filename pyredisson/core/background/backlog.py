@@ -66,15 +66,22 @@ class Backlog:
     Args:
         client: The client.
         answer_timeout: How long the watchdog may wait for one answer, now.
+        next_round: When it has to renew again.
 
     Attributes:
         ownerships: Those with a request, or a debt, to be settled.
     """
 
-    def __init__(self, client: ClientBase, answer_timeout: Callable[[float], float]) -> None:
+    def __init__(
+        self,
+        client: ClientBase,
+        answer_timeout: Callable[[float], float],
+        next_round: Callable[[], float] = lambda: math.inf,
+    ) -> None:
         self._client = client
         self._runtime = client.runtime
         self._answer_timeout = answer_timeout
+        self._next_round = next_round
         self._several = client.runtime.place("") is not None
         self.ownerships: dict[Ownership, BacklogEntry] = {}
         self._work_entries: dict[BacklogEntry, None] = {}
@@ -118,8 +125,9 @@ class Backlog:
         due.sort(key=lambda each: (each.failures, each.at))  # The least failed first.
         self._new_at = math.inf
         unanswered = 0
+        over = min(now + ROUND, max(now, self._next_round()))
         for each in due:
-            if self._runtime.now() >= (min(now + ROUND, self._new_at) if each.failures else now + ROUND):
+            if (at := self._runtime.now()) > now and at >= (min(over, self._new_at) if each.failures else over):
                 return
             if await self._try(each):
                 continue

@@ -33,6 +33,9 @@ RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 #: The number of requests that may be in flight at once on a cluster.
 WAVE = 1000
 
+#: The longest sleep of a closed client until it reports losses: clocks of sleeps may stand still.
+SLICE = 1.0
+
 #: Seconds, at least, by which a watchdog is late before that is worth a warning.
 LATE = 1.0
 
@@ -62,7 +65,10 @@ class Watchdog:
         self._grace = max(LATE, self._period)
         self._late_at = math.inf  # If the next step has not begun by then, no thread or task runs it.
         self._late_reported = False
-        self._backlog = Backlog(client, self._answer_timeout)
+        self._wall_clock = client.runtime.unix_time() - client.runtime.now()  # Ahead of ours, when a round began.
+        self._stepping = False
+        self._cancel_report: Callable[[], object] = int  # See report_when_closed().
+        self._backlog = Backlog(client, self._answer_timeout, lambda: self._next_round)
         self._unsettled = self._backlog.ownerships
         #: What the client publishes of itself, as a step of the loop.
         self.presence: Presence = Presence(client, self.wake_by, self.ownerships)
@@ -128,6 +134,15 @@ class Watchdog:
             self._next_round = self._runtime.now()
             self._nudge()
 
+    def report_when_closed(self) -> None:
+        """Report what has expired of a closed client, now and when the rest does: that is certain no longer than so."""
+        self._cancel_report()
+        self._report_expired()
+        self._find_earliest()
+        if self._earliest < math.inf:
+            left = min(SLICE, max(0.0, self._earliest - self._runtime.now()))
+            self._cancel_report = self._runtime.call_later(left, self.report_when_closed)
+
     def watching(self) -> int:
         """How many ownerships are watched."""
         return len(self._watched)
@@ -137,7 +152,8 @@ class Watchdog:
         return list(self._watched)
 
     def _nudge(self) -> None:
-        self._late_at = min(self._late_at, self._runtime.now() + self._grace)
+        if not self._stepping:  # Else it runs, and waits for a server.
+            self._late_at = min(self._late_at, self._runtime.now() + self._grace)
         self._background.nudge()
 
     def _warn_if_late(self) -> None:
@@ -155,8 +171,10 @@ class Watchdog:
         """Do what is due, and return after how many seconds there will be more."""
         self._warn_if_late()
         self._late_at = math.inf
+        self._stepping = True
+        self._check_clocks()
         self._report_expired()
-        if self._runtime.now() >= self._next_round and not self._round:
+        if self._runtime.now() >= self._next_round:
             self._begin_round()
         await self._renew()
         if self._short:
@@ -167,11 +185,13 @@ class Watchdog:
         return self._sleep()
 
     def _sleep(self) -> float:
+        self._stepping = False
         if self._earliest < self._next_round:  # Else the next round does it.
             self._find_earliest()
         now = self._runtime.now()
         if not self._watched:
             self._next_round = math.inf
+            self._wall_clock = self._runtime.unix_time() - now
         if self._watched and self._next_round == math.inf:  # One was added meanwhile.
             self._next_round = now + self._period
         if self._watched:
@@ -183,7 +203,7 @@ class Watchdog:
     def _due(self) -> float:
         """When locks have to be renewed, settled or reported next."""
         return min(
-            self._next_retry if self._round else self._next_round,
+            min(self._next_retry, self._next_round) if self._round else self._next_round,
             self._backlog.due(),
             self._earliest,
             min(list(self._short.values()), default=math.inf),
@@ -206,8 +226,24 @@ class Watchdog:
                     self.unwatch(ownership)
         self._find_earliest()
 
+    def _check_clocks(self) -> None:
+        """Renew all at once if the wall clock has run ahead of ours: that may have stood still, unlike the server's.
+
+        So it is where a host has paused its guest. What is not confirmed soon is lost.
+        """
+        now = self._runtime.now()
+        ahead = self._runtime.unix_time() - now - self._wall_clock
+        if ahead <= self.lease_ms / 1000 - self.certain or not self._watched:
+            return
+        self._next_round = now
+        soon = now + 2 * self._client.attempt_timeout(self.lease_ms)
+        for ownership in list(self._watched):
+            ownership.certain_until(soon if ownership.renewable() else ownership.deadline - ahead)
+        self._find_earliest()
+
     def _begin_round(self) -> None:
         now = self._runtime.now()
+        self._wall_clock = self._runtime.unix_time() - now
         self._next_round = now + self._period
         alive = []
         for ownership in list(self._watched):
@@ -215,7 +251,9 @@ class Watchdog:
                 alive.append(ownership)
             else:
                 self._forget_dead_holder(ownership)
-        self._round.extend(batches(self._client, alive, self._batch))
+        # Anew: one that does not answer is asked again with the others, and keeps none of them waiting.
+        self._round = deque(batches(self._client, alive, self._batch))
+        self._next_retry = now
         self._round_size = self._round_requests = 0
         self._find_earliest()
 
@@ -303,11 +341,19 @@ class Watchdog:
                 unknown += renewal.ownerships
         if failed is not None:
             self._failed += 1
-            self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed, unknown[0].name))
+            if not self._client.closed:
+                self._client.emit(events.RenewalFailed(len(unknown), failed.cause, self._failed, unknown[0].name))
         else:
             self._failed = 0
         return unknown
 
     def _answer_timeout(self, now: float) -> float:
-        """How long to wait for one answer: never past the next deadline, at which a loss has to be reported."""
-        return max(0.001, min(self._client.attempt_timeout(self.lease_ms), self._earliest - now))
+        """How long to wait for one answer.
+
+        Never past the next deadline, at which a loss has to be reported. On a cluster it may be one node that does not
+        answer: waits for it, before a round and in it, delay renewals on the others by less than half an interval.
+        """
+        most = self._client.attempt_timeout(self.lease_ms)
+        if self._several:
+            most = min(most, self._period / 6)
+        return max(0.001, min(most, self._earliest - now))

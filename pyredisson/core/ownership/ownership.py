@@ -692,6 +692,11 @@ class Ownership(Owned):
             self.loss = reason
             return (*self.holds,)
 
+    def certain_until(self, at: float) -> None:
+        """It is certain no longer than until then, unless a renewal is confirmed."""
+        with self.mutex:
+            self.deadline = min(self.deadline, at)
+
     def renewed(self, generation: int, sent: float, lease_ms: int, *, counts: bool = False) -> None:
         """A renewal that was sent at ``sent`` was confirmed. ``counts``: its holds may be renewed once less now."""
         with self.mutex:

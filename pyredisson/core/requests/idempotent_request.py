@@ -74,6 +74,8 @@ class Operation(Generic[T]):
         read: Reads the reply. Raises ``Unusable``.
         undo: Returns the script that undoes the request of a number; ``None``: an abandoned request is completed.
         known_for: Seconds after sending for which the same request is answered with its outcome.
+        completes: Whether it is completed in the background if it was refused for a reason that passes. The same call
+            of the same owner continues it.
     """
 
     what: str
@@ -81,6 +83,7 @@ class Operation(Generic[T]):
     read: Callable[[Reply], T]
     undo: Callable[[int], ScriptCall] | None = None
     known_for: float = KNOWN_FOR
+    completes: bool = False
 
 
 class NumberedCall(Generic[T]):
@@ -201,11 +204,25 @@ class NumberedCall(Generic[T]):
             progress: See ``run_to_the_end``.
             insist: Whether it is made in the background if it surely was not made now.
         """
+        ledger, operation = self._client.ledger, self._operation
+        same = (*self.key, operation.script)
+        left = ledger.take_refused(same) if operation.completes and not insist else None
         try:
+            if left is not None:
+                await ledger.settle(self.key)
+                return operation.read(left.reply)
             return await self.attempt(progress)
         except Failure as failure:
-            if insist and self._doubt is None and not isinstance(failure, Rejected):
-                self._settle_later()
+            if left is not None:
+                ledger.note_refused(same, left)
+            elif (
+                self._doubt is None
+                and not isinstance(failure, Rejected)
+                and (insist or (operation.completes and failure.passes))
+            ):
+                left = self._settle_later()
+                if not insist:
+                    ledger.note_refused(same, left)
                 raise self._unreached(failure) from None
             raise await self.explain(failure) from failure.cause
 
@@ -228,7 +245,7 @@ class NumberedCall(Generic[T]):
     async def _give_back(self, short: NotAcknowledged) -> Exception:
         """Undo what too few replicas know of, and return the error that says so."""
         client = self._client
-        await client.finish(self._settling(), self._abandon(), leaving=False)
+        await client.finish(self._settling(), self._abandon().until, leaving=False)
         return client.replicas.error(self.key[0], short, given_back=client.ledger.first(self.key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------
@@ -236,7 +253,7 @@ class NumberedCall(Generic[T]):
     async def leave(self) -> None:
         """Settle while the caller is being interrupted; what takes too long is done in the background."""
         if self._request is not None or self._operation.undo is None:
-            until = self._abandon()
+            until = self._abandon().until
             await self._client.finish(self._settling(), until)
 
     def leave_later(self) -> None:
@@ -258,9 +275,10 @@ class NumberedCall(Generic[T]):
         if self._doubt is not None:
             self._settle_later()
 
-    def _settle_later(self) -> None:
-        until = self._abandon()
-        self._client.watchdog.do_later(self._settling(), until)
+    def _settle_later(self) -> Open:
+        left = self._abandon()
+        self._client.watchdog.do_later(self._settling(), left.until)
+        return left
 
     async def explain(self, failure: Failure) -> Exception:
         """Return the error to show to the user. An unknown outcome is settled in the background from here on."""
@@ -296,8 +314,8 @@ class NumberedCall(Generic[T]):
         self.give_up()
         return error
 
-    def _abandon(self) -> float:
-        """Enter what is to be settled into the ledger, and return until when that is worth while."""
+    def _abandon(self) -> Open:
+        """Enter what is to be settled into the ledger, and return it."""
         ledger, operation = self._client.ledger, self._operation
         until = self.begun + operation.known_for
         if operation.undo is None:
@@ -306,10 +324,11 @@ class NumberedCall(Generic[T]):
             request = self._request or self._begin()  # Interrupted before it had a number, it is wanted all the same.
         else:
             request = self._prepare(operation.undo(self._number), ledger.number())
-        ledger.note(self.key, Open(request, until, operation.known_for, undoes=operation.undo is not None))
+        left = Open(request, until, operation.known_for, undoes=operation.undo is not None)
+        ledger.note(self.key, left)
         self._request = self._doubt = None
         self.given_up = True
-        return until
+        return left
 
     def _settling(self) -> Callable[[], Coroutine[Any, Any, object]]:
         return partial(self._client.ledger.settle, self.key, CLEANUP_BUDGET)

@@ -13,7 +13,7 @@ from pyredisson.core.failures import Unanswered
 
 if TYPE_CHECKING:
     from pyredisson.core.client_base import ClientBase
-    from pyredisson.core.runtime import Request
+    from pyredisson.core.runtime import Reply, Request
 
 #: The number of things that are remembered, to be reported once.
 REMEMBERED = 1000
@@ -30,14 +30,16 @@ class Open:
         until: When it is no longer worth doing: the server may have forgotten what became of the original.
         known_for: Seconds after the first copy that may have run for which the server knows that.
         undoes: Whether it undoes the original. Else it is the original.
+        reply: The reply that settled it.
     """
 
-    __slots__ = ("known_for", "request", "undoes", "until")
+    __slots__ = ("known_for", "reply", "request", "undoes", "until")
 
     def __init__(self, request: Request, until: float, known_for: float, *, undoes: bool) -> None:
         self.request: Request = request
         self.until: float = until
         self.known_for: float = known_for
+        self.reply: Reply = None
         self.undoes: bool = undoes
 
 
@@ -57,6 +59,7 @@ class Ledger:
         self.asking: dict[Key, int] = {}
         self.seen_numbers: dict[str, tuple[float, int]] = {}
         self._reported: set[tuple[object, ...]] = set()
+        self._refused: dict[tuple[object, ...], Open] = {}
 
     def number(self) -> int:
         """A number greater than all before it."""
@@ -70,6 +73,20 @@ class Ledger:
             known = report in self._reported
             self._reported.add(report)
             return not known
+
+    def note_refused(self, call: tuple[object, ...], left: Open) -> None:
+        """Note a call that was refused, and is completed in the background: the same call again continues it."""
+        with self._mutex:
+            while len(self._refused) >= REMEMBERED:
+                del self._refused[next(iter(self._refused))]
+            self._refused[call] = left
+
+    def take_refused(self, call: tuple[object, ...]) -> Open | None:
+        """Return what was noted for a call, once."""
+        if not self._refused:
+            return None
+        with self._mutex:
+            return self._refused.pop(call, None)
 
     def note(self, key: Key, left: Open) -> None:
         """Something is left open. What has been given up is forgotten on this occasion."""
@@ -118,6 +135,7 @@ class Ledger:
             except Unanswered:
                 left.until = min(left.until, sent + left.known_for)
                 raise
+            left.reply = reply if left.reply is None else left.reply
             self._client.server.heard(name=key[0])
             # "Stale" can only mean that its owner has settled it, and gone on.
             if self.close(key, left) and left.undoes and isinstance(reply, int) and reply:

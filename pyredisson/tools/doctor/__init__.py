@@ -12,21 +12,23 @@ from pyredisson.tools.doctor.probe import probe
 from pyredisson.tools.doctor.show import show
 
 
-def examine(urls: Sequence[str]) -> Report:
+def examine(urls: Sequence[str], lock: str | None = None) -> Report:
     """Inspect servers, all at the same time, and judge them.
 
     Args:
         urls: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://`` or ``redis+cluster://``.
 
+        lock: The name of a lock that this user is to use.
+
     Raises:
         ValueError: A URL is not valid. No server was asked.
     """
-    return judge(probe(urls))
+    return judge(probe(urls, lock))
 
 
-def run_doctor(urls: Sequence[str], *, as_json: bool) -> int:
+def run_doctor(urls: Sequence[str], *, as_json: bool, lock: str | None = None) -> int:
     """Inspect servers, print the report, and return the exit code. Raises as :func:`examine`."""
-    report = examine(urls)
+    report = examine(urls, lock)
     if as_json:
         print(report.as_json())
     else:

@@ -9,10 +9,12 @@ from enum import IntEnum
 from typing import final
 
 from pyredisson.core.requests.server import complaints, lack_of_persistence
+from pyredisson.tools.doctor.ability import obstacles
 from pyredisson.tools.doctor.probe import Node, SentinelView
 
 MAX_CLOCK_DIFFERENCE = 1.0  # seconds; times to live are measured by these clocks
 MAX_REPLICA_LAG = 5  # seconds; replicas report once a second
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 RECENT_START = 60  # seconds; a server that has just started may have forgotten locks that are held
 
 
@@ -105,9 +107,13 @@ def _judge_node(node: Node, *, several: bool) -> Iterator[Finding]:
     if node.masters is not None:
         yield from _judge_cluster(node, node.masters)
     elif node.error is not None:
-        yield (_warning if several else _critical)(node, f"not reachable: {node.error}")
+        what = "it answers, and refuses" if node.refused else "not reachable"
+        yield (_warning if several else _critical)(node, f"{what}: {node.error}")
     else:
+        for is_certain, text in obstacles(node):
+            yield (_critical if is_certain and not several else _warning)(node, text)
         yield from _judge_settings(node, several=several)
+        yield from _judge_access(node)
         if node.leaked:
             names = ", ".join(node.samples) + (", ..." if node.leaked > len(node.samples) else "")
             yield _warning(
@@ -143,10 +149,25 @@ def _judge_settings(node: Node, *, several: bool) -> Iterator[Finding]:
         )
 
 
+def _judge_access(node: Node) -> Iterator[Finding]:
+    """Judge who can reach it, and whether it is who it says."""
+    if node.part_of_a_cluster:
+        yield _critical(node, "it is one node of a cluster, and refuses most locks: use redis+cluster://host:port")
+    if node.tls_unverified:
+        yield _warning(node, "its certificate is not verified (ssl_cert_reqs=none): another server may take its place")
+    login = node.url.partition("://")[2].rpartition("@")[0]
+    listens = set(node.settings.get("bind", "").replace("-", "").split()) - LOOPBACK
+    if not login and listens and node.settings.get("protected-mode") == "no":
+        yield _warning(
+            node,
+            f"it needs no password, and listens on {', '.join(sorted(listens))}: anyone who reaches it can free "
+            "locks. Set requirepass or ACL users",
+        )
+
+
 def _judge_alone(node: Node) -> Iterator[Finding]:
     """Judge what endangers a server that has no others to take over."""
-    keeps_nothing = node.facts is not None and node.facts.aof is False and node.saves == ""
-    if keeps_nothing and node.sentinels is None and node.masters is None:
+    if keeps_nothing(node) and node.sentinels is None and node.masters is None:
         yield _warning(
             node,
             "it stores nothing on disk (persistence none): a restart frees every lock while its holder goes on. Set "
@@ -184,7 +205,27 @@ def _judge_cluster(node: Node, masters: Sequence[Node]) -> Iterator[Finding]:
             yield from _judge_replicas(master, "this")
 
 
+def keeps_nothing(node: Node) -> bool:
+    """Whether a server stores nothing on disk."""
+    return node.facts is not None and node.facts.aof is False and node.saves == ""
+
+
 def _judge_replicas(node: Node, which: str) -> Iterator[Finding]:
+    if keeps_nothing(node):
+        yield _warning(
+            node,
+            f"{which} master stores nothing on disk (persistence none): restarted before a replica takes over, it "
+            "comes back empty, its replicas copy that, and all locks are free. Set 'appendonly yes'",
+        )
+    for each in node.replicas:
+        if node.clock is not None and each.clock is not None and abs(each.clock - node.clock) > MAX_CLOCK_DIFFERENCE:
+            ahead = each.clock - node.clock
+            off = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'}"
+            yield _warning(
+                node,
+                f"the clock of the replica {each.address} is {off} its master's: if it takes over, locks expire too "
+                "early or too late. Synchronize both with NTP",
+            )
     if node.facts is not None and not node.replicas:
         yield _warning(node, f"no replica follows {which} master: none can take over")
     for each in node.replicas:

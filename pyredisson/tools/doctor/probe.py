@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import ssl
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, final
 
 import redis.exceptions as rx
@@ -16,13 +17,16 @@ import redis.exceptions as rx
 from pyredisson.core.requests.server import ServerFacts, read_info
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
-from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_save
+from pyredisson.inspection.refusals import answered, text_of
+from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text
 from pyredisson.inspection.servers import Server, Servers, in_parallel
 from pyredisson.net.wire import Address
+from pyredisson.tools.doctor.permissions import Permissions, probe_permissions
 
 T = TypeVar("T")
 
 TIMEOUT = 2.0  # seconds for each answer
+REPLICA_TIMEOUT = 1.0  # of replicas, whose address may lead nowhere from here
 PINGS = 7
 MAX_SECONDS = 3.0  # of the search for leaked locks on one server
 SAMPLES = 5  # of their names
@@ -41,12 +45,14 @@ class Replica:
         state: ``"online"`` once it has copied the data and follows.
         behind: How many bytes it is behind; ``None`` if unknown.
         lag: Seconds since its last report; ``None`` if unknown.
+        clock: How many seconds its clock is ahead of ours; ``None`` if it could not be asked.
     """
 
     address: str
     state: str
     behind: int | None
     lag: int | None
+    clock: float | None = None
 
 
 @final
@@ -103,6 +109,14 @@ class Node:
         sentinels: What the sentinels of the URL answer; the node is then the master that most of them name.
         masters: The masters, if the URL is that of a cluster. All else but ``unserved`` is then empty.
         unserved: How many slots no master serves.
+        refused: Whether the error is a refusal: it was reached, and answered.
+        state: What its reply to ``INFO`` says of whether it takes writes.
+        settings: Some of its settings, as far as this user may read them.
+        permissions: What this user may not do.
+        lock: The name of the lock by which that was asked; ``None``: one that only this tool uses.
+        tls_unverified: Whether its certificate is not verified.
+        part_of_a_cluster: Whether it is one node of a cluster, without the others.
+        unchecked: What could not be checked, and why.
     """
 
     url: str
@@ -119,32 +133,62 @@ class Node:
     sentinels: SentinelView | None = None
     masters: list[Node] | None = None
     unserved: int = 0
+    refused: bool = False
+    state: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    permissions: Permissions | None = None
+    lock: str | None = None
+    tls_unverified: bool = False
+    part_of_a_cluster: bool = False
+    unchecked: list[str] = field(default_factory=list)
 
 
-def probe(urls: Sequence[str]) -> list[Node]:
-    """Ask servers, all at the same time. Raises ``ValueError`` for a URL that is not valid, before it asks any."""
-    return in_parallel(_probe, [Servers(url, TIMEOUT) for url in urls])
+#: What of ``INFO`` is kept.
+_STATE = frozenset(
+    {
+        *("aof_enabled", "aof_last_bgrewrite_status", "aof_last_write_status", "async_loading", "cluster_enabled"),
+        *("connected_clients", "loading", "maxclients", "maxmemory", "maxmemory_policy", "mem_not_counted_for_evict"),
+        *("min_slaves_good_slaves", "rdb_last_bgsave_status", "redis_version", "used_memory"),
+    }
+)
+#: The settings that are asked for.
+_SETTINGS = ("bind", "min-replicas-to-write", "protected-mode", "save", "stop-writes-on-bgsave-error")
+#: The name of a lock that no program uses.
+OWN_LOCK = "pyredisson-doctor"
 
 
-def _probe(servers: Servers) -> Node:
+def probe(urls: Sequence[str], lock: str | None = None) -> list[Node]:
+    """Ask servers, all at the same time. Raises ``ValueError`` for a URL that is not valid, before it asks any.
+
+    Args:
+        urls: The servers.
+        lock: The name of a lock that this user is to use.
+    """
+    return in_parallel(lambda each: _probe(each, lock), [Servers(url, TIMEOUT, whole=False) for url in urls])
+
+
+def _probe(servers: Servers, lock: str | None) -> Node:
     with closing(servers):
         try:
             masters = servers.masters()
         except (rx.RedisError, OSError) as error:
-            node = Node(servers.url, error=describe(error))
+            node = Node(servers.url, error=text_of(error) if answered(error) == "refused" else describe(error))
+            node.refused = answered(error) != "not"
         else:
             if servers.clustered:
-                node = Node(servers.url, masters=in_parallel(_probe_server, masters), unserved=servers.unserved)
+                nodes = in_parallel(lambda each: _probe_server(each, servers, lock), masters)
+                node = Node(servers.url, masters=nodes, unserved=servers.unserved)
             else:
-                node = _probe_server(masters[0])
+                node = _probe_server(masters[0], servers, lock)
                 node.url = servers.url or node.url
         if servers.sentinels is not None:
             node.sentinels = _view_of(servers, servers.sentinels.service)
     return node
 
 
-def _probe_server(server: Server) -> Node:
-    node = Node(server.url)
+def _probe_server(server: Server, servers: Servers, lock: str | None) -> Node:
+    node = Node(server.url, lock=lock)
+    node.tls_unverified = server.tls and server.settings.get("ssl_cert_reqs") in ("none", ssl.CERT_NONE)
     try:
         _ping(server)
         node.round_trip = statistics.median(_ping(server) for _ in range(PINGS))
@@ -152,12 +196,43 @@ def _probe_server(server: Server) -> Node:
         if info is not None:
             node.facts = read_info(info, time.monotonic())
             node.replicas = read_replicas(info)
-        node.saves = _if_permitted(lambda: read_save(server.ask("CONFIG", "GET", "save")))
+            lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+            node.state = {name: value.strip() for name, _, value in lines if name in _STATE}
+            node.part_of_a_cluster = not servers.clustered and node.state.get("cluster_enabled") == "1"
+        else:
+            node.unchecked.append("memory, connections, replicas and saves (INFO is refused)")
+        _read_settings(server, node)
+        node.saves = node.settings.get("save")
         node.clock = _if_permitted(lambda: _clock_of(server))
+        node.replicas = in_parallel(lambda each: _with_clock(each, server), node.replicas)
+        node.unchecked += [f"the clock of the replica {each.address}" for each in node.replicas if each.clock is None]
+        if not node.part_of_a_cluster:
+            node.permissions = probe_permissions(server, lock or servers.a_name_on(server, OWN_LOCK))
         _search_leaks(server, node)
     except (rx.RedisError, OSError) as error:
-        node.error = describe(error)
+        node.error = text_of(error) if answered(error) == "refused" else describe(error)
+        node.refused = answered(error) != "not"
     return node
+
+
+def _read_settings(server: Server, node: Node) -> None:
+    questions = [("CONFIG", "GET", each) for each in _SETTINGS]
+    replies = server.ask_many(questions, refused=lambda _: None)
+    for name, reply in zip(_SETTINGS, replies, strict=True):
+        parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+        if isinstance(parts, list) and len(parts) == 2 and isinstance(parts[1], bytes):
+            node.settings[name] = parts[1].decode(errors="replace")
+    if missing := [name for name in _SETTINGS if name not in node.settings]:
+        node.unchecked.append(f"the settings {', '.join(missing)} (CONFIG GET is refused)")
+
+
+def _with_clock(replica: Replica, master: Server) -> Replica:
+    host, _, port = replica.address.rpartition(":")
+    try:
+        with closing(Server(master.endpoint, REPLICA_TIMEOUT, (host.strip("[]"), int(port)))) as server:
+            return replace(replica, clock=_clock_of(server))
+    except (rx.RedisError, OSError, ValueError):
+        return replica
 
 
 def _if_permitted(ask: Callable[[], T]) -> T | None:
@@ -186,9 +261,10 @@ def _search_leaks(server: Server, node: Node) -> None:
     with closing(Servers(server.endpoint, TIMEOUT, whole=False)) as alone:
         look = Look(alone, deadline=time.monotonic() + MAX_SECONDS)
         leaked = [lock.name for lock in look.views() if lock.never_expires]
-    for error in look.errors:
-        if not isinstance(error, rx.ResponseError):
+    for error in (*look.errors, *look.doubts.values()):
+        if answered(error) == "not":
             raise error
+        node.unchecked.append(f"which locks never expire ({describe(error)})")
     node.keys_seen, node.all_seen, node.leaked = look.keys_seen, look.complete, len(leaked)
     node.samples = [repr(name[:60]) for name in leaked[:SAMPLES]]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from pyredisson.tools.common import plain
+from pyredisson.tools.doctor.ability import unable, unchecked
 from pyredisson.tools.doctor.judge import Grade, Report
 from pyredisson.tools.doctor.probe import Node, format_address
 from pyredisson.tools.durations import duration_text
+from pyredisson.tools.looking import Output
 
 TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
 
@@ -20,9 +21,9 @@ TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "roun
 def show(report: Report) -> None:
     """Print the report: a table, then what is wrong."""
     servers = [server for node in report.nodes for server in (node.masters or [node]) if server.error is None]
-    console = Console()
+    console = Output()
     if not console.is_terminal:
-        console = Console(width=40 + 40 * len(servers))  # Lines in a file are not folded.
+        console = Output(width=40 + 40 * len(servers))  # Lines in a file are not folded.
     if servers:  # What is not reachable is a finding, and has nothing to show.
         table = Table(box=box.SIMPLE_HEAD)  # A row for each check: a column for each server fits the screen.
         first, *rows = zip(TITLES, *map(_row, servers), strict=True)
@@ -40,8 +41,17 @@ def show(report: Report) -> None:
     if len(report.nodes) > 1:
         verdict = "yes" if report.reachable >= report.needed else "no"
         console.print(f"{report.reachable} of {len(report.nodes)} reachable; majority ({report.needed}): {verdict}")
+    for node in servers:
+        for text in unable(node):
+            console.print(Text(plain(f"{node.url}: {text}"), "dim"), soft_wrap=True)
+        if left := list(unchecked(node)):
+            console.print(Text(plain(f"{node.url}: not checked: {'; '.join(left)}")), soft_wrap=True)
     if not report.findings:
-        console.print("nothing is wrong")
+        console.print("nothing is wrong" + (" as far as was checked" if any(map(_unchecked, servers)) else ""))
+
+
+def _unchecked(node: Node) -> list[str]:
+    return list(unchecked(node))
 
 
 def _surroundings(node: Node) -> Iterator[str]:

@@ -97,6 +97,13 @@ class RoutedRuntime(Seam):
     def place(self, name: str) -> int | None:
         return slot_of(name) if self._scattered else None
 
+    def node_of(self, key: str) -> str:
+        return self.link.node_of(key)
+
+    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        self.interruptible()
+        return await self.link.ask_server(key, command, timeout)
+
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
 

@@ -154,6 +154,22 @@ class Seam:
         assert isinstance(owner, SimulatedOwner)
         return owner
 
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+        cancelled: list[bool] = []
+
+        def due() -> None:
+            if not cancelled and not self.process.crashed:
+                call()
+
+        self.world.at(self.world.now + seconds, due)
+        return lambda: cancelled.append(True)
+
+    def reopen(self) -> None:
+        pass
+
+    def close_again(self) -> None:
+        pass
+
     def in_background(self) -> bool:
         return False
 

@@ -1,21 +1,17 @@
-"""Connections of the user's pool, one a request, for those that we cannot open ourselves.
-
-Anything may stand behind such a pool: a subclass that tunnels, a fake in memory, a limit of one connection. The
-watchdog and the subscriber must not wait behind the user's commands, so they have connections of their own.
-"""
+"""Connections of a class that is the user's, for threads; see :mod:`pyredisson.net.user_class`."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson.net.borrowed import BorrowedWire, PoolTransport, no_reply, place_of
+from pyredisson.net.refusals import as_reply
+from pyredisson.net.user_class import REFUSED, UserTransport, UserWire, no_reply, place_of
 from pyredisson.threads.dialling import ThreadDial, in_time
 from pyredisson.threads.inherited import end_inherited
 
@@ -23,8 +19,8 @@ if TYPE_CHECKING:
     from pyredisson.net.wire import Address, Dial
 
 
-class BorrowedConnection(BorrowedWire):
-    """A connection of redis-py."""
+class ThreadUserWire(UserWire):
+    """A connection of the user's class."""
 
     async def _send(self, data: bytes) -> None:
         self.connection.send_packed_command([data], check_health=False)
@@ -34,6 +30,12 @@ class BorrowedConnection(BorrowedWire):
             raise no_reply(timeout)
         return self.connection.read_response(disable_decoding=True)
 
+    def usable(self) -> bool:
+        try:
+            return not self.connection.can_read(0)
+        except (rx.RedisError, OSError):
+            return False
+
     def close(self) -> None:
         self.connection.disconnect()
 
@@ -41,41 +43,24 @@ class BorrowedConnection(BorrowedWire):
         self.close()
 
 
-class BorrowedTransport(PoolTransport):
-    """The pool of a client that the user made."""
+class ThreadUserTransport(UserTransport):
+    """Makes connections as the pool of a client does."""
 
-    wire: type[BorrowedWire] = BorrowedConnection
+    wire: type[UserWire] = ThreadUserWire
 
     def __init__(self, pool: Any) -> None:
         super().__init__(pool)
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
-        # Whether the server answered the last time. Else a connection may take as long to make as the pool's own
-        # settings let it, and so it is made in a thread of its own.
-        self._answers = False
 
     def caller(self) -> object:
         return threading.get_ident()
-
-    async def _get(self, timeout: float) -> Any:
-        get: Callable[[], Any] = self._pool.get_connection
-        connection = get() if self._answers else in_time(get, timeout, self._pool.release)
-        self._answers = False
-        return connection
-
-    def give_back(self, wire: BorrowedConnection) -> None:
-        """Let the user's pool have a connection back."""
-        self._answers = wire.answered
-        self._pool.release(wire.connection)
 
     async def _connect(self, connection: Any, timeout: float) -> None:
         self._made.add(connection)
         in_time(connection.connect, timeout, lambda _: connection.disconnect())
 
-    async def _sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    async def open_stream(self, address: Address | None, timeout: float) -> BorrowedStream:
-        return BorrowedStream(await self._make(timeout))
+    async def open_stream(self, address: Address | None, timeout: float) -> ThreadUserStream:
+        return ThreadUserStream(await self._make(timeout))
 
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return ThreadDial(work)
@@ -85,8 +70,8 @@ class BorrowedTransport(PoolTransport):
         end_inherited(getattr(each, "_sock", None) for each in made)
 
 
-class BorrowedStream:
-    """A stream on a connection of the user's kind, of which we know only that it can be read with a timeout.
+class ThreadUserStream:
+    """A stream on a connection of the user's class, of which we know only that it can be read with a timeout.
 
     Attributes:
         address: Where it leads.
@@ -109,8 +94,8 @@ class BorrowedStream:
             if not self._connection.can_read(min(timeout, self.GLANCE)):
                 return []
             return [self._connection.read_response(disable_decoding=True, push_request=True)]
-        except rx.ResponseError as error:
-            return [error]
+        except REFUSED as error:
+            return [as_reply(error)]
         except (rx.RedisError, OSError):
             return None
 

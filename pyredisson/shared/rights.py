@@ -11,6 +11,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import final
 
+from pyredisson.core.names import (
+    PRESENCE_KEYS,
+    BarrierNames,
+    ConditionNames,
+    EventNames,
+    LatchNames,
+    LockNames,
+    ReadWriteNames,
+    SemaphoreNames,
+    elected_channel,
+    fence_key,
+)
 from pyredisson.lua import script_names, script_text
 
 _CALLED = re.compile(r"(?:redis\.p?call|read_typed)\(\s*['\"](\w+)")
@@ -46,7 +58,7 @@ class Rights:
 
     Attributes:
         scripts: How the names of its scripts begin: a regular expression.
-        keys: The patterns of its keys; ``NAMES*`` stands for that of the locks' names.
+        keys: The patterns of its keys; ``NAMES`` stands for how the locks' names begin.
         channels: How its channels begin; each is a key of a script, too.
         also: Another kind whose rights it needs.
     """
@@ -70,30 +82,51 @@ def called(script: str) -> frozenset[str]:
     return frozenset(name.lower() for name in _CALLED.findall(script_text(script)))
 
 
-_DONE = "pyredisson_done:*"
+_NAME = "NAMES"
+_LOCK, _SIDES = LockNames(_NAME), ReadWriteNames(_NAME)
+_PERMITS, _EVENT = SemaphoreNames(_NAME), EventNames(_NAME)
+
+
+def _every(key: str) -> str:
+    """Return the pattern of the keys or channels of all names, from that of one."""
+    before, _, behind = key.partition(f"{{{_NAME}}}")
+    return f"{before}*" if before else f"{{{_NAME}*}}{behind}"
+
+
+_DONE = _every(_EVENT.done(""))
 
 #: What the documentation calls the kinds, and what each needs. The plain lock's are needed by all.
 KINDS: dict[str, Rights] = {
     "plain lock": Rights(
         "lock_",
-        keys=("NAMES*", "pyredisson_epoch:*"),
-        channels=("redisson_lock__channel:*", "pyredisson_waiting:*"),
+        keys=(f"{_NAME}*", _every(_LOCK.epoch(""))),
+        channels=(_every(_LOCK.channel), _every(_LOCK.waiting)),
     ),
-    "fair lock": Rights("fair_", keys=("redisson_lock_queue:*", "redisson_lock_timeout:*", "pyredisson_lock_alive:*")),
-    "fenced lock": Rights("fenced_", keys=("redisson_lock_token:*",)),
-    "read-write lock": Rights("read_|write_", keys=("{NAMES*}:*:rwlock_timeout:*",), channels=("redisson_rwlock:*",)),
+    "fair lock": Rights("fair_", keys=(_every(_LOCK.queue), _every(_LOCK.timeouts), _every(_LOCK.alive))),
+    "fenced lock": Rights("fenced_", keys=(_every(_LOCK.token),)),
+    "read-write lock": Rights(
+        "read_|write_",
+        keys=(_every(_SIDES.read_hold("*", 1).removesuffix("1") + "*"),),
+        channels=(_every(_SIDES.channel),),
+    ),
     "token lock": Rights("token_"),
-    "semaphore": Rights("semaphore_|counter_", keys=(_DONE, "pyredisson_permits:*"), channels=("redisson_sc:*",)),
-    "semaphore with expiring permits": Rights("permit_|counter_", keys=("{NAMES*}:timeout",), also="semaphore"),
-    "latch": Rights("latch_|counter_", keys=(_DONE,), channels=("redisson_countdownlatch__channel__*",)),
-    "event": Rights("event_", keys=(_DONE,), channels=("pyredisson_event:*",)),
-    "condition": Rights("condition_[lnw]", keys=(_DONE,), channels=("pyredisson_condition:*",)),
-    "barrier": Rights("barrier_", keys=(_DONE,), channels=("pyredisson_barrier:*",)),
+    "semaphore": Rights(
+        "semaphore_|counter_", keys=(_DONE, _every(_PERMITS.total)), channels=(_every(_PERMITS.channel),)
+    ),
+    "semaphore with expiring permits": Rights("permit_|counter_", keys=(_every(_PERMITS.taken),), also="semaphore"),
+    "latch": Rights("latch_|counter_", keys=(_DONE,), channels=(_every(LatchNames(_NAME).channel),)),
+    "event": Rights("event_", keys=(_DONE,), channels=(_every(_EVENT.channel),)),
+    "condition": Rights("condition_[lnw]", keys=(_DONE,), channels=(_every(ConditionNames(_NAME).channel),)),
+    "barrier": Rights("barrier_", keys=(_DONE,), channels=(_every(BarrierNames(_NAME).channel),)),
     "bounded semaphore": Rights("bounded_", also="semaphore"),
     "`run_once()`, `run --at-least`": Rights("run_once_"),
-    "leader election": Rights("election_", channels=("pyredisson_elected:*",), also="fenced lock"),
-    "`pyredisson.fencing` in Redis": Rights("fence_", keys=("pyredisson_fence:*",)),
+    "leader election": Rights("election_", channels=(_every(elected_channel(_NAME)),), also="fenced lock"),
+    "`pyredisson.fencing` in Redis": Rights("fence_", keys=(_every(fence_key(_NAME)),)),
 }
+
+#: The keys that errors name the waiters by, and those of the clients.
+DIAGNOSIS_KEYS = (_every(_LOCK.queue),)
+PRESENCE = (PRESENCE_KEYS,)
 
 
 def rules_of(kind: str, names: str = "orders") -> list[str]:
@@ -112,7 +145,7 @@ def rules_of(kind: str, names: str = "orders") -> list[str]:
         each.insert(0, KINDS[each[0].also])
     keys = [pattern for one in each for pattern in (*one.keys, *one.channels)]
     channels = [pattern for one in each for pattern in one.channels]
-    made = [f"~{pattern.replace('NAMES', names)}" for pattern in keys] + [f"&{pattern}" for pattern in channels]
+    made = [f"~{pattern.replace(_NAME, names)}" for pattern in keys] + [f"&{pattern}" for pattern in channels]
     return [*as_rules(commands), *dict.fromkeys(made)]
 
 

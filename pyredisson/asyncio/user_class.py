@@ -1,28 +1,25 @@
-"""Connections of the user's pool, one a request, for those that we cannot open ourselves.
-
-The watchdog and the subscriber have connections of their own, as under threads.
-"""
+"""Connections of a class that is the user's, for an event loop; see :mod:`pyredisson.net.user_class`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
 from pyredisson.asyncio.pipe import StreamReplies
-from pyredisson.asyncio.tasks import TaskDial, in_time, shielded, spawn
-from pyredisson.net.borrowed import BorrowedWire, PoolTransport, no_reply, place_of
-from pyredisson.net.refusals import as_redis_error
+from pyredisson.asyncio.tasks import TaskDial, shielded, spawn
+from pyredisson.net.refusals import as_redis_error, as_reply
+from pyredisson.net.user_class import REFUSED, UserTransport, UserWire, no_reply, place_of
 
 if TYPE_CHECKING:
     from pyredisson.net.wire import Address, Dial
 
 
-class AsyncBorrowedConnection(BorrowedWire):
-    """A connection of redis-py."""
+class AsyncUserWire(UserWire):
+    """A connection of the user's class."""
 
     async def call(self, data: bytes, timeout: float) -> Any:
         return await shielded(super().call(data, timeout))
@@ -36,6 +33,10 @@ class AsyncBorrowedConnection(BorrowedWire):
         except asyncio.TimeoutError:
             raise no_reply(timeout) from None
 
+    def usable(self) -> bool:
+        reader = getattr(self.connection, "_reader", None)
+        return reader is not None and not reader.at_eof()
+
     def close(self) -> None:
         _disconnect(self.connection)
 
@@ -43,20 +44,13 @@ class AsyncBorrowedConnection(BorrowedWire):
         pass
 
 
-class AsyncBorrowedTransport(PoolTransport):
-    """The pool of a client that the user made."""
+class AsyncUserTransport(UserTransport):
+    """Makes connections as the pool of a client does."""
 
-    wire: type[BorrowedWire] = AsyncBorrowedConnection
+    wire: type[UserWire] = AsyncUserWire
 
     def caller(self) -> object:
         return asyncio.current_task()
-
-    async def _get(self, timeout: float) -> Any:
-        return await in_time(self._pool.get_connection(), timeout, lambda late: spawn(self._pool.release(late)))
-
-    def give_back(self, wire: AsyncBorrowedConnection) -> Awaitable[object]:
-        """Let the user's pool have a connection back."""
-        return asyncio.shield(asyncio.ensure_future(self._pool.release(wire.connection)))
 
     async def _connect(self, connection: Any, timeout: float) -> None:
         try:
@@ -65,11 +59,8 @@ class AsyncBorrowedTransport(PoolTransport):
             await connection.disconnect(nowait=True)
             raise
 
-    async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def open_stream(self, address: Address | None, timeout: float) -> AsyncBorrowedStream:
-        return AsyncBorrowedStream(await shielded(self._make(timeout), _disconnect))
+    async def open_stream(self, address: Address | None, timeout: float) -> AsyncUserStream:
+        return AsyncUserStream(await shielded(self._make(timeout), _disconnect))
 
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return TaskDial(work())
@@ -79,8 +70,8 @@ def _disconnect(connection: Any) -> None:
     spawn(connection.disconnect(nowait=True))
 
 
-class AsyncBorrowedStream(StreamReplies):
-    """A stream on a connection of the user's kind. ``address``: where it leads."""
+class AsyncUserStream(StreamReplies):
+    """A stream on a connection of the user's class. ``address``: where it leads."""
 
     def __init__(self, connection: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -106,8 +97,8 @@ class AsyncBorrowedStream(StreamReplies):
             reply = await self._connection.read_response(
                 disable_decoding=True, disconnect_on_error=False, push_request=True
             )
-        except rx.ResponseError as error:
-            reply = error
+        except REFUSED as error:
+            reply = as_reply(error)
         except rx.TimeoutError:
             return  # The user's socket_timeout: silence is no fault here.
         self.replied(reply)

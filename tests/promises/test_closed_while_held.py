@@ -1,0 +1,208 @@
+"""A client that is closed while something is held: its blocks end in order, and its losses are reported."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyredisson import ClientClosedError, LockLostError
+from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost
+from tests.proxy import Proxy
+from tests.worlds.base import Actor, Remote, World
+from tests.worlds.clock import ClockWorld
+from tests.worlds.environments import each_runtime, sync_and_async
+
+SHORT = 1.5
+
+#: How each kind makes a block.
+BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
+    "lock": lambda actor, client: actor.get(client, "lock").hold(),
+    "with lock": lambda actor, client: actor.get(client, "lock"),
+    "fixed lease": lambda actor, client: actor.get(client, "lock").hold(lease_time=20),
+    "fair_lock": lambda actor, client: actor.get(client, "fair_lock").hold(),
+    "spin_lock": lambda actor, client: actor.get(client, "spin_lock").hold(),
+    "fenced_lock": lambda actor, client: actor.get(client, "fenced_lock").hold(),
+    "token_lock": lambda actor, client: actor.get(client, "token_lock").hold(),
+    "read lock": lambda actor, client: actor.get(client, "read_write_lock").read_lock().hold(),
+    "write lock": lambda actor, client: actor.get(client, "read_write_lock").write_lock().hold(),
+    "term": lambda actor, client: actor.get(client, "leader_election").term(),
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_block_that_is_left_in_time_releases(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+    client = world.client()
+    block = BLOCKS[kind](alice, client)
+    block.enter()
+    client.close()
+    assert world.redis.everything(), "close() releases nothing by itself"
+    began = world.now()
+    leave(world, alice, block)
+    assert bob.lock(world.client()).try_lock(), "it was released"
+    assert world.now() - began < 1.0
+    with pytest.raises(ClientClosedError):
+        alice.lock(client)
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "with semaphore", "permit_expirable_semaphore"])
+def test_permits_are_released(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+    client, kind, plain = world.client(), kind.removeprefix("with "), kind.startswith("with")
+    theirs = bob.get(world.client(), kind)
+    theirs.try_set_permits(3)
+    mine = alice.get(client, kind)
+    block = mine if plain else mine.hold()
+    block.enter()
+    client.close()
+    assert theirs.available_permits() == 2
+    leave(world, alice, block)
+    assert theirs.available_permits() == 3
+
+
+@each_runtime
+def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bob: Actor) -> None:
+    client, theirs = world.client(), bob.lock(world.client())
+    mine = alice.lock(client)
+    outer, inner = mine.hold(), mine.hold()
+    outer.enter()
+    inner.enter()
+    client.close()
+    leave(world, alice, inner)
+    assert not theirs.try_lock()
+    leave(world, alice, outer)
+    assert theirs.try_lock()
+
+
+@sync_and_async
+@pytest.mark.parametrize("closed", [1, 3], ids=["one client", "all clients"])
+def test_a_multi_lock_is_released(world: ClockWorld, closed: int, alice: Actor, bob: Actor) -> None:
+    clients = world.nodes(3)
+    locks = [client.real.get_lock("orders") for client in clients]
+    block = Remote(clients[0].real.get_red_lock(*locks), alice).hold()
+    block.enter()
+    for client in clients[:closed]:
+        client.close()
+    leave(world, alice, block)
+    assert [world.node(index).everything() for index in range(3)] == [{}] * 3
+
+
+def leave(world: World, actor: Actor, block: Remote) -> None:
+    actor.do(world.leave(block.real))
+
+
+# --- losses ---
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
+def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Actor) -> None:
+    lost: list[str] = []
+    events: list[Any] = []
+    client = world.client(
+        lock_watchdog_timeout=SHORT, on_lock_lost=lambda name, number: lost.append(name), listeners=(events.append,)
+    )
+    mine = alice.get(client, kind)
+    if kind != "lock":
+        mine.try_set_permits(1)
+    block = mine.hold()
+    lease = block.enter()
+    client.close()
+    assert 0 < lease.remaining() < SHORT
+    assert not lease.lost
+    held = [each for each in events if isinstance(each, HeldAtClose)]
+    assert [(each.name, 0 < each.remaining < SHORT) for each in held] == [("orders", True)]
+    assert sum(isinstance(each, ClosedWhileHolding) for each in events) == 1
+    world.until(lambda: lost == ["orders"], SHORT + 3)
+    assert lease.lost
+    assert [each.name for each in events if isinstance(each, Lost)] == ["orders"]
+    with pytest.raises(LockLostError):
+        leave(world, alice, block)
+    assert lost == ["orders"]
+
+
+@sync_and_async
+def test_one_warning_names_all(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+    client = world.client()
+    for name in ("orders", "bills"):
+        alice.lock(client, name).lock()
+    caplog.clear()
+    client.close()
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "'orders'" in record.getMessage()
+    assert "'bills'" in record.getMessage()
+    assert "certain for 29." in record.getMessage()
+
+
+@sync_and_async
+def test_nothing_is_said_of_a_client_that_holds_nothing(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+    client = world.client()
+    lock = alice.lock(client)
+    lock.lock()
+    lock.unlock()
+    caplog.clear()
+    client.close()
+    assert not caplog.records
+
+
+@sync_and_async
+def test_a_server_that_is_away_is_no_error_of_the_block(world: ClockWorld, alice: Actor) -> None:
+    with Proxy(world.port) as proxy:
+        client = world.through(proxy.port)
+        block = alice.lock(client).hold()
+        block.enter()
+        client.close()
+        proxy.cut()
+        began = time.monotonic()
+        leave(world, alice, block)
+        assert time.monotonic() - began < 3.0
+
+
+@sync_and_async
+def test_a_leader_resigns_and_its_campaign_ends(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+    led: list[int] = []
+
+    def lead(term: Any) -> None:
+        led.append(term.token)
+        term.wait()
+
+    async def lead_as_task(term: Any) -> None:
+        led.append(term.token)
+        await term.wait()
+
+    client = world.client()
+    campaign = alice.do(
+        client.real.get_leader_election("orders").run, lead_as_task if world.runtime == "asyncio" else lead
+    )
+    world.until(lambda: led)
+    client.close()
+    with bob.get(world.client(), "leader_election").term(wait_time=3):
+        world.until(lambda: "stopped" in repr(campaign))
+    assert len(led) == 1
+
+
+@sync_and_async
+def test_a_decorated_function_keeps_its_result(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+    client = world.client()
+    inside, may_end = threading.Event(), threading.Event()
+
+    def work() -> str:
+        inside.set()
+        assert may_end.wait(20)
+        return "done"
+
+    async def work_as_task() -> str:
+        inside.set()
+        await asyncio.to_thread(may_end.wait, 20)
+        return "done"
+
+    decorated = client.real.synchronized("orders")(work_as_task if world.runtime == "asyncio" else work)
+    running = alice.start(decorated)
+    assert inside.wait(20)
+    client.close()
+    may_end.set()
+    assert running.result() == "done"
+    assert bob.lock(world.client()).try_lock()

@@ -1,0 +1,113 @@
+"""What the commands do at their edges: closed pipes, odd URLs and names, servers that come back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pyredisson import Config, Redisson
+from pyredisson.inspection import Inspector, LockView, Who
+from pyredisson.tools.looking import free_command, unlock_command
+from tests.servers import HOST, Server
+from tests.waiting import until
+
+COMMAND = [sys.executable, "-m", "pyredisson"]
+
+
+@pytest.fixture
+def own(fresh_server: Callable[..., Server]) -> Server:
+    return fresh_server()
+
+
+def shell(line: str, url: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYREDISSON_URL": url}
+    program = line.replace("pyredisson", f"{sys.executable} -m pyredisson")
+    return subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", ["ls", "leaks", "why", "clients", "ls --json", "metrics --once"])
+def test_a_reader_that_has_enough_is_no_failure(own: Server, command: str) -> None:
+    with Redisson.from_url(own.url, config=Config(presence=False)) as client, own.client() as direct:
+        for number in range(3000):
+            direct.hset(f"lock:{number}", f"{client.id}:1", 1)
+        done = shell(f"pyredisson {command} | true; exit ${{PIPESTATUS[0]}}", own.url)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+
+
+def test_metrics_without_stdout(own: Server) -> None:
+    done = shell("pyredisson metrics --once >&-", own.url)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_run_has_no_url(own: Server) -> None:
+    done = shell("pyredisson run x env", own.url)
+    assert done.returncode == 0
+    assert "PYREDISSON_LOCK=x" in done.stdout
+    assert "PYREDISSON_URL" not in done.stdout
+
+
+def test_a_password_without_a_colon_is_masked(own: Server) -> None:
+    for url in (f"redis://hunter2@{HOST}:{own.port}", f"redis+cluster://hunter2@{HOST}:{own.port}"):
+        with Inspector(url) as inspector:
+            assert "hunter2" not in inspector.url
+            assert "***@" in inspector.url
+        for command in ("ls", "run x true", "doctor", "lock x --for 1s --reason y"):
+            done = shell(f"pyredisson {command}", url)
+            assert "hunter2" not in done.stdout + done.stderr, command
+
+
+@pytest.mark.parametrize("command", ["ls", "run x true", "metrics --once", "doctor"])
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("redis://x/0?socket_timeuot=1", "did you mean 'socket_timeout'"),
+        ("redis://x:99999", "port"),
+        ("redis+sentinel://x:1", "service"),
+    ],
+)
+def test_the_reason_why_a_url_is_not_valid(command: str, url: str, reason: str) -> None:
+    done = shell(f"pyredisson {command}", url)
+    assert done.returncode == 2
+    assert reason in " ".join(done.stderr.split()), done.stderr
+
+
+def test_several_urls_are_too_many_for_one_server() -> None:
+    done = shell("pyredisson ls", "redis://one redis://two")
+    assert done.returncode == 2
+    assert "one server, not of 2" in " ".join(done.stderr.split())
+
+
+def test_printed_commands_of_names_with_dashes(own: Server) -> None:
+    view = LockView("-dash x", "lock", "node", holders=(Who(client_id="8743c9c0"),))
+    assert free_command(view) == "pyredisson unlock --holder 8743c9c0 -- '-dash x'"
+    assert unlock_command("x", "8743") == "pyredisson unlock x --holder 8743"
+    with own.client() as direct:
+        direct.hset("-dash x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
+    done = shell("pyredisson unlock --yes --holder 8743c9c0 -- '-dash x'", own.url)
+    assert done.returncode == 0, done.stderr
+
+
+def test_run_says_why_a_lock_was_lost(own: Server) -> None:
+    environment = {**os.environ, "PYREDISSON_URL": own.url}
+    program = subprocess.Popen(
+        [*COMMAND, "run", "x", "--watchdog", "1s", "sleep", "30"], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    with own.client() as direct:
+        until(lambda: direct.exists("x"))
+        direct.delete("x")
+    _, said = program.communicate(timeout=30)
+    assert program.returncode == 76
+    assert "was lost while the command ran" in said
+    assert "no longer exists" in said
+
+
+def test_run_waits_for_a_server_that_is_restarted(own: Server) -> None:
+    own.kill()
+    threading.Timer(3, own.restart).start()
+    done = shell("pyredisson run x --wait 40s true", own.url)
+    assert done.returncode == 0, done.stderr
