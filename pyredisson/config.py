@@ -111,7 +111,7 @@ class Config:
     quorum_retry_timeout: float = 30.0
     quorum_max_extensions: int | None = 8640
     restart_guard: bool | float = True
-    listeners: tuple[Callable[[AnyEvent], None], ...] = ()
+    listeners: Iterable[Callable[[AnyEvent], None]] = ()
     presence: bool = True
     presence_after: float = 5.0
     warn_held_longer_than: float | None = None

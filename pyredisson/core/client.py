@@ -98,8 +98,8 @@ class ClientCore(ClientBase):
 
     async def explain_read(self, failure: Failure, key: str) -> Exception:
         """Return the error to show for a command that only reads ``key``."""
-        error = unreached(self, failure)
-        return await explain_type(self.finder, error, key.removeprefix(self.config.prefix), key=key)
+        name = key.removeprefix(self.config.prefix)
+        return await explain_type(self.finder, unreached(self, failure, repr(name)), name, key=key)
 
     async def read(self, *command: str) -> Reply:
         """Do as :meth:`query`. Raises ``Failure``."""

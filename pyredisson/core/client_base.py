@@ -81,7 +81,7 @@ class ClientBase:
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience
-        self._listeners = self._own_listeners = config.listeners
+        self._listeners = self._own_listeners = tuple(config.listeners)
         self._wants_all: Callable[[], bool] = lambda: False
         #: Whether a listener wants each acquire and release; asked before such an event is made.
         self.has_listeners: Callable[[], bool] = lambda: True

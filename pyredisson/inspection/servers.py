@@ -289,7 +289,7 @@ class Servers:
             return
         [said] = self._slots[0][2].ask_many([("HELLO",)], refused=lambda _: None)
         parts = [part for pair in said.items() for part in pair] if isinstance(said, dict) else said
-        if isinstance(parts, list) and b"cluster" in parts[1::2]:
+        if isinstance(parts, list) and any(type(each) is bytes and each == b"cluster" for each in parts[1::2]):
             raise one_node_of_a_cluster()
         self._is_checked = True
 

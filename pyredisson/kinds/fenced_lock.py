@@ -57,7 +57,7 @@ class FencedKind(PlainKind):
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""
         match reply:
-            case [b"token", bytes() as token]:
+            case [bytes() as word, bytes() as token] if word == b"token":
                 return LockAcquired(read_digits(reply, token))
             case None:
                 raise unusable(reply)  # A fenced lock is never acquired without a token.

@@ -179,7 +179,8 @@ class NumberWaitCore(NumberedCore):
                 first = number_in(await client.read("GET", names.raw), names)
             except Failure as failure:
                 if not wait or not passes(client, failure):
-                    raise await client.explain_read(failure, names.raw) from None
+                    error = await client.explain_read(failure, names.raw)
+                    raise error from error.__cause__
             else:
                 if self.opens(first, None) or wait == 0:
                     return self.opens(first, None)

@@ -28,7 +28,7 @@ from pyredisson.core.outcomes import SELF_BLOCKED
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.ownership import Ownership
 from pyredisson.core.requests.call import ReleaseCall
-from pyredisson.core.requests.replies import read_count, unusable
+from pyredisson.core.requests.replies import read_count, says, unusable
 from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
@@ -213,8 +213,8 @@ class OwnRead:
         if own.holds:
             check_layout(kind, own)
             raise LockError(
-                f"{own.owner} holds the read lock of {own.name!r} and cannot acquire its write lock: it would wait for "
-                "itself. Release the read lock first, or acquire the write lock first and the read lock inside it",
+                f"{own.who.describe()} holds the read lock of {own.name!r} and cannot acquire its write lock: it would "
+                "wait for itself. Release the read lock first, or acquire the write lock first and the read lock in it",
                 name=own.name,
             )
 
@@ -272,7 +272,7 @@ class WriteKind(SideKind):
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; or the owner is a reader itself."""
-        return SELF_BLOCKED if reply == [b"upgrade"] else super().reads(reply)
+        return SELF_BLOCKED if type(reply) is list and says(reply, b"upgrade") else super().reads(reply)
 
 
 # ---- handles ---------------------------------------------------------------------------------------------------------

@@ -143,6 +143,10 @@ def check_known(pool: Any, given: Mapping[str, Any]) -> None:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         text = f"{unknown!r} is not a setting of redis-py's connections{hint}"
         raise TypeError(text) if unknown in given else ValueError(text)
+    for name in ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"):
+        path = settings.get(name)
+        if path and not os.path.exists(path):
+            raise ValueError(f"{name}={path!r}: there is no such file or folder")
 
 
 def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
@@ -185,6 +189,8 @@ def _check_readable(url: str) -> None:
 
 # ---- URLs of several hosts -------------------------------------------------------------------------------------------
 
+ONE_DATABASE = "only database 0 of a cluster is used (Valkey 9 can have others, and Redis has none)"
+
 _SEVERAL_HOSTS = re.compile(
     r"(?P<scheme>[^:]*)://(?P<login>(?:[^/?#]*@)?)(?P<hosts>[^/?#]*)(?P<path>[^?]*)(?P<query>.*)", re.DOTALL
 )
@@ -204,7 +210,7 @@ def cluster_url(url: str) -> tuple[tuple[Address, ...], str] | None:
     if parts is None or not parts["scheme"].endswith("+cluster"):
         return None
     if parts["path"] not in ("", "/", "/0"):
-        raise ValueError(f"{parts['scheme']}:// takes no path: a cluster has only database 0")
+        raise ValueError(f"{parts['scheme']}:// takes no path: {ONE_DATABASE}")
     seeds = _hosts(parts, 6379)
     first = f"{parts['scheme'].removesuffix('+cluster')}://{parts['login']}{listed(seeds[:1])}{parts['query']}"
     _check_readable(first)
@@ -287,7 +293,7 @@ def client_at(url: str, settings: dict[str, Any], api: ModuleType) -> Any:
         pool = api.ConnectionPool.from_url(first, **settings)
         check_known(pool, settings)
         if pool.connection_kwargs.get("db"):
-            raise ValueError("a cluster has only database 0")
+            raise ValueError(ONE_DATABASE)
         return Cluster(seeds, pool.connection_class, kept_settings(pool.connection_kwargs), remap)
     sentinel_settings = settings.pop("sentinel_kwargs", None) if sentinel else None
     client = api.Redis.from_url(sentinel.data if sentinel else url, **settings)

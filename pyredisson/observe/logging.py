@@ -189,6 +189,30 @@ def _log_client_event(event: events.Event) -> None:
             _server.warning(text, error, PRESENCE_KEYS)
         case events.ServerUnsafe(text=text):
             _server.warning("pyredisson: %s", text)
+        case events.MasterChanged() | events.QuorumNodeLost() | events.QuorumNodeBack():
+            _log_server_event(event)
+        case events.NodeBarred() | events.QuorumIsYoung():
+            _log_server_event(event)
+        case events.ClientCollected():
+            pass  # It was logged where it was detected; see log_collected().
+        case events.ClosedWhileHolding(names=names, held=held, remaining=seconds):
+            more = f" and {held - len(names)} more" if held > len(names) else ""
+            until = "" if seconds == math.inf else f" and which is certain for {seconds:.1f} s more"
+            text = (
+                "pyredisson: a client was closed while it held %s%s, which it no longer renews%s. A block that is left "
+                "in time still releases its lock; end what holds locks before close()"
+            )
+            _lock.warning(text, ", ".join(map(repr, names)), more, until)
+        case events.CallbackFailed(callback=callback, error=error):
+            _lock.error("pyredisson: the callback %s failed: %r", callback, error)
+        case events.BackgroundFailed(what=what, error=error):
+            _lock.error("pyredisson: settling %s failed and will be retried: %r", what, error, exc_info=error)
+        case _:
+            pass
+
+
+def _log_server_event(event: events.Event) -> None:
+    match event:
         case events.MasterChanged(what=what, server=server, former=former, held=held):
             text = (
                 "pyredisson: the master of %s is now %s (was %s); %d locks are held across the change, and are "
@@ -209,22 +233,6 @@ def _log_client_event(event: events.Event) -> None:
                 "they vote"
             )
             _server.info(text, name, nodes, uptime)
-        case events.ClientCollected():
-            pass  # It was logged where it was detected; see log_collected().
-        case events.ClosedWhileHolding(names=names, held=held, remaining=seconds):
-            more = f" and {held - len(names)} more" if held > len(names) else ""
-            until = "" if seconds == math.inf else f" and which is certain for {seconds:.1f} s more"
-            text = (
-                "pyredisson: a client was closed while it held %s%s, which it no longer renews%s. A block that is left "
-                "in time still releases its lock; end what holds locks before close()"
-            )
-            _lock.warning(text, ", ".join(map(repr, names)), more, until)
-        case events.CallbackFailed(callback=callback, error=error):
-            _lock.error("pyredisson: the callback %s failed: %r", callback, error)
-        case events.BackgroundFailed(what=what, error=error):
-            _lock.error("pyredisson: settling %s failed and will be retried: %r", what, error, exc_info=error)
-        case _:
-            pass
 
 
 def log_collected(event: events.ClientCollected) -> None:

@@ -121,6 +121,7 @@ def callbacks() -> None:
 
     Config(on_lock_lost=told)
     Config(on_lock_lost=told_in_a_task)
+    Config(listeners=[heard])
     Config(listeners=(heard,), sharded_subscription_mode="OFF", restart_guard=60, quorum_node_timeout=None)
     assert_type(Config().lock_watchdog_timeout, float)
 

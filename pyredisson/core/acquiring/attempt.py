@@ -37,7 +37,7 @@ def check_layout(kind: LockKind, own: Ownership) -> None:
     """Raise ``LockError`` if what an owner holds is of another layout."""
     if own.kind is not None and own.kind.layout != kind.layout:
         raise LockError(
-            f"{own.name!r} is held by {own.owner} as a {own.kind.layout}; a {kind.layout} needs another name",
+            f"{own.name!r} is held by {own.who.describe()} as a {own.kind.layout}; a {kind.layout} needs another name",
             name=own.name,
         )
 
@@ -78,8 +78,8 @@ def check_reentrant(kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if the owner holds a lock already that can be acquired only once."""
     if ownership.holds and not kind.reentrant:
         raise LockError(
-            f"lock {ownership.name!r} is not reentrant, and {ownership.owner} holds it already: release it first"
-            f"{kind.not_reentrant_hint}",
+            f"lock {ownership.name!r} is not reentrant, and {ownership.who.describe()} holds it already: release it "
+            f"first{kind.not_reentrant_hint}",
             name=ownership.name,
         )
 

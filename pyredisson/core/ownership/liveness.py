@@ -36,7 +36,7 @@ def gone_hint(held: Ownership) -> str:
 def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     return LockLostError(
-        f"{held.what} {held.name!r} was lost by {held.owner}: {reason}. Work done since then may have overlapped with "
-        f"{held.overlaps}",
+        f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}. Work done since then may have "
+        f"overlapped with {held.overlaps}",
         name=held.name,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyredisson.core.diagnosis.remedies import remedy_of
 from pyredisson.core.failures import Connecting, Failure, Rejected, Unusable, own_copy
 
 if TYPE_CHECKING:
@@ -20,13 +21,22 @@ NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Au
 def unreached(client: ClientBase, failure: Failure, what: str = "") -> Exception:
     """Return the error to show for a request that had no effect: that of the connection, with the server's address.
 
-    As long as the client has never reached its server, the error says what to do, too. ``what`` the request is about,
-    in words: if an earlier request is in doubt, the error says so.
+    It also says what to do, for a refusal as for a server that the client has never reached. ``what`` the request is
+    about, in words; if an earlier request is in doubt, the error says so.
     """
-    error = _with_address(client, failure.cause)
+    remedy = remedy_of(str(failure.cause))
+    known = remedy is not None and remedy in str(failure.cause)
+    error = failure.cause if remedy else _with_address(client, failure.cause)
+    if known or not (remedy or failure.earlier):
+        return error
+    error = own_copy(error)  # Other calls may raise the same one.
+    text, address = str(error), client.address
+    if remedy:
+        where = " at ".join(filter(None, (what, None if address is None or address in text else address)))
+        text = f"{text.rstrip('.')}{f' ({where})' if where else ''}: {remedy}"
     if failure.earlier:
-        error = own_copy(error)  # Other calls may raise the same one.
-        error.args = (f"{error}; an earlier request of the same owner for {what} is still being settled",)
+        text += f"; an earlier request of the same owner for {what} is still being settled"
+    error.args = (text,)
     return error
 
 

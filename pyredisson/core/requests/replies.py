@@ -22,13 +22,18 @@ def unusable(reply: object) -> Unusable:
     )
 
 
+def says(reply: list[Reply], word: bytes) -> bool:
+    """Whether a reply begins with this word. It may begin with a number, and ``python -b`` lets no one compare them."""
+    return bool(reply) and type(reply[0]) is bytes and reply[0] == word
+
+
 def read_acquire(reply: Reply) -> LockAcquired | Refused | HoldLost | Stale:
     """Read the reply to an acquire of a lock."""
     if reply is None:
         return ACQUIRED
     if type(reply) is int:
         return Refused(reply if reply >= 0 else None)
-    if reply == [b"lost"]:
+    if type(reply) is list and len(reply) == 1 and says(reply, b"lost"):
         return LOST
     stale = read_stale(reply)
     if stale is None:
@@ -42,7 +47,7 @@ def read_stale(reply: Reply) -> Stale | None:
         return None
     if type(reply) is not list or any(each is not None and type(each) not in (int, bytes) for each in reply):
         raise unusable(reply)
-    if reply[:1] == [b"stale"]:
+    if says(reply, b"stale"):
         return Stale(read_digits(reply, *reply[1:]))
     return None
 
