@@ -29,6 +29,9 @@ SOON = 20.0
 #: The watchdog's timeout: nothing is to be renewed while a program runs.
 TIMEOUT = 300.0
 
+#: What the line of a loss says.
+LOST_LINE = "was lost"
+
 #: What makes the handles.
 MAKERS = {**LOCKS, **NUMBERS}
 ARGUMENTS = {"bounded": (VALUE,), "barrier": (PARTIES,)}
@@ -54,14 +57,15 @@ class Undecided(Exception):
 
 
 class Records(logging.Handler):
-    """The log, from WARNING up."""
+    """The log, from WARNING up, and the line of each loss: of many at one time only the first is a WARNING."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+        if (record.levelno >= logging.WARNING or LOST_LINE in record.msg) and "more locks were lost" not in record.msg:
+            self.records.append(record)
 
 
 class Body(Exception):
@@ -152,10 +156,12 @@ class Run:
         for store in self._stores:
             store.flushdb()
         logging.getLogger("pyredisson").addHandler(self._log)
+        logging.getLogger("pyredisson.lock").setLevel(logging.INFO)
         return self
 
     def __exit__(self, *exc: object) -> None:
         logging.getLogger("pyredisson").removeHandler(self._log)
+        logging.getLogger("pyredisson.lock").setLevel(logging.NOTSET)
         for store in self._stores:
             store.close()
 
@@ -574,7 +580,9 @@ class Run:
         name = getattr(record, "lock", None)
         if "watchdog is" in text:
             raise Undecided
-        if "was lost" in text:
+        if step.op == "close" and "was closed while it held" in text:
+            return
+        if LOST_LINE in text:
             tell = next((tell for tell in self.model.tells if tell.name == name and not tell.logged), None)
             if tell is not None:
                 tell.logged = True

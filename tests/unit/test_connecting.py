@@ -134,7 +134,7 @@ def test_a_database_is_one_decimal_number(api: ModuleType, url: str, monkeypatch
         ("valkey://h", "redis://h:6379/0"),
         ("valkey://user:secret@h:7/2", "redis://user:***@h:7/2"),
         ("redis://h/", "redis://h:6379/0"),
-        ("redis://user@h", "redis://user@h:6379/0"),
+        ("redis://user@h", "redis://***@h:6379/0"),
         ("redis://h?socket_keepalive=yes&db=3", "redis://h:6379/3"),
         ("valkeys://h/15?socket_timeout=1", "rediss://h:6379/15"),
         ("redis+sentinel://h/service/7", "redis+sentinel://h:26379/service/7"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, cast, final
 
 import redis
 import redis.exceptions as rx
@@ -157,7 +157,7 @@ def _run_script(server: Server, found: Permissions, calls: Sequence[tuple[str, .
 
 def _subscribe(server: Server, found: Permissions, channel: str) -> None:
     """Subscribe to a channel for a moment."""
-    pool = redis.ConnectionPool(server.endpoint.connection_class, **server.settings)
+    pool = redis.ConnectionPool(cast("type[Any]", server.endpoint.connection_class), **server.settings)
     client: Any = redis.Redis(connection_pool=pool)
     try:
         with client.pubsub() as pubsub:
