@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -191,7 +192,7 @@ def test_a_loop_goes_on_after_a_step_that_failed(caplog: pytest.LogCaptureFixtur
         loop.close()
         return 0.0
 
-    runtime: Any = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None))
+    runtime: Any = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None), unix_time=time.time)
     loop = ThreadLoop(step, "watchdog", runtime)
     loop.nudge()
     until(lambda: loop.worker is not None and not loop.worker.is_alive())
