@@ -20,7 +20,6 @@ Where they leave a choice, both answers are accepted, and the model goes on with
 * a condition's wait that finds that its lock is gone ends one hold by that, all, or none,
 * a multi-lock with a fixed lease is told to be lost, or not, if a member was lost otherwise when that lease ended,
 * a multi-lock that two of its members refuse fails for the one reason or the other,
-* leaving a block of a closed client raises ``ClientClosedError`` or nothing.
 
 A step that could end in either way for another reason (two waiters of one lock, a release that might mean one of two
 holds) raises :class:`Unclear`, and is not made.

@@ -320,7 +320,7 @@ class Model(NumberOutcomes):
         if given_up and (closed or any(waiter.notified or waiter.cancelled for waiter in given_up)):
             raise Unclear  # It may be held again by now.
         if closed:
-            ways = [Way(None), Way(ClientClosedError), *[Way(LockLostError)] * (hold.state is LOST)]
+            ways = self._leaving_closed(hold, parts)
         elif hold.state is RELEASED:
             ways = [Way(LockNotOwnedError)]
         elif isinstance(hold, MultiHold):
@@ -343,6 +343,16 @@ class Model(NumberOutcomes):
         if step.face == "error":
             return Plan([Way(None, partial(left, ways[0]))])
         return Plan([Way(way.match, partial(left, way)) for way in ways])
+
+    def _leaving_closed(self, hold: Any, parts: list[Any]) -> list[Way]:
+        """The end of a block whose client was closed: what it holds still is released."""
+
+        def released() -> None:
+            for part in [part for part in parts if part in part.own.holds]:
+                self.drop(part)
+
+        held = hold.state is HELD and all(part in part.own.holds for part in parts)
+        return [Way(None, released), *[Way(LockLostError, released)] * (not held and hold.state is not RELEASED)]
 
     # ---- extending -----------------------------------------------------------------------------------------------
 

@@ -312,7 +312,7 @@ class HandleHistory(History):
                 self.result.lost += 1
             except LockNotOwnedError:
                 return
-            except OutcomeUnknownError:
+            except (OutcomeUnknownError, QuorumUnreachableError):
                 self.result.unknown += 1  # That level is given up; those around it are not.
             except RedisError:
                 if not self.releases_fail:
