@@ -65,6 +65,8 @@ class ClientCore(ClientBase):
         self.ledger: Ledger = Ledger(self)
         self.replicas.begin()
         self.starts.begin()
+        for begin in self.on_begin:
+            begin()
         self.server.on_change = self.watchdog.check_holds
 
     def note_acquire(self, ownership: Ownership) -> None:

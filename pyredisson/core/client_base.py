@@ -83,6 +83,8 @@ class ClientBase:
         self._lease_of_patience = 6000 * self._patience
         self._listeners = self._own_listeners = tuple(config.listeners)
         self._wants_all: Callable[[], bool] = lambda: False
+        #: Called when it begins afresh; see :meth:`begin`.
+        self.on_begin: list[Callable[[], None]] = []
         #: Whether a listener wants each acquire and release; asked before such an event is made.
         self.has_listeners: Callable[[], bool] = lambda: True
         self.server: ServerState = ServerState(

@@ -95,9 +95,13 @@ class Outages:
     ) -> None:
         self._core = core
         self._now = core.runtime.now
-        self._mutex = core.runtime.mutex()
         self._ended = ended
         self._lost = lost
+        self._begin()
+        core.on_begin.append(self._begin)
+
+    def _begin(self) -> None:
+        self._mutex = self._core.runtime.mutex()
         self._open: dict[str, Outage] = {}
         self._paces: dict[str, Pace] = {}
         self._losses: list[tuple[str, str]] | None = None

@@ -263,6 +263,7 @@ class ThreadsRuntime(BaseRuntime):
 
     def restart(self, core: ClientCore) -> None:
         """See :class:`BaseRuntime`."""
+        self._reopening = threading.RLock()
         self.abandon()
         if is_patched():
             # Greenlets go on in the child. What they hold or wait for is the parent's.
