@@ -154,7 +154,8 @@ class ClientCore(ClientBase):
 
         ``collected``: by the garbage collector, which may run in the middle of one of our own methods.
         """
-        closed_before, self.closed = self.closed, True
+        closed_before = self.closed
+        self.closed: bool = True
         self.direct = None
         if not (closed_before or collected):
             report_held(self)

@@ -22,12 +22,12 @@ def read_info_text(reply: object) -> bytes:
     return reply
 
 
-def read_save(reply: object) -> str | None:
-    """Read the reply to ``CONFIG GET save``: an array, or a map in RESP3; ``None`` if the setting is not in it."""
+def read_setting(name: str, reply: object) -> str | None:
+    """Read the reply to ``CONFIG GET``: an array, or a map in RESP3; ``None`` if the server has no such setting."""
     parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
     if not isinstance(parts, list) or len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
         raise _unexpected("CONFIG GET", reply)
-    found = dict(zip(parts[::2], parts[1::2], strict=True)).get(b"save")
+    found = dict(zip(parts[::2], parts[1::2], strict=True)).get(name.encode())
     return None if found is None else found.decode(errors="replace")
 
 

@@ -202,6 +202,8 @@ def _kill_the_holder(client: Redisson, shop: Shop, progress: Progress) -> float 
     progress.update(bar, status="killed; its lease runs out")
     taken_over = lock.try_lock(LEASE_SECONDS + PATIENCE_SECONDS)
     takeover = time.monotonic() - killed_at
+    if taken_over:
+        lock.unlock()
     status = f"[green]taken over[/] after {takeover:.2f} s" if taken_over else "[red]not taken over[/]"
     progress.update(bar, total=1, completed=1, status=status)
     return takeover if taken_over else None

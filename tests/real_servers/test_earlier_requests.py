@@ -94,7 +94,8 @@ def test_a_refused_login_is_an_authentication_error(
             direct.execute_command("ACL", "DELUSER", "app")
             proxy.cut()
             proxy.heal()
-            for _ in range(3):
+        with changed(client, timeout=1.5):  # A connection that was begun between the two is lost.
+            for _ in range(2):
                 with pytest.raises(rx.AuthenticationError, match=STILL):
                     actor.do(call)
         assert _unknown(world) == 1

@@ -315,10 +315,9 @@ def _nothing(*_: object) -> None:
     return None
 
 
-def _first_address(self: Whereabouts, address: tuple[str, int]) -> bool:
+def _first_address(self: Whereabouts, address: tuple[str, int]) -> None:
     if self._address is None:
         self._address = address
-    return False
 
 
 def _dropped_without_a_word(self: Watchdog) -> None:
@@ -386,7 +385,7 @@ FOUND_BY = {
     ("cluster", "a loss is not told"): 5,
     ("sentinels", "connections to the old master are kept"): 31,
     ("sentinels", "nobody asks who is the master"): 5,
-    ("sentinels", "a master that took over does not learn of greater tokens"): 274,
+    ("sentinels", "a master that took over does not learn of greater tokens"): 217,
     ("sentinels", "a WAIT that a demotion breaks off is the last one"): 139,
 }
 

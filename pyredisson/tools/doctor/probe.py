@@ -18,7 +18,7 @@ from pyredisson.core.requests.server import ServerFacts, read_info
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
 from pyredisson.inspection.refusals import answered, text_of
-from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text
+from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_setting
 from pyredisson.inspection.servers import Server, Servers, in_parallel
 from pyredisson.net.wire import Address
 from pyredisson.tools.doctor.permissions import Permissions, probe_permissions
@@ -219,9 +219,9 @@ def _read_settings(server: Server, node: Node) -> None:
     questions = [("CONFIG", "GET", each) for each in _SETTINGS]
     replies = server.ask_many(questions, refused=lambda _: None)
     for name, reply in zip(_SETTINGS, replies, strict=True):
-        parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
-        if isinstance(parts, list) and len(parts) == 2 and isinstance(parts[1], bytes):
-            node.settings[name] = parts[1].decode(errors="replace")
+        setting = None if isinstance(reply, rx.ResponseError) else read_setting(name, reply)
+        if setting is not None:
+            node.settings[name] = setting
     if missing := [name for name in _SETTINGS if name not in node.settings]:
         node.unchecked.append(f"the settings {', '.join(missing)} (CONFIG GET is refused)")
 
@@ -262,7 +262,7 @@ def _search_leaks(server: Server, node: Node) -> None:
         look = Look(alone, deadline=time.monotonic() + MAX_SECONDS)
         leaked = [lock.name for lock in look.views() if lock.never_expires]
     for error in (*look.errors, *look.doubts.values()):
-        if answered(error) == "not":
+        if answered(error) in ("not", "elsewhere"):
             raise error
         node.unchecked.append(f"which locks never expire ({describe(error)})")
     node.keys_seen, node.all_seen, node.leaked = look.keys_seen, look.complete, len(leaked)
