@@ -98,10 +98,10 @@ class Log:
     def _log_end(self, server: str, seconds: float, summary: str) -> None:
         _server.warning("pyredisson: %s answers again after %.1f s, in which %s failed", server, seconds, summary)
 
-    def _log_losses(self, losses: list[tuple[str, str]]) -> None:
+    def _log_losses(self, losses: list[tuple[str, str]], seconds: float) -> None:
         names = ", ".join(f"{name!r} of {self._who(name, owner)}" for name, owner in losses[:NAMED])
         more = f" and {len(losses) - NAMED} others" if len(losses) > NAMED else ""
-        _lock.warning("pyredisson: %d more locks were lost: %s%s", len(losses), names, more)
+        _lock.warning("pyredisson: %d more locks were lost within %.0f s: %s%s", len(losses), seconds, names, more)
 
     def _who(self, name: str, owner: str) -> str:
         """Name the owner of a lock: its thread or task, and the application."""

@@ -8,8 +8,8 @@ Rules kept here, for each client, and each server that it uses:
    subscriber's messages, renewals and settled requests tell.
 3. A server that fails again soon is believed later each time: the while doubles. So there are at most five lines
    in ten seconds, whatever happens and however many threads call.
-4. Losses are reported at once, and to each holder, by events and callbacks. Of many at one time the first is logged,
-   and then one line names the others.
+4. Losses are reported at once, and to each holder, by events and callbacks. Of many, one after the other, the first
+   is logged, and then lines that come more and more rarely name the others.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class Outages:
     Args:
         core: The client.
         ended: Logs that the outage of a server has ended: which, after how many seconds, and what failed.
-        lost: Logs losses, each a lock and its owner, in one line.
+        lost: Logs losses, each a lock and its owner, in one line, and within how many seconds.
     """
 
     def __init__(
         self,
         core: ClientCore,
         ended: Callable[[str, float, str], None],
-        lost: Callable[[list[tuple[str, str]]], None],
+        lost: Callable[[list[tuple[str, str]], float], None],
     ) -> None:
         self._core = core
         self._now = core.runtime.now
@@ -137,15 +137,22 @@ class Outages:
                 self._losses.append((lock, owner))
                 return False
             self._losses = []
-            pause = self._loss_pace.next(self._now())
-        self._do_later(self._tell_losses, pause)
+        self._tell_losses_later()
         return True
 
-    async def _tell_losses(self) -> None:
-        with self._mutex:
-            losses, self._losses = self._losses, None
-        if losses:
-            self._lost(losses)
+    def _tell_losses_later(self) -> None:
+        seconds = self._loss_pace.next(self._now())
+
+        async def tell() -> None:
+            with self._mutex:
+                losses, self._losses = self._losses, None
+                if losses:
+                    self._losses = []
+            if losses:
+                self._lost(losses, seconds)
+                self._tell_losses_later()
+
+        self._do_later(tell, seconds)
 
     async def _check(self) -> None:
         now = self._now()
