@@ -14,9 +14,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -221,6 +222,25 @@ class Server:
     def resume(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Let it answer BUSY: at a script without end."""
+        with self.client() as direct, self.client(socket_timeout=None) as other:
+            direct.config_set("busy-reply-threshold", 10)
+
+            def run_on() -> None:
+                with suppress(redis.exceptions.RedisError):
+                    other.eval("while true do end", 0)
+
+            script = threading.Thread(target=run_on)
+            script.start()
+            try:
+                until(lambda: not self.answers(), what="it is busy")
+                yield
+            finally:
+                direct.script_kill()
+                script.join()
 
     def restart(self) -> None:
         """Kill it if it still runs, and start it anew: empty, on the same port."""

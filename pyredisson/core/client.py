@@ -17,7 +17,7 @@ from pyredisson.core.failures import Connecting, Failure, NotNow, Unanswered, Un
 from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.ledger import Ledger
 from pyredisson.core.requests.replicas import Replicas
-from pyredisson.core.requests.server import Change, KnownRestarts
+from pyredisson.core.requests.server import KnownRestarts, ServerChange
 from pyredisson.core.requests.settle import settle
 from pyredisson.core.runtime import Runtime
 from pyredisson.errors import ClientClosedError, OutcomeUnknownError
@@ -85,7 +85,7 @@ class ClientCore(ClientBase):
             held = [own for own in held if place(self.key_of(own.name)) in slots]
         now = self.runtime.now()
         text = f"the master of {what} is {server} since {{}} s (was {former}), which does not have it"
-        self.server.note_change("" if slots is None else server, Change(now, text))
+        self.server.note_change("" if slots is None else server, ServerChange(now, text))
         self.emit(events.MasterChanged(what, server, former, len(held)))
 
     # ---- requests ------------------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ class ClientBase:
         Raises:
             NotSent, Rejected: This request surely had no effect, and no earlier copy is in doubt.
             Unanswered: It is not known what became of it.
-            NotAcknowledged: As for :meth:`persist`.
+            NotAcknowledged: Something was acquired, and too few replicas know of it.
         """
         if begun is not None and isinstance(begun[0], Exception) and not isinstance(begun[0], Unanswered):
             begun = None  # It surely had no effect.
@@ -281,9 +281,6 @@ class ClientBase:
         """Go on with an exchange whose first copy, ``sent`` then, brought no answer or had too low an epoch.
 
         The other arguments, and all that it returns and raises, are those of :meth:`exchange`.
-
-        Raises:
-            NotAcknowledged: Something was acquired, and too few replicas know of it.
         """
         ownership, request_id = call.ownership, call.request_id
         budget = self.config.timeout if budget is None else budget
@@ -326,8 +323,7 @@ class ClientBase:
             left = max(min(patience, over - sent), 0.001)
             try:
                 reply = await self.send(call.request(epoch, repeat), left, call.reader)
-                stale = read_stale(reply)
-                if stale is None:
+                if (stale := read_stale(reply)) is None:
                     return reply, sent, repeat
                 setback = stale
             except Failure as failure:
@@ -337,7 +333,7 @@ class ClientBase:
         """Run a script once. What ``reader`` says was acquired is for replicas to acknowledge.
 
         Raises:
-            NotAcknowledged: As for :meth:`persist`.
+            NotAcknowledged: As for :meth:`exchange`.
         """
         if reader is None:
             return await self.runtime.eval(request, timeout)
@@ -360,7 +356,7 @@ class ClientBase:
         Raises:
             NotSent, Rejected: It surely had no effect.
             Unanswered: It is not known what became of it.
-            NotAcknowledged: As for :meth:`persist`.
+            NotAcknowledged: As for :meth:`exchange`.
         """
         runtime = self.runtime
         sent = runtime.now()

@@ -29,7 +29,7 @@ QUIET_AT_MOST = 60.0
 NAMED = 20
 
 
-class Pace:
+class DoublingPause:
     """A time to wait that doubles each time, until it was not needed for :data:`QUIET_AT_MOST`."""
 
     def __init__(self) -> None:
@@ -103,9 +103,9 @@ class Outages:
     def _begin(self) -> None:
         self._mutex = self._core.runtime.mutex()
         self._open: dict[str, Outage] = {}
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, DoublingPause] = {}
         self._losses: list[tuple[str, str]] | None = None
-        self._loss_pace = Pace()
+        self._loss_pace = DoublingPause()
 
     def begins(self, server: str, what: str) -> bool:
         """Count a failure of a server. Returns whether an outage begins with it."""
@@ -113,7 +113,7 @@ class Outages:
         with self._mutex:
             outage = self._open.get(server)
             if new := outage is None:
-                pace = self._paces.setdefault(server, Pace())
+                pace = self._paces.setdefault(server, DoublingPause())
                 outage = self._open[server] = Outage(now, pace.next(now))
             outage.failed(what, now)
         if new:

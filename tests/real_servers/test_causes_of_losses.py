@@ -23,16 +23,22 @@ def _reasons(world: ClockWorld) -> list[str]:
     return [event.reason for _, event in world.events if isinstance(event, Lost)]
 
 
+def _hold(world: ClockWorld, server: Server, name: str, how: str) -> tuple[Any, Any, Any]:
+    """Hold a lock; ``how``: its loss will be noticed. Return the client, the holder and the lock."""
+    client, actor = world.from_url(server.url), world.actor()
+    lock = client.get_lock(name)
+    if how == "renewal":
+        renewed_every(client, 0.5)
+    actor.do(lock.lock)
+    return client, actor, lock
+
+
 @pytest.mark.parametrize("how", ["renewal", "unlock", "re-entry"])
 def test_a_restart_without_data_is_the_cause(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
 ) -> None:
     server = fresh_server()
-    client, actor = world.from_url(server.url), world.actor()
-    lock = client.get_lock(unique_name)
-    if how == "renewal":
-        renewed_every(client, 0.5)
-    actor.do(lock.lock)
+    client, actor, lock = _hold(world, server, unique_name, how)
     server.kill()
     server.restart()
     match how:
@@ -94,11 +100,7 @@ def test_a_flush_is_the_cause(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, command: str, how: str
 ) -> None:
     server = fresh_server()
-    client, actor = world.from_url(server.url), world.actor()
-    lock = client.get_lock(unique_name)
-    if how == "renewal":
-        renewed_every(client, 0.5)
-    actor.do(lock.lock)
+    _, actor, lock = _hold(world, server, unique_name, how)
     with server.client() as direct:
         direct.execute_command(command)
     if how == "renewal":

@@ -76,22 +76,6 @@ def user_deleted(server: Server) -> Iterator[None]:
 
 
 @contextmanager
-def busy(server: Server) -> Iterator[None]:
-    with server.client(socket_timeout=None) as direct, server.client() as other:
-        direct.config_set("busy-reply-threshold", 50)
-
-        def never_end() -> None:
-            with pytest.raises(redis.RedisError):
-                direct.eval("while true do end", 0)
-
-        loop = threading.Thread(target=never_end)
-        loop.start()
-        yield
-        other.execute_command("SCRIPT", "KILL")
-        loop.join()
-
-
-@contextmanager
 def flushed_again_and_again(server: Server) -> Iterator[None]:
     ended = threading.Event()
 
@@ -114,7 +98,7 @@ FAULTS = [
     out_of_memory,
     cannot_save,
     user_deleted,
-    busy,
+    Server.busy,
     flushed_again_and_again,
 ]
 

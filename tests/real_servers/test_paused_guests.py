@@ -21,6 +21,12 @@ def set_right(client: Any) -> None:
     client._runtime.unix_time = lambda: time.time() + PAUSE
 
 
+def _hold(world: ClockWorld, url: str, name: str, **options: float) -> tuple[Any, Any]:
+    """Return a client, and its lease of a lock."""
+    client = world.from_url(url)
+    return client, world.actor().do(world.enter(client.get_lock(name).hold(**options)))
+
+
 def test_a_hold_that_is_gone_is_lost_at_once(
     world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
 ) -> None:
@@ -53,8 +59,7 @@ def test_what_no_server_confirms_is_lost(world: ClockWorld, proxy: Proxy, unique
 
 
 def test_a_fixed_lease_ends_earlier(world: ClockWorld, valkey: Server, unique_name: str) -> None:
-    client = world.from_url(valkey.url)
-    lease = world.actor().do(world.enter(client.get_lock(unique_name).hold(lease_time=20)))
+    client, lease = _hold(world, valkey.url, unique_name, lease_time=20)
     assert lease.remaining() > 15
     set_right(client)
     until(lambda: lease.lost, 3)
@@ -62,8 +67,7 @@ def test_a_fixed_lease_ends_earlier(world: ClockWorld, valkey: Server, unique_na
 
 
 def test_a_wall_clock_that_is_set_back_is_of_no_matter(world: ClockWorld, valkey: Server, unique_name: str) -> None:
-    client = world.from_url(valkey.url)
-    lease = world.actor().do(world.enter(client.get_lock(unique_name).hold()))
+    client, lease = _hold(world, valkey.url, unique_name)
     client._runtime.unix_time = lambda: time.time() - PAUSE
     world.pass_time(2.5)
     assert 25 < lease.remaining() < 27.6, "not renewed"

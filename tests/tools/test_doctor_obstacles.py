@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis.exceptions as rx
 
 from pyredisson import Redisson
 from pyredisson.core.requests.server import read_info
@@ -88,21 +86,8 @@ def test_a_failed_save(build: Build, fresh_server: Callable[..., Server]) -> Non
 
 def test_a_busy_server_was_reached(fresh_server: Callable[..., Server]) -> None:
     server = fresh_server()
-    with server.client() as direct, server.client(socket_timeout=30) as other:
-        direct.config_set("busy-reply-threshold", 10)
-
-        def run_on() -> None:
-            with pytest.raises(rx.RedisError):
-                other.eval("while true do end", 0)
-
-        loop = threading.Thread(target=run_on)
-        loop.start()
-        try:
-            until(lambda: not server.answers())
-            grade, text = worst(server.url)
-        finally:
-            direct.script_kill()
-            loop.join()
+    with server.busy():
+        grade, text = worst(server.url)
     assert grade is Grade.CRITICAL
     assert "it answers, and refuses" in text
     assert "BUSY" in text

@@ -194,23 +194,10 @@ def test_a_lock_whose_holder_may_not_be_seen_is_held(
 
 
 def test_a_server_that_is_busy_is_there(own: Server, run: Callable[..., Outcome]) -> None:
-    with own.client() as direct, own.client(socket_timeout=30) as other:
-        direct.config_set("busy-reply-threshold", 10)
-
-        def run_on() -> None:
-            with pytest.raises(rx.RedisError):
-                other.eval("while true do end", 0)
-
-        loop = threading.Thread(target=run_on)
-        loop.start()
-        try:
-            until(lambda: not own.answers())
-            result = run(own.url, "ls")
-            assert (result.exit_code, "cannot do this now" in result.stderr) == (69, True), result.output
-            assert "BUSY" in result.stderr
-        finally:
-            direct.script_kill()
-            loop.join()
+    with own.busy():
+        result = run(own.url, "ls")
+    assert (result.exit_code, "cannot do this now" in result.stderr) == (69, True), result.output
+    assert "BUSY" in result.stderr
 
 
 # ---- clusters --------------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def lack_of_persistence(facts: ServerFacts) -> Complaint | None:
     return None
 
 
-class Change(NamedTuple):
+class ServerChange(NamedTuple):
     """Why a server may no longer have what it had.
 
     Attributes:
@@ -161,15 +161,15 @@ class Change(NamedTuple):
     text: str
 
 
-def restart_of(address: str, facts: ServerFacts, before: ServerFacts) -> Change | None:
+def restart_of(address: str, facts: ServerFacts, before: ServerFacts) -> ServerChange | None:
     """Return that a server was restarted, or is another one, if its run id says so."""
     if not facts.run_id or not before.run_id or facts.run_id == before.run_id:
         return None
     started = facts.seen_at - facts.uptime
     ids = f"(run id {facts.run_id[:8]}, was {before.run_id[:8]})"
     if started > before.seen_at - 2:  # The uptime is in whole seconds.
-        return Change(started, f"the server{address} was restarted {{}} s ago {ids} and no longer has it")
-    return Change(facts.seen_at, f"another server answers{address} since {{}} s {ids}, which does not have it")
+        return ServerChange(started, f"the server{address} was restarted {{}} s ago {ids} and no longer has it")
+    return ServerChange(facts.seen_at, f"another server answers{address} since {{}} s {ids}, which does not have it")
 
 
 class ServerState:
@@ -211,7 +211,7 @@ class ServerState:
         self.on_answer: list[OnAnswer] = []
         self.on_change: Callable[[], object] = lambda: None
         self._nodes: dict[str, ServerFacts] = {}
-        self._changes: dict[str, Change] = {}
+        self._changes: dict[str, ServerChange] = {}
         self._asked: dict[str, float] = {}
 
     def inspect(self, reply: object, took: float | None = None, node: str = "") -> None:
@@ -259,9 +259,9 @@ class ServerState:
             self.note_change(node, change)
         elif facts.flushes is not None and (facts.flushes > flushes if flushes else facts.flushes and not facts.keys):
             where = node and f" {node}"
-            self.note_change(node, Change(facts.seen_at, f"the server{where} was flushed (noticed {{}} s ago)"))
+            self.note_change(node, ServerChange(facts.seen_at, f"the server{where} was flushed (noticed {{}} s ago)"))
 
-    def note_change(self, node: str, change: Change) -> None:
+    def note_change(self, node: str, change: ServerChange) -> None:
         """Note that a server may no longer have what it had."""
         with self._mutex:
             self._changes[node] = change

@@ -51,8 +51,7 @@ async def settle(
         LockLostError: It was a release, and the hold was lost before (unless ``behind``).
     """
     until = client.runtime.now() + (client.config.timeout if budget is None else budget)
-    last = None
-    background = since is not None
+    last, background = None, since is not None
     while True:
         while (begun := ownership.take_over(since, background=background)) is None:
             await wait_for_turn(client, ownership, until, exchange)

@@ -37,8 +37,8 @@ async def wait_loop(
     Args:
         attempt: Attempts once. Raises ``Failure`` when the server did not answer.
         refused: What the first attempt returned.
-        waiters: The caller, as a waiter in a group; where several channels announce releases, in one for each, with one
-            ticket. And what :meth:`Subscriptions.messages_of` returned of each channel before the first attempt.
+        waiters: The caller, as a waiter in the group of each channel that announces releases, with one ticket; and what
+            :meth:`Subscriptions.messages_of` returned of that channel before the first attempt.
         runtime: The runtime.
         deadline: When to give up.
         free_after: Seconds after which what this attempt acquires could be free again without any message.
@@ -52,17 +52,15 @@ async def wait_loop(
     if deadline.passed(runtime.now()):
         return False
     wait = _Wait([waiter for waiter, _ in waiters])
-    acquired, failures = False, 0
     # A waiter that is interrupted or cancelled may have been notified: a notification too many does no harm.
-    pass_on = True
+    acquired, failures, pass_on = False, 0, True
     try:
         wait.join([seen for _, seen in waiters], _retry_in(refused))
         while True:
             over, notified = await wait.sleep(deadline, runtime)
-            if over and not wait.is_disconnected():
+            if over and not wait.is_disconnected():  # Else no message can have arrived: "not free" would be a guess.
                 pass_on = notified  # At the last moment: the notification is for the next one.
                 return False
-            # Without a connection no message can have arrived, so "not free" would be a guess: attempt once more.
             try:
                 answer = await (attempt() if over else wait.check(attempt))
             except Failure as failure:
