@@ -43,8 +43,7 @@ async def wait_loop(
         deadline: When to give up.
         free_after: Seconds after which what this attempt acquires could be free again without any message.
 
-    Returns:
-        Whether it was acquired.
+    Returns whether it was acquired.
 
     Raises:
         Failure: No attempt had an answer by the deadline.
