@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import final
+from typing import TypeAlias, final
 
 from pyredisson.core.names import presence_key
 from pyredisson.inspection.foreign import foreign_text
@@ -19,6 +19,14 @@ from pyredisson.inspection.servers import Servers, describe
 from pyredisson.inspection.unlock import Unlocked, free
 from pyredisson.net.endpoint import Endpoint
 from pyredisson.net.slots import Cluster
+
+Keep: TypeAlias = Callable[[Iterable[LockView]], tuple[LockView, ...]]
+"""Called with all locks as they are found; returns those that a snapshot has."""
+
+
+def by_name(locks: Iterable[LockView]) -> tuple[LockView, ...]:
+    """Return all locks, in the order of their names."""
+    return tuple(sorted(locks, key=lambda lock: lock.name))
 
 
 @final
@@ -138,7 +146,12 @@ class Inspector:
         return look.people.views()
 
     def snapshot(
-        self, pattern: str | None = None, *, seconds: float | None = None, progress: Progress | None = None
+        self,
+        pattern: str | None = None,
+        *,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+        keep: Keep = by_name,
     ) -> Snapshot:
         """Return all locks and clients. What cannot be read is an error in the snapshot, unless it is everything.
 
@@ -146,6 +159,7 @@ class Inspector:
             pattern: As for :meth:`locks`.
             seconds: Search for at most this long.
             progress: Called as the search goes on.
+            keep: Called with all locks as they are found; returns those of the snapshot. By default all are.
 
         Raises:
             redis.exceptions.RedisError: No server answers, or none lets this user see its keys.
@@ -153,12 +167,12 @@ class Inspector:
         """
         began = time.monotonic()
         look = self.look(pattern, progress=progress, seconds=seconds)
-        locks = sorted(look.views(), key=lambda view: view.name)
+        locks = keep(look.views())
         if look.is_blind:
             look.raise_errors()
         return Snapshot(
             taken=time.time(),
-            locks=tuple(locks),
+            locks=locks,
             clients=tuple(look.people.views()),
             keys_seen=look.keys_seen,
             complete=look.complete,

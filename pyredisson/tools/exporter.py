@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
 from types import FrameType
 from typing import TYPE_CHECKING, final
 
@@ -17,7 +21,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from pyredisson.inspection import LockView, Snapshot, wait_graph
+from pyredisson.inspection import LockView, Snapshot, Who, wait_graph
+from pyredisson.inspection.inspector import Keep
 from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.replies import encode_name, glob_to_pattern
 from pyredisson.tools.common import ExitCode, failure, inspector_at, plain, say
@@ -34,6 +39,60 @@ SCRAPE_SECONDS = 8.0
 
 
 @final
+class Tally:
+    """What the metrics say of locks, counted as they are found: there may be more than fit into memory.
+
+    Args:
+        names: The pattern of the locks that have time series of their own; ``None``: no lock.
+        limit: How many of these are kept at most: those that are held for the longest time.
+    """
+
+    def __init__(self, names: re.Pattern[bytes] | None = None, limit: int = 50) -> None:
+        self.names, self._limit = names, limit
+        self.kinds = set[str]()
+        self.held, self.waiting = Counter[str](), Counter[str]()
+        self.unlimited = self.absent = self.dead = self.deadlocked = self.matching = 0
+        self.held_since = self.waited_since = math.inf
+        self._matching: list[tuple[float, str, LockView]] = []
+
+    def count(self, locks: Iterable[LockView]) -> tuple[LockView, ...]:
+        """Count all of them. Returns none: they are not kept."""
+        graph = wait_graph(filter(self._count, locks))
+        self.deadlocked = len({edge.waiter.owner for cycle in graph.cycles for edge in cycle})
+        return ()
+
+    def longest(self) -> list[LockView]:
+        """Return those that have time series of their own."""
+        self._matching = nsmallest(self._limit, self._matching, key=lambda each: each[:2])
+        return [lock for _, _, lock in self._matching]
+
+    def _count(self, lock: LockView) -> bool:
+        """Count a lock. Returns whether it may be part of a deadlock."""
+        since, wanted = _earliest(lock.holders), lock.held or lock.waiting
+        if wanted and self.names is not None and self.names.fullmatch(encode_name(lock.name)):
+            self.matching += 1
+            self._matching.append((since, lock.name, lock))
+            if len(self._matching) > 10 * self._limit:
+                self.longest()
+        # Who waits for an event or a barrier waits for no holder, and often for long: no reason for an alert.
+        if stored_kinds()[lock.kind].number == "changes":
+            return False
+        self.kinds.add(lock.kind)
+        self.waiting[lock.kind] += lock.waiting
+        if lock.held:
+            self.held[lock.kind] += 1
+            self.unlimited += lock.never_expires
+            self.absent += any(who.gone for who in lock.holders)
+            self.held_since = min(self.held_since, since)
+        if not lock.waiters:
+            return False
+        alive = [each.who for each in lock.waiters if not each.dead]
+        self.dead += len(lock.waiters) - len(alive)
+        self.waited_since = min(self.waited_since, _earliest(alive))
+        return True
+
+
+@final
 @dataclass(frozen=True)
 class Scan:
     """What the last scan found.
@@ -41,7 +100,8 @@ class Scan:
     Attributes:
         ended: When it ended, by ``time.monotonic()``.
         seconds: How long it took.
-        snapshot: What it saw; ``None``: no server answered, or it refused.
+        snapshot: What it saw, without the locks; ``None``: no server answered, or it refused.
+        tally: The locks, counted.
         error: Why not.
         code: The exit code of a command for that.
     """
@@ -49,6 +109,7 @@ class Scan:
     ended: float
     seconds: float
     snapshot: Snapshot | None
+    tally: Tally
     error: str | None = None
     code: int = 0
 
@@ -63,13 +124,19 @@ class Scanner:
     """Scans when it is asked to: one scan at a time, and no more than one in an interval, for all that wait for it.
 
     Args:
-        scan: Looks at the server.
+        scan: Looks at the server, and calls what it is given with all locks as they are found.
         interval: Seconds for which a scan is fresh.
+        names: The pattern of the locks that have time series of their own, as for ``SCAN MATCH``; ``None``: no lock.
+        limit: How many these are at most: those that are held for the longest time.
     """
 
-    def __init__(self, scan: Callable[[], Snapshot], interval: float) -> None:
+    def __init__(
+        self, scan: Callable[[Keep], Snapshot], interval: float, *, names: str | None = None, limit: int = 50
+    ) -> None:
         self._scan = scan
         self._interval = interval
+        pattern = None if names is None else glob_to_pattern(encode_name(names))
+        self._new_tally = partial(Tally, pattern, limit)
         self._mutex = threading.Lock()
         self._scanning: Future[None] | None = None
         self._last: Scan | None = None
@@ -92,9 +159,9 @@ class Scanner:
 
     def _run(self) -> None:
         began = time.monotonic()
-        snapshot, error, code = None, None, 0
+        snapshot, tally, error, code = None, self._new_tally(), None, 0
         try:
-            snapshot = self._scan()
+            snapshot = self._scan(tally.count)
             if snapshot.unread:
                 error, code, snapshot = f"the server refused: {snapshot.errors[0]}", ExitCode.REFUSED, None
             elif snapshot.errors and not snapshot.complete and not snapshot.keys_seen:
@@ -102,7 +169,7 @@ class Scanner:
         except Exception as problem:  # Whatever it is, it must not end the exporter.
             code, error = failure(problem)
         now, before = time.monotonic(), self._last
-        self._last = Scan(now, now - began, snapshot, error, code)
+        self._last = Scan(now, now - began, snapshot, tally, error, code)
         self.scans += 1
         self.failures += snapshot is None
         self.refusals += code == ExitCode.REFUSED or bool(snapshot is not None and snapshot.doubts)
@@ -119,20 +186,15 @@ class Exporter:
 
     Args:
         scanner: Looks at the server.
-        names: The pattern of the locks that have time series of their own, as for ``SCAN MATCH``; ``None``: no lock.
-        limit: How many these are at most: those that are held for the longest time.
     """
 
-    def __init__(self, scanner: Scanner, *, names: str | None = None, limit: int = 50) -> None:
+    def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
-        self._names = None if names is None else glob_to_pattern(encode_name(names))
-        self._limit = limit
         self._kinds = {"lock"}  # What was seen once stays, with 0: a sum of nothing would be no data.
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics."""
         scan = self._scanner.latest()
-        snapshot = None if scan is None else scan.snapshot
         if scan is not None:
             yield GaugeMetricFamily(
                 f"{PREFIX}_up", "Whether the server answered the last scan.", float(scan.was_answered)
@@ -149,20 +211,15 @@ class Exporter:
         if scan is not None:
             yield _gauge("scan_seconds", "How long the last scan took.", scan.seconds)
             yield _gauge("scan_age_seconds", "How long ago the last scan ended.", time.monotonic() - scan.ended)
-        if snapshot is not None:
-            yield from _of_scan(snapshot)
-            # Who waits for an event or a barrier waits for no holder, and often for long: no reason for an alert.
-            locks = tuple(lock for lock in snapshot.locks if stored_kinds()[lock.kind].number != "changes")
-            self._kinds.update(lock.kind for lock in locks)
-            yield from _of_locks(replace(snapshot, locks=locks), sorted(self._kinds))
-            if self._names is not None:
-                yield from self._of_each(snapshot)
+        if scan is not None and scan.snapshot is not None:
+            yield from _of_scan(scan.snapshot)
+            self._kinds.update(scan.tally.kinds)
+            yield from _of_locks(scan.snapshot, scan.tally, sorted(self._kinds))
+            if scan.tally.names is not None:
+                yield from self._of_each(scan.snapshot, scan.tally)
 
-    def _of_each(self, snapshot: Snapshot) -> Iterator[Metric]:
-        assert self._names is not None
-        chosen = [each for each in snapshot.locks if self._names.fullmatch(encode_name(each.name))]
-        chosen = [each for each in chosen if each.held or each.waiting]
-        chosen.sort(key=lambda lock: _oldest(snapshot, lock), reverse=True)
+    @staticmethod
+    def _of_each(snapshot: Snapshot, tally: Tally) -> Iterator[Metric]:
         # The kind is no label here: it is known while a client publishes it, and a time series must not end with that.
         hold, waiters, free_in = (
             GaugeMetricFamily(f"{PREFIX}_server_{name}", text, labels=["lock"])
@@ -172,18 +229,18 @@ class Exporter:
                 ("lock_expires_in_seconds", "When this lock expires unless it is renewed."),
             )
         )
-        seen = set()
-        for lock in chosen[: self._limit]:
+        seen, chosen = set(), tally.longest()
+        for lock in chosen:
             name = plain(lock.name)
             if name in seen:
                 continue  # Of two names that look the same once they are escaped, or stand on two servers.
             seen.add(name)
-            hold.add_metric([name], _oldest(snapshot, lock))
+            hold.add_metric([name], max(0.0, snapshot.taken - _earliest(lock.holders)))
             waiters.add_metric([name], lock.waiting)
             if lock.free_in is not None:
                 free_in.add_metric([name], lock.free_in)
         yield from (hold, waiters, free_in)
-        left_out = max(0, len(chosen) - self._limit)
+        left_out = tally.matching - len(chosen)
         yield _gauge("locks_beyond_limit", "Matching locks without time series of their own.", left_out)
 
 
@@ -193,37 +250,27 @@ def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("scan_errors", "What the last scan could not read.", len(snapshot.errors))
 
 
-def _of_locks(snapshot: Snapshot, kinds: Sequence[str]) -> Iterator[Metric]:
-    held = [lock for lock in snapshot.locks if lock.held]
-    waits = [(waiter, lock) for lock in snapshot.locks for waiter in lock.waiters if not waiter.dead]
-    counts, waiting = Counter(lock.kind for lock in held), Counter[str]()
-    for lock in snapshot.locks:
-        waiting[lock.kind] += lock.waiting
-    yield _by_kind("locks", "Locks held, and semaphores of which permits are taken.", kinds, counts)
+def _of_locks(snapshot: Snapshot, tally: Tally, kinds: Sequence[str]) -> Iterator[Metric]:
+    yield _by_kind("locks", "Locks held, and semaphores of which permits are taken.", kinds, tally.held)
     if "waiters" not in snapshot.doubts:
-        yield _by_kind("waiters", "Who waits: threads and tasks where they are known, else clients.", kinds, waiting)
-    unlimited = sum(lock.never_expires for lock in held)
-    yield _gauge("locks_without_expiry", "Locks held that never expire.", unlimited)
+        text = "Who waits: threads and tasks where they are known, else clients."
+        yield _by_kind("waiters", text, kinds, tally.waiting)
+    yield _gauge("locks_without_expiry", "Locks held that never expire.", tally.unlimited)
     if "connections" not in snapshot.doubts:
-        gone = sum(any(who.gone for who in lock.holders) for lock in held)
-        yield _gauge("locks_of_absent_clients", "Locks held by a client that is gone, certainly or probably.", gone)
+        text = "Locks held by a client that is gone, certainly or probably."
+        yield _gauge("locks_of_absent_clients", text, tally.absent)
         yield _gauge("clients", "Clients that are connected, or tell what they hold.", len(snapshot.clients))
-    dead = sum(waiter.dead for lock in snapshot.locks for waiter in lock.waiters)
-    yield _gauge("dead_waiters", "Waiters in queues that are considered dead.", dead)
-    deadlocked = {edge.waiter.owner for cycle in wait_graph(snapshot.locks).cycles for edge in cycle}
-    yield _gauge("deadlocked_owners", "Owners that wait for each other, in a deadlock.", len(deadlocked))
-    longest = max((_oldest(snapshot, lock) for lock in held), default=0.0)
+    yield _gauge("dead_waiters", "Waiters in queues that are considered dead.", tally.dead)
+    yield _gauge("deadlocked_owners", "Owners that wait for each other, in a deadlock.", tally.deadlocked)
+    longest = max(0.0, snapshot.taken - tally.held_since)
     yield _gauge("longest_hold_seconds", "The longest present hold, as far as it is known since when.", longest)
-    longest = max((_lasted(snapshot, waiter.who.since) for waiter, _ in waits), default=0.0)
+    longest = max(0.0, snapshot.taken - tally.waited_since)
     yield _gauge("longest_wait_seconds", "The longest present wait, as far as it is known since when.", longest)
 
 
-def _oldest(snapshot: Snapshot, lock: LockView) -> float:
-    return max((_lasted(snapshot, who.since) for who in lock.holders), default=0.0)
-
-
-def _lasted(snapshot: Snapshot, since: float | None) -> float:
-    return 0.0 if since is None else max(0.0, snapshot.taken - since)
+def _earliest(whos: Iterable[Who]) -> float:
+    """Return since when the first of them holds or waits, as far as that is known."""
+    return min((who.since for who in whos if who.since is not None), default=math.inf)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -273,7 +320,7 @@ def serve(exporter: Exporter, address: tuple[str, int]) -> int:
     return 0
 
 
-def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[], Snapshot]:
+def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[Keep], Snapshot]:
     """Return a function that looks at a server once, with connections of its own.
 
     Raises:
@@ -281,8 +328,8 @@ def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[], Snapshot]:
     """
     inspector_at(url, prefix).close()
 
-    def scan() -> Snapshot:
+    def scan(keep: Keep) -> Snapshot:
         with inspector_at(url, prefix) as inspector:
-            return inspector.snapshot(seconds=seconds)
+            return inspector.snapshot(seconds=seconds, keep=keep)
 
     return scan

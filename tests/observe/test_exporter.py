@@ -7,13 +7,16 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
+from pyredisson.inspection.inspector import Keep
 from pyredisson.tools.exporter import Exporter, Scanner
 from tests.command_line import Program, Programs
 from tests.servers import HOST, NOBODYS_PORT, Server
@@ -41,7 +44,12 @@ def values(exporter: Exporter) -> dict[str, float]:
 
 def exported(*locks: LockView, names: str | None = None, limit: int = 50, **more: object) -> dict[str, float]:
     snapshot = Snapshot(NOW, tuple(locks), **more)  # type: ignore[arg-type]
-    return values(Exporter(Scanner(lambda: snapshot, 60.0), names=names, limit=limit))
+    return values(Exporter(Scanner(lambda keep: kept(snapshot, keep), 60.0, names=names, limit=limit)))
+
+
+def kept(snapshot: Snapshot, keep: Keep) -> Snapshot:
+    """What an inspector would return."""
+    return replace(snapshot, locks=keep(iter(snapshot.locks)))
 
 
 def test_locks_and_waiters_are_counted_by_kind() -> None:
@@ -88,7 +96,7 @@ def test_without_locks_there_are_zeros() -> None:
 
 def test_a_kind_that_was_seen_stays_with_0() -> None:
     snapshots = [Snapshot(NOW), Snapshot(NOW, (view("a", kind="fair_lock"),))]
-    exporter = Exporter(Scanner(lambda: snapshots.pop() if len(snapshots) > 1 else snapshots[0], 1e-9))
+    exporter = Exporter(Scanner(lambda keep: kept(snapshots.pop() if len(snapshots) > 1 else snapshots[0], keep), 1e-9))
     assert values(exporter)["locks fair_lock"] == 1
     until(lambda: values(exporter)["locks fair_lock"] == 0)
 
@@ -115,6 +123,26 @@ def test_the_longest_holds_stay_within_the_limit() -> None:
     assert found["locks_beyond_limit"] == 98
 
 
+def test_locks_are_counted_and_not_kept() -> None:
+    alive, most = weakref.WeakSet[Who](), 0
+
+    def found() -> Iterator[LockView]:
+        nonlocal most
+        for number in range(2000):
+            lock = view(f"order:{number}", since=NOW - number % 500)
+            alive.update(lock.holders)
+            yield lock
+            most = max(most, len(alive))
+
+    def scan(keep: Keep) -> Snapshot:
+        return Snapshot(NOW, keep(found()))
+
+    exported = values(Exporter(Scanner(scan, 60.0, names="*", limit=3)))
+    assert (exported["locks lock"], exported["longest_hold_seconds"]) == (2000, 499)
+    assert (exported["locks_beyond_limit"], exported["lock_hold_seconds order:1999"]) == (1997, 499)
+    assert most < 100
+
+
 def test_any_name_can_be_a_label() -> None:
     names = ['quotes "and\nlines"', "\x1b[31mred", "\udcff", "日本🔒", "x" * 10_000]
     found = exported(*map(view, names), names="*")
@@ -122,7 +150,7 @@ def test_any_name_can_be_a_label() -> None:
 
 
 def test_a_scan_that_fails_is_reported_as_a_server_that_is_away() -> None:
-    def scan() -> Snapshot:
+    def scan(keep: Keep) -> Snapshot:
         raise OSError("refused")
 
     found = values(Exporter(Scanner(scan, 60.0)))
@@ -138,7 +166,7 @@ def test_a_snapshot_of_nothing_but_errors_is_a_server_that_is_away() -> None:
 def test_scrapes_share_one_scan() -> None:
     began, go_on = threading.Semaphore(0), threading.Event()
 
-    def scan() -> Snapshot:
+    def scan(keep: Keep) -> Snapshot:
         began.release()
         assert go_on.wait(10)
         return Snapshot(NOW)
@@ -157,7 +185,7 @@ def test_scrapes_share_one_scan() -> None:
 
 
 def test_a_scan_that_is_old_is_repeated() -> None:
-    scanner = Scanner(lambda: Snapshot(NOW), 1e-9)
+    scanner = Scanner(lambda _: Snapshot(NOW), 1e-9)
     first = scanner.latest()
     until(lambda: scanner.latest() is not first)
     assert scanner.scans >= 2

@@ -125,7 +125,7 @@ def test_the_tools(own: Server, held: Redisson, capfd: pytest.CaptureFixture[str
     registry = CollectorRegistry(auto_describe=False)
     with Inspector(url) as inspector, Inspector(own.url) as everything:
         assert [each.name for each in inspector.locks()] == [each.name for each in everything.locks()]
-        registry.register(Exporter(Scanner(inspector.snapshot, 60.0)))
+        registry.register(Exporter(Scanner(lambda keep: inspector.snapshot(keep=keep), 60.0)))
         found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
     assert (found["pyredisson_up"], found["pyredisson_server_scan_refusals_total"]) == (1, 0)
     assert denied(own) == before

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector, Snapshot
 from pyredisson.inspection.glance import glance_at
+from pyredisson.inspection.inspector import Keep
 from pyredisson.tools.cli import cli
 from pyredisson.tools.exporter import Exporter, Scanner, write_once
 from pyredisson.tools.watch.run import Watch
@@ -287,7 +288,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch: pytes
     monkeypatch.setattr("pyredisson.tools.exporter.Scanner.latest.__defaults__", (0.01,))
     ended = threading.Event()
 
-    def scan() -> Snapshot:
+    def scan(keep: Keep) -> Snapshot:
         ended.wait(10)
         return Snapshot(1.0)
 
@@ -300,7 +301,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch: pytes
 def test_once_waits_for_its_scan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("pyredisson.tools.exporter.Scanner.latest.__defaults__", (0.01,))
     threading.Timer(0.3, (ended := threading.Event()).set).start()
-    scanner = Scanner(lambda: (ended.wait(10), Snapshot(1.0))[1], 60.0)
+    scanner = Scanner(lambda _: (ended.wait(10), Snapshot(1.0))[1], 60.0)
     assert write_once(Exporter(scanner), scanner) == 0
     assert "pyredisson_up 1" in capsys.readouterr().out
 
@@ -308,7 +309,7 @@ def test_once_waits_for_its_scan(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_what_the_exporter_may_not_see_has_no_sample(own: Server, held: Redisson) -> None:
     def scraped(*missing: str) -> dict[str, Any]:
         with Inspector(user_without(own, *missing)) as inspector:
-            return exported(Scanner(inspector.snapshot, 60.0))
+            return exported(Scanner(lambda keep: inspector.snapshot(keep=keep), 60.0))
 
     assert scraped()["pyredisson_server_locks"] == 1
     for command in ("hlen", "scan"):

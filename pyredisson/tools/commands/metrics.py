@@ -83,6 +83,6 @@ def metrics(
     from pyredisson.tools.exporter import Exporter, Scanner, scan_of, serve, write_once
 
     address = read_address(listen)
-    scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval)
-    exporter = Exporter(scanner, names=names, limit=limit)
+    scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval, names=names, limit=limit)
+    exporter = Exporter(scanner)
     return write_once(exporter, scanner) if once else serve(exporter, address)
