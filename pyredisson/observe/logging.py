@@ -101,7 +101,8 @@ class Log:
     def _log_losses(self, losses: list[tuple[str, str]], seconds: float) -> None:
         names = ", ".join(f"{name!r} of {self._who(name, owner)}" for name, owner in losses[:NAMED])
         more = f" and {len(losses) - NAMED} others" if len(losses) > NAMED else ""
-        _lock.warning("pyredisson: %d more locks were lost within %.0f s: %s%s", len(losses), seconds, names, more)
+        lost = "one more lock was" if len(losses) == 1 else f"{len(losses)} more locks were"
+        _lock.warning("pyredisson: %s lost within %.0f s: %s%s", lost, seconds, names, more)
 
     def _who(self, name: str, owner: str) -> str:
         """Name the owner of a lock: its thread or task, and the application."""

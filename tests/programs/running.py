@@ -64,7 +64,7 @@ class Records(logging.Handler):
         self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if (record.levelno >= logging.WARNING or LOST_LINE in record.msg) and "more locks were lost" not in record.msg:
+        if (record.levelno >= logging.WARNING or LOST_LINE in record.msg) and " lost within " not in record.msg:
             self.records.append(record)
 
 
