@@ -56,7 +56,7 @@ class LateCalls:
             call()
 
 
-late_calls = LateCalls()
+late_calls: LateCalls = LateCalls()
 
 
 @on_fork

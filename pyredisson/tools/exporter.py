@@ -48,11 +48,18 @@ class Tally:
     """
 
     def __init__(self, names: re.Pattern[bytes] | None = None, limit: int = 50) -> None:
-        self.names, self._limit = names, limit
-        self.kinds = set[str]()
-        self.held, self.waiting = Counter[str](), Counter[str]()
-        self.unlimited = self.absent = self.dead = self.deadlocked = self.matching = 0
-        self.held_since = self.waited_since = math.inf
+        self.names: re.Pattern[bytes] | None = names
+        self._limit = limit
+        self.kinds: set[str] = set()
+        self.held: Counter[str] = Counter()
+        self.waiting: Counter[str] = Counter()
+        self.unlimited: int = 0
+        self.absent: int = 0
+        self.dead: int = 0
+        self.deadlocked: int = 0
+        self.matching: int = 0
+        self.held_since: float = math.inf
+        self.waited_since: float = math.inf
         self._matching: list[tuple[float, str, LockView]] = []
 
     def count(self, locks: Iterable[LockView]) -> tuple[LockView, ...]:
