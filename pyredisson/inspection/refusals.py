@@ -13,15 +13,13 @@ from typing import Literal, TypeAlias
 
 import redis.exceptions as rx
 
+from pyredisson.core.requests.connect_wait import NO_PASSWORD
 from pyredisson.net.refusals import Meaning, meaning_of, reply_error
 
 Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]
 """How a question that failed was answered."""
 
 MAX_SHOWN = 80  # characters of a key
-
-#: What servers answer to a client that has no password.
-_NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
 
 
 class OneNodeOfACluster(rx.ClusterError):
@@ -67,6 +65,6 @@ def answered(error: BaseException) -> Answered:
 
 def text_of(error: Exception) -> str:
     """Return why a server refuses, in words."""
-    if any(each in str(error) for each in _NO_PASSWORD):
+    if any(each in str(error) for each in NO_PASSWORD):
         return "it requires a password, and the URL has none: redis://:password@host:port"
     return str(error)
