@@ -140,8 +140,6 @@ class LockKind(HeldKind):
     #: Whether a holder may acquire it again; and how the error ends if not.
     reentrant: ClassVar[bool] = True
     not_reentrant_hint: ClassVar[str] = ", or use get_lock() if a holder may acquire it again"
-    #: Whether each hold has a fencing token of its own.
-    token_per_hold: ClassVar[bool] = False
     #: Whether all nodes of a quorum store the same token.
     shared_token: ClassVar[bool] = False
     #: Whether it is one side of a lock, so that a forced unlock leaves the other side as it is.

@@ -32,7 +32,6 @@ class FencedKind(PlainKind):
     __slots__ = ()
 
     word = "fenced_lock"
-    token_per_hold = True
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
