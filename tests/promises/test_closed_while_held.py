@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError
-from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost
+from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, sync_and_async
 
-SHORT = 1.5
+SHORT = 2.4
 
 #: How each kind makes a block.
 BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
@@ -119,6 +119,7 @@ def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Acto
     world.until(lambda: lost == ["orders"], SHORT + 3)
     assert lease.lost
     assert [each.name for each in events if isinstance(each, Lost)] == ["orders"]
+    assert not any(isinstance(each, WatchdogLate) for each in events)
     with pytest.raises(LockLostError):
         leave(world, alice, block)
     assert lost == ["orders"]

@@ -137,6 +137,7 @@ class Watchdog:
     def report_when_closed(self) -> None:
         """Report what has expired of a closed client, now and when the rest does: that is certain no longer than so."""
         self._cancel_report()
+        self._late_at = math.inf  # It has ended, and is not late.
         self._report_expired()
         self._find_earliest()
         if self._earliest < math.inf:
