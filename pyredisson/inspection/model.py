@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.diagnosis.replies import PresenceEntry
@@ -249,29 +250,40 @@ class Snapshot:
 
 
 #: Times carry their unit in JSON: the name there, and by what they are multiplied.
-_IN_JSON = {
+_IN_JSON: dict[str, tuple[str, int | None]] = {
     "since": ("since_unix_ms", 1000),
     "remaining": ("remaining_ms", 1000),
     "free_in": ("free_in_ms", 1000),
 }
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def as_json(value: Any) -> Any:
     """Return a value as JSON can hold it, with units in the names of times."""
-    if is_dataclass(value) and not isinstance(value, type):
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        return round(value, 3)
+    if kind in (tuple, list):
+        return [as_json(inner) for inner in value]
+    if (names := _names_in_json(kind)) is not None:
         made: dict[str, Any] = {}
-        for each in fields(value):
-            inner = getattr(value, each.name)
-            name, factor = _IN_JSON.get(each.name, (each.name, None))
-            if isinstance(value, Snapshot) and each.name == "taken":
-                name, factor = "taken_unix_ms", 1000
-            made[name] = round(inner * factor) if factor is not None and inner is not None else as_json(inner)
-        for name in ("label", "waiting"):
-            if isinstance(value, (Who, LockView)) and hasattr(value, name):
-                made[name] = getattr(value, name)
+        for attribute, name, factor in names:
+            inner = getattr(value, attribute)
+            made[name] = as_json(inner) if factor is None or inner is None else round(inner * factor)
         return made
     if isinstance(value, Mapping):
         return {key: as_json(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [as_json(inner) for inner in value]
-    return round(value, 3) if isinstance(value, float) else value
+    return value
+
+
+@cache
+def _names_in_json(kind: type) -> list[tuple[str, str, int | None]] | None:
+    """Return the attributes of a class, their names in JSON, and by what they are multiplied."""
+    if not is_dataclass(kind):
+        return None
+    times = {**_IN_JSON, "taken": ("taken_unix_ms", 1000)} if kind is Snapshot else _IN_JSON
+    shown = [name for name in ("label", "waiting") if kind in (Who, LockView) and hasattr(kind, name)]
+    names = [*(each.name for each in fields(kind)), *shown]
+    return [(each, *times.get(each, (each, None))) for each in names]
