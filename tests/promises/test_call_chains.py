@@ -17,7 +17,7 @@ import pytest
 from pyredisson import LockError, LockLostError, OutcomeUnknownError, events
 from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
 from tests.proxy import Proxy
-from tests.worlds.base import Actor, Pending, Remote, method_of
+from tests.worlds.base import KEPT, Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
 
@@ -25,7 +25,6 @@ pytestmark = threads_only
 
 REENTRANT = ["lock", "fair_lock", "spin_lock", "fenced_lock", "write_lock"]
 BRIEF = 0.3  # a lease that is left to run out
-LONG = 2.4  # a watchdog's timeout, where a lock must not be lost: a busy machine may keep the watchdog waiting
 
 each_kind = pytest.mark.parametrize("kind", REENTRANT)
 
@@ -363,7 +362,7 @@ def test_a_copy_from_before_a_wait_knows_the_hold_after_it(
 def test_a_hold_is_renewed_after_a_wait_in_a_copy_that_is_gone(
     world: ThreadsWorld, one: Chain, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = world.client(lock_watchdog_timeout=LONG)
+    client = world.client(lock_watchdog_timeout=KEPT)
     release = acquire(one, client, how)
     wait(one.copy(), client)
     gc.collect()
@@ -381,7 +380,7 @@ def test_a_hold_is_renewed_after_a_wait_in_a_copy_that_is_gone(
 def test_a_lock_is_renewed_that_a_chain_used_which_has_ended(
     world: ThreadsWorld, alice: Actor, one: Chain, kind: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = world.client(lock_watchdog_timeout=LONG)
+    client = world.client(lock_watchdog_timeout=KEPT)
     acquire(Chain(alice), client, "lock", kind)()
     gc.collect()
     releases = [acquire(one, client, how, kind), acquire(one, client, "lock", kind)]

@@ -13,13 +13,12 @@ import pytest
 from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError
 from tests.promises.kinds import handle
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
-LONG = 2.4  # one that a busy machine keeps
 TAKEN = "{orders}:timeout"
 PERMITS = "permit_expirable_semaphore"
 #: What is announced where, and what an owner's hold is kept in.
@@ -116,14 +115,14 @@ def test_a_closed_client_raises_on_entering_and_releases_on_leaving(world: World
 @each_runtime
 @each_expiring_kind
 def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World, kind: str) -> None:
-    mine = single(world.actor(), world.client(lock_watchdog_timeout=LONG), kind)
+    mine = single(world.actor(), world.client(lock_watchdog_timeout=KEPT), kind)
     with mine.hold() as lease:
         last, down, up = lease.remaining(), False, False
 
         def watched() -> bool:
             nonlocal last, down, up
             last, before = lease.remaining(), last
-            assert last <= LONG
+            assert last <= KEPT
             down, up = down or last < before, up or last > before
             return down and up
 

@@ -8,11 +8,10 @@ import threading
 import pytest
 
 from pyredisson import LockLostError, events
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
-LONG = 2.4  # the same, where there is a lock that must not be lost: a busy machine may keep the watchdog waiting
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
 
@@ -115,7 +114,7 @@ def test_a_callback_that_raises_or_blocks_delays_nothing(
         go_on.wait(30)
 
     callback = {"raises": fail, "raises in a task": fail_later, "blocks": block}[how]
-    client, alice = world.client(lock_watchdog_timeout=LONG, on_lock_lost=callback), world.actor()
+    client, alice = world.client(lock_watchdog_timeout=KEPT, on_lock_lost=callback), world.actor()
     mine, other = alice.lock(client), alice.lock(client, "parcels")
     mine.lock()
     other.lock()

@@ -14,12 +14,11 @@ import pytest
 
 from pyredisson import ClientClosedError, LockError, LockLostError
 from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
 pytestmark = each_runtime
 
-LONG = 2.4  # a watchdog's timeout, where a lock must not be lost: a busy machine may keep the watchdog waiting
 BRIEF = 0.3  # a lease that is left to run out
 #: The watchdog has nothing to do for five minutes, so that no renewal notices a loss.
 FAR_AWAY: dict[str, Any] = {"lock_watchdog_timeout": 900, "presence": False}
@@ -223,7 +222,7 @@ def test_the_outermost_hold_stays_and_is_renewed(
 ) -> None:
     """The holds of the member alone are released first, then those of the multi-lock; each the innermost first."""
     lost: list[object] = []
-    members = Members(world, alice, case, lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))
+    members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
     releases: list[tuple[bool, Callable[[], Any]]] = []
     for step in nested:
         lock = members.one() if step.startswith("one") else members.all()
@@ -470,7 +469,7 @@ def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(
     world: World, alice: Actor, bob: Actor, case: Case, block: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost: list[object] = []
-    members = Members(world, alice, case, lock_watchdog_timeout=LONG, on_lock_lost=lambda *told: lost.append(told))
+    members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
     client, store = members.clients[0], members.stores[-1]
     several = members.all()
     release = acquired(several, alice, None, block=block)
@@ -694,14 +693,14 @@ def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(
     world: World, alice: Actor, case: Case, block: bool, first: bool
 ) -> None:
     lost: list[str] = []
-    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=LONG)
+    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
     several = members.all()
     acquired(several, alice, block=block)
     closed = [members.lost[each] if first else members.count - 1 - each for each in members.lost]
     for index in closed:
         assert lost == []
         alice.do(members.clients[index].real.close)
-    world.until(lambda: several.real.name in lost, within=3 * LONG)
+    world.until(lambda: several.real.name in lost, within=3 * KEPT)
     members.expire(*closed)
 
 

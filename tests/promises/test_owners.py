@@ -16,7 +16,7 @@ from tests.promises.kinds import handle, make, rival
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -180,7 +180,7 @@ def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) ->
 
 @sync_and_async
 def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
-    client = world.client(lock_watchdog_timeout=3.0)
+    client = world.client(lock_watchdog_timeout=KEPT)
     owner = client.real.new_owner()
     alice, bob = world.actors(2)
     handle(alice, client, "lock", owner=owner).lock()
@@ -241,7 +241,7 @@ def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> Non
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
 def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(world: World, kind: str, closed: int) -> None:
     alice, bob = world.actors(2)
-    clients = world.nodes(2, lock_watchdog_timeout=2.4)
+    clients = world.nodes(2, lock_watchdog_timeout=KEPT)
     owner = clients[0].real.new_owner()
     locks = [handle(alice, client, kind, owner=owner) for client in clients]
     for lock in locks:

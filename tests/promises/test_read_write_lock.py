@@ -9,12 +9,11 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson.kinds import read_write_waiting
 from tests.promises.kinds import handle
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime, in_virtual_time
 
 CHANNEL = "redisson_rwlock:{orders}"
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
-LONG = 2.4  # the same, where nothing may be lost: a busy machine may well keep the watchdog waiting
 
 
 def sides(actor: Actor, client: Remote, name: str = "orders") -> tuple[Remote, Remote]:
@@ -142,7 +141,7 @@ def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world: Worl
 @in_virtual_time
 def test_ending_the_read_does_not_end_the_renewal_of_the_write(world: World) -> None:
     """Redisson counts the two together, and the write lock silently ends."""
-    client = world.client(lock_watchdog_timeout=LONG)
+    client = world.client(lock_watchdog_timeout=KEPT)
     read, write = sides(world.actor(), client)
     write.lock()
     read.lock()

@@ -13,12 +13,11 @@ from redis.retry import Retry
 
 from pyredisson import LockLostError
 from tests.servers import HOST
-from tests.worlds.base import Actor
+from tests.worlds.base import KEPT, Actor
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import in_real_time, sync_and_async
 from tests.worlds.store import CHANNEL
 
-LONG = 2.4  # a watchdog's timeout: a busy machine may well keep it waiting
 SETTINGS: dict[str, dict[str, Any]] = {
     "decoded": {"decode_responses": True},
     "resp2": {"protocol": 2},
@@ -46,7 +45,7 @@ class AsyncTunnel(redis.asyncio.Connection):
 
 def everything_works(world: ClockWorld, users: Any, *, renewal: bool = False) -> None:
     """Take, wait, be told, renew, lose: all of it over this client."""
-    client = world.client(redis=users, lock_watchdog_timeout=LONG if renewal else 30)
+    client = world.client(redis=users, lock_watchdog_timeout=KEPT if renewal else 30)
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     assert not mine.is_locked()
@@ -118,7 +117,7 @@ def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
 def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld, alice: Actor, bob: Actor) -> None:
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
-    client = world.client(redis=users, lock_watchdog_timeout=LONG)
+    client = world.client(redis=users, lock_watchdog_timeout=KEPT)
     mine = alice.lock(client)
     assert not mine.is_locked()
     mine.lock()

@@ -9,12 +9,11 @@ import pytest
 from pyredisson import events
 from tests.promises.kinds import handle, rival
 from tests.proxy import Proxy
-from tests.worlds.base import Actor, World
+from tests.worlds.base import KEPT, Actor, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
-LONG = 2.4
 #: Those of a read-write lock: of its holders, the reader has a key of its own.
 SIDES = ["read_lock", "write_lock"]
 
@@ -22,15 +21,15 @@ SIDES = ["read_lock", "write_lock"]
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "multi_lock", *SIDES])
 def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str, alice: Actor, bob: Actor) -> None:
-    client = world.client(lock_watchdog_timeout=LONG)
+    client = world.client(lock_watchdog_timeout=KEPT)
     mine, theirs = handle(alice, client, kind), rival(bob, client, kind)
     mine.lock()
     keys = set(world.redis.everything())
     stored = world.redis.everything()["orders"]
     waiting = bob.start(theirs.lock)
-    world.renewed(*(key for key in keys if world.redis.ttl(key) <= LONG))
+    world.renewed(*(key for key in keys if world.redis.ttl(key) <= KEPT))
     assert not waiting.done()
-    assert 0 < world.redis.ttl("orders") <= LONG
+    assert 0 < world.redis.ttl("orders") <= KEPT
     assert world.redis.everything()["orders"] == stored
     assert mine.get_hold_count() == 1
     mine.unlock()

@@ -30,6 +30,9 @@ from typing import Any, Literal
 from tests.worlds.store import Messages, Store
 
 PATIENCE = 10.0  # seconds to wait for what must happen; only a failing test waits so long
+KEPT = (
+    4.5  # a watchdog's timeout, where nothing may be lost: a busy machine was seen to stand still for over two seconds
+)
 
 
 class Pending(ABC):
