@@ -22,6 +22,7 @@ from pyredisson.core.names import ConditionNames
 from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Refused
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
+from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int
 from pyredisson.core.runtime import PUBLISH
@@ -218,7 +219,8 @@ class ConditionCore(NumberedCore):
             subscribing = Refused(int(1000 * client.config.timeout))
             return await wait_by_message(WaitingCall(client, names.name, attempt, subscribing, deadline), group, None)
         except Failure as failure:
-            raise failure.cause from failure.cause.__cause__
+            error = unreached(client, failure, f"condition {names.name!r}")
+            raise error from error.__cause__
         finally:
             client.presence.end_wait(waits)
 

@@ -56,6 +56,7 @@ class Conversation:
         self._asked: float | None = None
         self.left: bool = False
         self._unanswered: deque[str] = deque()  # The channel of each command that subscribes, in order.
+        self._leaving: set[str] = set()  # The channels of farewells without an answer.
 
     def begin(self, now: float) -> bytes:
         """The command to open with: subscribe to all that is wanted."""
@@ -66,12 +67,14 @@ class Conversation:
         """The commands that subscribe."""
         self._asked = self._asked if self._asked is not None else now
         self._unanswered.extend(channels)
+        self._leaving.difference_update(channels)
         word = "SSUBSCRIBE" if self._sharded else "SUBSCRIBE"
         return b"".join([pack(word, channel) for channel in channels])
 
     def farewell(self, channels: list[str], now: float) -> bytes:
         """The command that unsubscribes."""
         self._asked = self._asked if self._asked is not None else now
+        self._leaving.update(channels)
         if not self._sharded:
             return pack("UNSUBSCRIBE", *channels)
         return b"".join([pack("SUNSUBSCRIBE", channel) for channel in channels])
@@ -91,8 +94,10 @@ class Conversation:
                     self._answered(channel.decode())
                     self._subscriptions.confirmed(channel.decode(), self._connection)
                     self._searches = 0
-                elif kind == b"sunsubscribe" and self._subscriptions.dropped(channel.decode(), self._connection):
-                    self._displaced(now)  # That was not asked for: its slot moves to another node.
+                elif kind in (b"unsubscribe", b"sunsubscribe"):
+                    self._leaving.discard(channel.decode())
+                    if self._subscriptions.dropped(channel.decode(), self._connection):
+                        self._displaced(now)  # That was not asked for: its slot moves to another node.
 
     def _answered(self, channel: str) -> None:
         if channel in self._unanswered:
@@ -102,9 +107,11 @@ class Conversation:
     def _refused(self, error: rx.RedisError, now: float) -> None:
         if type(error) in LEAVES:
             self.left = True
-        elif str(error).startswith("MOVED ") or isinstance(failure_of(error), NotSent):
+        elif (moved := str(error).startswith("MOVED ")) or isinstance(failure_of(error), NotSent):
             self._unanswered.clear()  # It may as well answer a farewell.
-            if self._subscriptions.unconfirmed(self._connection):  # Else it answers a farewell.
+            if moved:
+                self._leaving.clear()  # What another node serves is not sent from here any more.
+            if self._leaving or self._subscriptions.unconfirmed(self._connection):
                 self._displaced(now)
         else:
             channels = [self._unanswered.popleft()] if self._unanswered else None
@@ -119,11 +126,13 @@ class Conversation:
         return now >= self._search_at
 
     def searched_elsewhere(self, now: float) -> bytes:
-        """The command that asks here again for what was not found elsewhere, or refused for a reason that passes."""
+        """The commands that say here again what was not found elsewhere, or refused for a reason that passes."""
         self._search_at = math.inf
-        left = self._subscriptions.unconfirmed(self._connection)
-        self._searches = self._searches + 1 if left else 0
-        return self.subscribe(left, now) if left else b""
+        again = self._subscriptions.unconfirmed(self._connection)
+        leaving = [each for each in self._leaving if each not in again]
+        self._searches = self._searches + 1 if again or leaving else 0
+        out = self.subscribe(again, now) if again else b""
+        return self.farewell(leaving, now) + out if leaving else out
 
     def due(self, now: float) -> bytes:
         """The commands that are due now: farewells to channels without waiters, and a ping."""

@@ -274,3 +274,24 @@ def test_a_release_by_call_is_completed(
         assert abs(world.run(number) - before) == 2
     time.sleep(0.3)
     assert abs(world.run(number) - before) == (2 if again and kind != "permit_expirable_semaphore" else 1)
+
+
+def test_a_wait_at_a_condition_ends_with_its_lock(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+    """Its time is over while the server refuses: it says so once it has acquired the lock again."""
+    client, actor = world.connected(refuser.url), world.actor()
+    lock = client.get_lock(unique_name)
+    condition = client.get_condition(lock)
+    actor.do(lock.lock)
+    waiting = actor.start(condition.wait, 0.6)
+    until(lambda: not world.run(lock.is_locked), what="it waits")
+    refuser.begin()
+    time.sleep(1.0)
+    refuser.end()
+    if refuser.state == "OOM":  # What leaves the waiters works.
+        assert waiting.result(20) is False
+    else:
+        with pytest.raises((rx.RedisError, OutcomeUnknownError)):
+            waiting.result(20)
+    assert actor.do(lock.is_held_by_current_thread)
+    actor.do(lock.unlock)
+    nothing_left(refuser.direct, client, unique_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import Failure, Rejected, Unanswered, reason_of
 from pyredisson.core.names import owner_field, writer_field
 from pyredisson.core.outcomes import AT_ONCE, LockAcquired, Refused
+from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import holder_alive
 from pyredisson.core.requests.connect_wait import waits_through
 from pyredisson.core.requests.settle import settle_on_leaving
@@ -78,7 +80,9 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
         try:
             answer = await attempt(first=first)
         except Failure as failure:
-            if not await waits_through(client, failure, wait, asked):
+            # What a condition has given up is waited for in any case.
+            patience = math.inf if attempt.hold.state is HoldState.GIVEN_UP else wait
+            if not await waits_through(client, failure, patience, asked):
                 raise
             answer = AT_ONCE
     acquired = type(answer) is LockAcquired
