@@ -159,7 +159,7 @@ class Watchdog:
     def _warn_if_late(self) -> None:
         """Warn, once, if the loop is late: in some processes threads do not run."""
         late_at = self._late_at
-        if self._runtime.now() > late_at:
+        if self._runtime.now() > late_at and not self._client.closed:  # Else no loop is to come round.
             self._late_at = math.inf
             if not self._late_reported:
                 self._late_reported = True
