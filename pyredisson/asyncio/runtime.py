@@ -129,7 +129,7 @@ class AsyncioRuntime(BaseRuntime):
 
     def in_background(self) -> bool:
         task = asyncio.current_task()
-        return task is not None and (task in self._tasks or task.get_name() == CONNECTING)
+        return task is None or task in self._tasks or task.get_name() == CONNECTING  # None: see call_later().
 
     def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()

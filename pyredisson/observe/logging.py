@@ -46,7 +46,8 @@ class Log:
         """Log one event."""
         match event:
             case events.Lost(reason=reason):
-                level = logging.WARNING if self._outages.is_first_loss(event.name, event.owner) else logging.INFO
+                first = self._outages.is_first_loss(event.name, self._who(event.name, event.owner))
+                level = logging.WARNING if first else logging.INFO
                 self._of(event, level, "lock %r of %s was lost: %s", reason)
             case events.OutcomeUnknown(request=request, error=error):
                 level, server = self._failed("a request", event.name)
@@ -99,7 +100,7 @@ class Log:
         _server.warning("pyredisson: %s answers again after %.1f s, in which %s failed", server, seconds, summary)
 
     def _log_losses(self, losses: list[tuple[str, str]], seconds: float) -> None:
-        names = ", ".join(f"{name!r} of {self._who(name, owner)}" for name, owner in losses[:NAMED])
+        names = ", ".join(f"{name!r} of {who}" for name, who in losses[:NAMED])
         more = f" and {len(losses) - NAMED} others" if len(losses) > NAMED else ""
         lost = "one more lock was" if len(losses) == 1 else f"{len(losses)} more locks were"
         _lock.warning("pyredisson: %s lost within %.0f s: %s%s", lost, seconds, names, more)
@@ -109,7 +110,10 @@ class Log:
         core = self._core
         number = owner.split(":")[1] if ":" in owner else ""
         own = core.ownerships.find((name, owner))
-        who = core.runtime.owner() if own is None else own.who
+        try:
+            who = core.runtime.owner() if own is None else own.who
+        except RuntimeError:  # No task runs: a closed client's loss is reported.
+            return owner
         if own is None and str(who.number) != number:
             return owner
         app = core.runtime.identity().app

@@ -106,6 +106,7 @@ class Outages:
         self._paces: dict[str, DoublingPause] = {}
         self._losses: list[tuple[str, str]] | None = None
         self._loss_pace = DoublingPause()
+        self._core.when_closed[self._tell_losses] = None
 
     def begins(self, server: str, what: str) -> bool:
         """Count a failure of a server. Returns whether an outage begins with it."""
@@ -141,18 +142,27 @@ class Outages:
         return True
 
     def _tell_losses_later(self) -> None:
-        seconds = self._loss_pace.next(self._now())
+        self._loss_seconds = self._loss_pace.next(self._now())
 
         async def tell() -> None:
-            with self._mutex:
-                losses, self._losses = self._losses, None
-                if losses:
-                    self._losses = []
-            if losses:
-                self._lost(losses, seconds)
-                self._tell_losses_later()
+            self._tell_losses()
 
-        self._do_later(tell, seconds)
+        try:
+            if self._core.closed:  # It has no background any more.
+                self._core.runtime.call_later(self._loss_seconds, self._tell_losses)
+            else:
+                self._do_later(tell, self._loss_seconds)
+        except RuntimeError:
+            pass  # As in _do_later().
+
+    def _tell_losses(self) -> None:
+        with self._mutex:
+            losses, self._losses = self._losses, None
+            if losses:
+                self._losses = []
+        if losses:
+            self._lost(losses, self._loss_seconds)
+            self._tell_losses_later()
 
     async def _check(self) -> None:
         now = self._now()

@@ -12,6 +12,7 @@ import pytest
 
 from pyredisson import ClientClosedError, LockLostError
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
+from tests.promises.kinds import warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
@@ -123,6 +124,32 @@ def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Acto
     with pytest.raises(LockLostError):
         leave(world, alice, block)
     assert lost == ["orders"]
+
+
+@sync_and_async
+def test_all_losses_are_told_whatever_a_listener_raises(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+    """Each is named in the log. No watchdog is said to be late, which a closed client does not have."""
+    lost: list[str] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, Lost):
+            raise SystemExit(3)
+
+    client = world.client(
+        lock_watchdog_timeout=3.0, on_lock_lost=lambda name, number: lost.append(name), listeners=(listen,)
+    )
+    alice.get(client, "lock", "early").lock(lease_time=1)
+    for name in ("orders", "bills"):
+        alice.lock(client, name).lock()
+    permit = alice.get(client, "permit_expirable_semaphore", "rooms", permits=1).hold()
+    permit.enter()
+    caplog.clear()
+    client.close()
+    world.until(lambda: sorted(lost) == ["bills", "orders", "rooms"], 6)
+    world.until(lambda: all(sum(repr(name) in line for line in warned(caplog)) == 2 for name in lost))
+    assert not any("watchdog" in line for line in warned(caplog))
+    with pytest.raises(LockLostError, match="its client was closed"):
+        leave(world, alice, permit)
 
 
 @sync_and_async

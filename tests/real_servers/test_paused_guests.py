@@ -66,6 +66,17 @@ def test_a_fixed_lease_ends_earlier(world: ClockWorld, valkey: Server, unique_na
     until(lambda: world.losses, 3)
 
 
+def test_what_a_closed_client_holds_ends_earlier(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+    client, lease = _hold(world, valkey.url, unique_name)
+    fixed = world.actor().do(world.enter(client.get_lock(f"{unique_name}-2").hold(lease_time=20)))
+    world.run(client.close)
+    assert lease.remaining() > 15
+    assert fixed.remaining() > 15
+    set_right(client)
+    until(lambda: lease.lost and fixed.lost, 4)
+    until(lambda: len(world.losses) == 2, 3)
+
+
 def test_a_wall_clock_that_is_set_back_is_of_no_matter(world: ClockWorld, valkey: Server, unique_name: str) -> None:
     client, lease = _hold(world, valkey.url, unique_name)
     client._runtime.unix_time = lambda: time.time() - PAUSE

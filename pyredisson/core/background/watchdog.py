@@ -137,7 +137,7 @@ class Watchdog:
     def report_when_closed(self) -> None:
         """Report what has expired of a closed client, now and when the rest does: that is certain no longer than so."""
         self._cancel_report()
-        self._late_at = math.inf  # It has ended, and is not late.
+        self._check_clocks()
         self._report_expired()
         self._find_earliest()
         if self._earliest < math.inf:
@@ -160,7 +160,7 @@ class Watchdog:
     def _warn_if_late(self) -> None:
         """Warn, once, if the loop is late: in some processes threads do not run."""
         late_at = self._late_at
-        if self._runtime.now() > late_at:
+        if self._runtime.now() > late_at and not self._client.closed:  # Else no loop is to come round.
             self._late_at = math.inf
             if not self._late_reported:
                 self._late_reported = True
@@ -237,9 +237,11 @@ class Watchdog:
         if ahead <= self.lease_ms / 1000 - self.certain or not self._watched:
             return
         self._next_round = now
+        self._wall_clock += ahead
         soon = now + 2 * self._client.attempt_timeout(self.lease_ms)
         for ownership in list(self._watched):
-            ownership.certain_until(soon if ownership.renewable() else ownership.deadline - ahead)
+            renewable = ownership.renewable() and not self._client.closed
+            ownership.certain_until(soon if renewable else ownership.deadline - ahead)
         self._find_earliest()
 
     def _begin_round(self) -> None:

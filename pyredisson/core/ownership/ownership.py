@@ -665,7 +665,8 @@ class Ownership(Owned):
             self._drop_due()
             holds = (*self.holds,)
             if any(hold.watched and hold.whole is None for hold in holds):
-                self.loss = "its lease expired before it could be renewed"
+                closed = self.kind is not None and self.kind.client.closed
+                self.loss = f"its {'client was closed' if closed else 'lease expired'} before it could be renewed"
                 return holds
             for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
                 self.drop(hold, HoldState.ENDED)
