@@ -286,4 +286,5 @@ def _names_in_json(kind: type) -> list[tuple[str, str, int | None]] | None:
     times = {**_IN_JSON, "taken": ("taken_unix_ms", 1000)} if kind is Snapshot else _IN_JSON
     shown = [name for name in ("label", "waiting") if kind in (Who, LockView) and hasattr(kind, name)]
     names = [*(each.name for each in fields(kind)), *shown]
-    return [(each, *times.get(each, (each, None))) for each in names]
+    found = [(each, times.get(each, (each, None))) for each in names]
+    return [(each, name, factor) for each, (name, factor) in found]

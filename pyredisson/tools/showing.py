@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeAlias
 
-from pyredisson.inspection import DOUBTFUL, Edge, LockView, WaitGraph, Who, describe, wait_graph
+import redis.exceptions as rx
+
+from pyredisson.core.requests.server import read_info
+from pyredisson.inspection import DOUBTFUL, Edge, Inspector, LockView, WaitGraph, Who, describe, wait_graph
 from pyredisson.inspection.kinds import labels, stored_kinds
+from pyredisson.inspection.replies import encode_name
 from pyredisson.tools.common import ExitCode
 from pyredisson.tools.durations import duration_text
 from pyredisson.tools.looking import (
@@ -33,6 +38,7 @@ NOT_HELD = 3
 NEEDED = ("waiters", "owners")  # Who waits is known from these.
 SHOWN = 20  # holders and waiters of one lock
 WIDTH = 9  # of a label
+RECENT = 600  # seconds since a server was started
 
 
 def show_lock(name: str, *, url: str, prefix: str, as_json: bool) -> int:
@@ -148,6 +154,7 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         if lock is None and name is not None and look.complete:
             lock = inspector.lock(name)  # Some are listed only if they are asked for.
         foreign = inspector.foreign(name) if name is not None and lock is None and look.complete else None
+        cause = _cause(inspector, name) if name is not None and lock is None and foreign is None else None
         url = inspector.url
     graph = wait_graph(shown)
     cycles = [each for each in graph.cycles if name is None or _concerns(each, name, graph)]
@@ -156,9 +163,9 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         edges = graph.edges if name is None else tuple(_chain(name, graph))
         errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
         said = {"lock": lock, "foreign": foreign, "edges": edges, "cycles": cycles, "complete": look.complete}
-        print_json({**said, "errors": errors})
+        print_json({**said, "cause": cause, "errors": errors})
     elif name is not None and known and (lock is None or not (lock.held or lock.waiting)):
-        print_lines([_nothing(name, foreign)])
+        print_lines([_nothing(name, foreign), *([] if cause is None else [[(f"  {cause}", "yellow")]])])
     else:
         listening = {each.name for each in shown if each.waiting_clients}
         print_lines(list(_explanation(lock, graph, cycles, listening, known=known)))
@@ -167,6 +174,20 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
     if cycles:
         return ExitCode.FAILED
     return NOT_HELD if name is not None and (lock is None or not lock.held) else 0
+
+
+def _cause(inspector: Inspector, name: str) -> str | None:
+    """Return why a server may no longer have a lock, if that is known: it was started or flushed a short while ago."""
+    server = inspector.servers.of(encode_name(inspector.prefix + name))
+    with suppress(rx.RedisError, OSError):
+        reply = server.ask("INFO", "everything")
+        if isinstance(reply, bytes) and (facts := read_info(reply, time.monotonic())).run_id:
+            if facts.uptime < RECENT:
+                started = duration_text(facts.uptime)
+                return f"the server {server.node} was started {started} ago: it has only what it had saved before"
+            if facts.flushes and facts.keys == 0:
+                return f"the server {server.node} was flushed since its start, and has no keys"
+    return None
 
 
 def _chain(name: str, graph: WaitGraph) -> Iterator[Edge]:

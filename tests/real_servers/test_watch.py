@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ import redis
 
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector, Who
-from pyredisson.tools.watch.run import Watch
+from pyredisson.tools.sampling.changes import Change
+from pyredisson.tools.watch.run import Watch, Watched
+from pyredisson.tools.watch.show import line_of, record_of
 from tests.clusters import RunningCluster
 from tests.command_line import programs
-from tests.servers import VALKEY, Server
+from tests.sentinels import SOON_MS, SentinelSet
+from tests.servers import HOST, VALKEY, Server
 from tests.waiting import until
 
 HOLDER = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
@@ -224,6 +228,61 @@ def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pyte
         with Redisson.from_url(url) as client, client.get_lock("order"):
             assert next(events)[2].event in ("acquired", "released")
     assert "the connection was lost" in capfd.readouterr().err
+
+
+def _hold(server: Server, name: str) -> None:
+    with server.client() as client:
+        client.hset(name, HOLDER, 1)
+        client.pexpire(name, 60_000)
+
+
+def _next_line(events: Iterator[tuple[float, Watched, Change]]) -> str:
+    at, lock, change = next(events)
+    return line_of(record_of(at, lock, change), named=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        ("restart", "was restarted"),
+        ("FLUSHALL", "was flushed"),
+        ("FLUSHDB", "was flushed"),
+        ("DEL", "its key is gone, without a message"),
+    ],
+)
+def test_why_a_hold_has_ended_is_shown(
+    watching: Callable[..., Watcher], fresh_server: Callable[..., Server], unique_name: str, command: str, cause: str
+) -> None:
+    server = fresh_server()
+    _hold(server, unique_name)
+    events = watching(server.url, unique_name).watch.events()
+    assert "held" in _next_line(events)
+    if command == "restart":
+        server.restart()
+    else:
+        with server.client() as client:
+            client.execute_command(command, *([unique_name] if command == "DEL" else []))
+    line = _next_line(events)
+    assert "ended" in line
+    assert cause in line
+
+
+def test_a_hold_that_a_failover_has_lost_is_explained(
+    watching: Callable[..., Watcher], watched: SentinelSet, unique_name: str
+) -> None:
+    master = watched.master()
+    _hold(master, unique_name)
+    events = watching(watched.url, unique_name).watch.events()
+    assert "held" in _next_line(events)
+    for replica in watched.servers[1:]:
+        with replica.client() as client:
+            client.config_set("replica-read-only", "no")
+            until(partial(client.delete, unique_name))
+    watched.down_after(SOON_MS)
+    master.kill()
+    line = _next_line(events)
+    assert "ended" in line
+    assert f"(was {HOST}:{master.port}), which does not have it" in line
 
 
 def test_ctrl_c_ends_it_without_a_word(valkey: Server, unique_name: str, tmp_path: Path) -> None:

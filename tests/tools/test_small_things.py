@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -114,3 +115,14 @@ def test_run_waits_for_a_server_that_is_restarted(own: Server) -> None:
     threading.Timer(3, own.restart).start()
     done = shell("pyredisson run x --wait 40s true", own.url)
     assert done.returncode == 0, done.stderr
+
+
+def test_why_says_that_a_server_has_lost_what_it_had(own: Server) -> None:
+    done = shell("pyredisson why x", own.url)
+    assert (done.returncode, done.stdout.count("was started")) == (3, 1), done
+    done = shell("pyredisson why x --json", own.url)
+    assert "it has only what it had saved before" in json.loads(done.stdout)["cause"]
+    with own.client() as direct:
+        direct.set("x", "data of a program")
+        done = shell("pyredisson why x", own.url)
+    assert "was started" not in done.stdout

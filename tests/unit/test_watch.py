@@ -202,7 +202,9 @@ def test_an_event_is_a_line() -> None:
         "EXPIRED   web@web-3 pid 4711 t12  held 30 s, not renewed in time"
     )
     assert line(Change("forced", WHO)).startswith("FORCED    web@web-3")
-    assert line(Change("ended", WHO)).endswith("without a message: a fair or spin lock, or removed by hand")
+    assert line(Change("ended", WHO)).endswith(
+        "without a message: a fair or spin lock was released, or it was removed by hand"
+    )
     assert line(Change("released", count=3)) == "released  3 holds that were not seen"
     assert line(Change("free"), Seen(state=Glance(FREE)), named=True) == "order:17  free"
     assert line(Change("acquired", WHO), Seen(state=Glance(replace(HELD, mode="read", token=7)))).endswith(

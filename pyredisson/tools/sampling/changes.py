@@ -55,6 +55,7 @@ class Change:
         holds: The holds of the owner now.
         number: The value of a semaphore or latch now.
         held: For how many seconds the owner has held it, as far as that is known.
+        cause: Why the server no longer has it, if it was not released and that is known.
     """
 
     event: EventName
@@ -64,6 +65,7 @@ class Change:
     holds: int = 0
     number: int | None = None
     held: float | None = None
+    cause: str | None = None
 
 
 def owner_of(who: Who) -> str:

@@ -1,14 +1,15 @@
 """``pyredisson watch``: read locks when the server announces that something happened, and now and then anyway.
 
 What it costs the server: one subscription; one small request for all locks of a server at each message, at most 50 a
-second; without notifications of keys one more each second, with them each five seconds; and one at the moment a lock's
-time to live ends.
+second; without notifications of keys one more each second, with them each five seconds; one at the moment a lock's
+time to live ends; and if a hold ends without a message, at most once a second, one for the state of the server.
 """
 
 from __future__ import annotations
 
 import json
 import queue
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson.core.names import check_name, forced_channel, watched_channel
+from pyredisson.core.requests.server import ServerState
 from pyredisson.inspection import Inspector, Who
 from pyredisson.inspection.glance import Glance, channels_of, glance_at
 from pyredisson.inspection.kinds import stored_kinds
@@ -140,12 +142,15 @@ class Watch:
         self._meanings: dict[str, tuple[Watched, Meaning]] = {}  # By channel
         self._who: dict[str, Who] = {}
         self._lists = Pace(REST, ahead=AHEAD)
+        self._states = ServerState(threading.Lock(), time.monotonic, complain=lambda _: None, strict=False)
         self._hidden: str | None = None  # Why it is not known whether keys are notified of.
         self._servers.masters()
         by_server: dict[Server, list[Watched]] = defaultdict(list)
         for name, lock in self._locks.items():
             by_server[self._servers.of(encode_name(inspector.prefix + name))].append(lock)
         self._notified = all(self._notifies(server) for server in by_server)
+        for server in by_server:
+            self._learn(server)
         self._subscriptions = [self._subscribe(server, them) for server, them in by_server.items()]
         for each in self._subscriptions:
             each.ready.wait(TIMEOUT)
@@ -262,7 +267,24 @@ class Watch:
         free_in = state.lock.free_in
         lock.due = now + (interval if free_in is None else min(interval, free_in + 0.01))
         for change in _first(state) if before is None else changes_between(before, state, evidence):
-            yield since.at, lock, replace(change, held=self._held(lock, change, since, error))
+            held, cause = self._held(lock, change, since, error), None
+            if change.event in ("ended", "expired") and was is not None and not evidence.expired:
+                cause = self._cause(lock, was.node, read_at)
+            yield since.at, lock, replace(change, held=held, cause=cause)
+
+    def _learn(self, server: Server) -> None:
+        """Ask a server whether it was restarted or flushed since it was asked the last time."""
+        with suppress(rx.RedisError, OSError):
+            self._states.inspect(server.ask("INFO", "everything"), node=server.node)
+
+    def _cause(self, lock: Watched, former: str, read_at: float) -> str | None:
+        """Return why a server no longer has what it, or the former master, had when it was read, if that is known."""
+        server = self._servers.of(encode_name(self._inspector.prefix + lock.name))
+        if self._states.may_ask(server.node, time.monotonic()):
+            self._learn(server)
+        if server.node != former:
+            return f"the master is {server.node} now (was {former}), which does not have it"
+        return self._states.cause(server.node, read_at)
 
     def _held(self, lock: Watched, change: Change, now: Since, error: float) -> float | None:
         """Return for how many seconds the owner has held the lock, if that is known, and note when it acquired it.

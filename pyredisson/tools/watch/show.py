@@ -17,7 +17,7 @@ SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds", "no_loc
 REMARKS = {
     "expired": "not renewed in time",
     "forced": "freed by pyredisson unlock",
-    "ended": "without a message: a fair or spin lock, or removed by hand",
+    "ended": "its key is gone, without a message: a fair or spin lock was released, or it was removed by hand",
 }
 
 
@@ -38,6 +38,7 @@ def record_of(at: float, lock: Lock, change: Change) -> dict[str, Any]:
         "name": lock.name,
         "event": change.event,
         "holder": None if change.who is None else as_json(change.who),
+        "cause": change.cause,
         "held_ms": None if change.held is None else round(change.held * 1000),
         "count": change.count,
         "handed_over": change.handed_over,
@@ -74,7 +75,7 @@ def line_of(record: dict[str, Any], *, named: bool) -> str:
     if record["value"] is not None:
         details.append(f"value {record['value']}")
     if event in REMARKS:
-        details.append(REMARKS[event])
+        details.append(record["cause"] or REMARKS[event])
     if event == "no_lock" and record["foreign"] is not None:
         details.append(record["foreign"].partition(": ")[2])
     if record["queued"] and record["queued"] == record["waiting"]:
