@@ -110,19 +110,23 @@ def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
         error: What happened.
         url: The server, its password masked.
     """
+    from pyredisson.core.diagnosis.remedies import remedy_of
     from pyredisson.inspection.refusals import answered, text_of
     from pyredisson.inspection.servers import describe
 
     server = f"the server{f' at {url}' if url else ''}"
+    hint = f"; {remedy}" if (remedy := remedy_of(str(error))) else ""
     match answered(error):
         case "refused":
-            return ExitCode.REFUSED, f"{server} refused: {text_of(error)}"
+            return ExitCode.REFUSED, f"{server} refused: {text_of(error)}{hint}"
         case "not now":
             return ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}"
         case "elsewhere":
             return ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}"
         case _:
-            return ExitCode.UNAVAILABLE, f"{server} is not available: {describe(error)}"
+            if not hint and url is not None and url.startswith("rediss"):
+                hint = "; does it speak TLS? Without, it is redis://"
+            return ExitCode.UNAVAILABLE, f"{server} is not available: {describe(error)}{hint}"
 
 
 def say(text: str) -> None:

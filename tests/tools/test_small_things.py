@@ -14,6 +14,7 @@ import pytest
 from pyredisson import Config, Redisson
 from pyredisson.inspection import Inspector, LockView, Who
 from pyredisson.tools.looking import free_command, unlock_command
+from tests.proxy import Proxy
 from tests.servers import HOST, Server
 from tests.waiting import until
 
@@ -126,3 +127,13 @@ def test_why_says_that_a_server_has_lost_what_it_had(own: Server) -> None:
         direct.set("x", "data of a program")
         done = shell("pyredisson why x", own.url)
     assert "was started" not in done.stdout
+
+
+def test_what_to_do_about_an_address_that_does_not_fit(own: Server) -> None:
+    with Proxy(own.port) as proxy:
+        proxy.refuse_request("HELLO", "ERR unknown command 'HELLO', with args beginning with: '3'")
+        done = shell("pyredisson ls", proxy.url)
+        assert (done.returncode, "add ?protocol=2 to its URL" in done.stderr) == (77, True), done
+        assert shell("pyredisson ls", f"{proxy.url}?protocol=2").returncode == 0
+    done = shell("pyredisson ls", own.url.replace("redis://", "rediss://"))
+    assert (done.returncode, "does it speak TLS?" in done.stderr) == (69, True), done
