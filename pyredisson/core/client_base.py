@@ -140,16 +140,19 @@ class ClientBase:
         """Whether an error of the user's code is reported. A call of the program's own may be interrupted anywhere."""
         return isinstance(error, Exception) or (is_contained(error) and self.runtime.in_background())
 
-    def report_lost(self, ownership: Ownership, lost: Sequence[Hold], *, quietly: bool = False) -> None:
+    def report_lost(
+        self, ownership: Ownership, lost: Sequence[Hold], reason: str | None = None, *, quietly: bool = False
+    ) -> None:
         """Report to the holders of these holds, and to all who want to know, that they are lost.
 
-        To that of a multi-lock only if it is no longer held as a whole. ``quietly``: without an event.
+        To that of a multi-lock only if it is no longer held as a whole. ``reason``: why, if they are no longer noted
+        there. ``quietly``: without an event.
         """
         if not lost:
             return
         self.unwatch(ownership)
         if any(hold.whole is None for hold in lost):
-            self.announce_loss(ownership, ownership.loss or ownership.gone(), quietly=quietly)
+            self.announce_loss(ownership, reason or ownership.loss or ownership.gone(), quietly=quietly)
             self.notify(ownership)
         for whole in {id(hold.whole): hold.whole for hold in lost if hold.whole is not None}.values():
             whole.lost_part(quietly=quietly)

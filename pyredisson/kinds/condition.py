@@ -238,7 +238,10 @@ class ConditionCore(NumberedCore):
         own, most = self.lock.mine(), count_of(n, "n")
         script = ScriptCall("condition_notify", (*self._published(), most, own.owner), (self.names.channel,))
         if await self.change("a notify", script, progress) < 0:
-            name = self.names.name
+            name, client = self.names.name, self.client
+            if own.holds:
+                await client.learn_cause(name)
+                raise lost_error(own, own.loss or client.cause_of(own))
             raise LockNotOwnedError(not_held("lock", name, own.who, None), name=name)
 
     async def notify_all(self, progress: Progress | None = None) -> None:

@@ -225,10 +225,10 @@ def _log_server_event(event: events.Event) -> None:
             )
             _server.warning(text, what, server, former, held)
         case events.QuorumNodeLost(name=name, node=node, error=error, left=left, quorum=quorum):
-            text = "pyredisson: quorum %r: %s does not answer (%s): %d nodes are left, and %d are needed"
+            text = "pyredisson: quorum %r: %s cannot be used (%s): %d nodes are left, and %d are needed"
             _server.warning(text, name, node, error, left, quorum)
         case events.QuorumNodeBack(name=name, node=node, seconds=seconds):
-            _server.warning("pyredisson: quorum %r: %s answers again after %.1f s", name, node, seconds)
+            _server.warning("pyredisson: quorum %r: %s can be used again after %.1f s", name, node, seconds)
         case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
             text = "pyredisson: quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
             _server.warning(text, name, node, uptime, seconds)

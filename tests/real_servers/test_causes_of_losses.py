@@ -95,20 +95,30 @@ def test_so_does_one_whose_subscriber_comes_back(
 
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
-@pytest.mark.parametrize("how", ["renewal", "unlock"])
+@pytest.mark.parametrize("how", ["renewal", "unlock", "extend", "notify", "extend all"])
 def test_a_flush_is_the_cause(
     world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, command: str, how: str
 ) -> None:
     server = fresh_server()
-    _, actor, lock = _hold(world, server, unique_name, how)
+    client, actor, lock = _hold(world, server, unique_name, how)
+    both = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
+    if how == "extend all":
+        actor.do(both.lock)
+    calls: dict[str, Callable[[], Any]] = {
+        "unlock": lock.unlock,
+        "extend": lambda: lock.extend(50),
+        "notify": client.get_condition(lock).notify,
+        "extend all": lambda: both.extend(50),
+    }
     with server.client() as direct:
         direct.execute_command(command)
     if how == "renewal":
         until(lambda: _reasons(world), what="the loss is found")
-        assert "was flushed" in _reasons(world)[0]
     else:
-        with pytest.raises(LockLostError, match="was flushed"):
-            actor.do(lock.unlock)
+        with pytest.raises(LockLostError, match="was flushed" if how in ("unlock", "extend") else "was lost"):
+            actor.do(calls[how])
+    if how != "notify":
+        assert "was flushed" in _reasons(world)[0]
 
 
 def test_a_deleted_key_is_neither(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str) -> None:

@@ -115,3 +115,23 @@ def test_a_quorum_that_has_lost_a_node(
             assert _of(world, QuorumNodeBack)[0].node == event.node
             assert len(_lines(caplog, f"quorum {unique_name!r}")) == 2
         actor.do(lock.unlock)
+
+
+def test_a_node_that_refuses_is_not_said_to_be_silent(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = [fresh_server() for _ in range(3)]
+    clients = [world.connected(server.url, restart_guard=False) for server in servers]
+    lock = clients[0].get_red_lock(*[client.get_lock(unique_name) for client in clients])
+    servers[1].config_set("min-replicas-to-write", 1)
+    actor = world.actor()
+
+    def told() -> list[str]:
+        actor.do(lock.lock)
+        actor.do(lock.unlock)
+        return _lines(caplog, f"quorum {unique_name!r}")
+
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        [line] = until(told, 10, what="it is told")
+    assert "cannot be used (NOREPLICAS" in line
+    servers[1].config_set("min-replicas-to-write", 0)

@@ -317,7 +317,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         reason = client.cause_of(ownership)
         lost = ownership.lose_one(call.request_id, reason, client.runtime.now())
         client.watchdog.unwatch(ownership)
-        client.report_lost(ownership, lost)
+        client.report_lost(ownership, lost, reason)
         raise lost_error(ownership, reason)
     hold = next(iter(ownership.in_flight.holds), None)
     stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)

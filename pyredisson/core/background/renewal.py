@@ -59,11 +59,12 @@ class Renewal(Ask):
         self._generations = [ownership.generation for ownership in ownerships]
         self._sent = client.runtime.now()
 
-    def lost(self) -> Ownership | None:
-        """Return one of those that the answer says are lost, if there is one."""
-        if not isinstance(self.answer, list):
-            return None
-        return next((own for own, kept in zip(self.ownerships, self.answer, strict=False) if not kept), None)
+    async def learn_cause(self) -> None:
+        """Ask the server what became of what it says is lost, if something is; before :meth:`note`."""
+        if isinstance(self.answer, list):
+            lost = next((own for own, kept in zip(self.ownerships, self.answer, strict=False) if not kept), None)
+            if lost is not None:
+                await self._client.learn_cause(lost.name)
 
     def _note_node(self, failure: Failure | None) -> None:
         """Let a quorum know whether its node answers."""

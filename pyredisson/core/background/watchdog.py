@@ -303,8 +303,7 @@ class Watchdog:
             except Exception as error:
                 renewal.answer = as_failure(error)
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
-            if renewal.lost() is not None:
-                await self._client.learn_cause(ownership.name)
+            await renewal.learn_cause()
             renewal.note()
 
     def _next_wave(self) -> list[list[Ownership]]:
@@ -334,8 +333,7 @@ class Watchdog:
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:
-            if (lost := renewal.lost()) is not None:
-                await self._client.learn_cause(lost.name)
+            await renewal.learn_cause()
             without_answer = renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)

@@ -111,7 +111,8 @@ def _settled(
     elif reply is None and not (repeated and begun.hold_count == 1 and client.runtime.now() < ownership.deadline):
         # "Already gone" means "done by the earlier copy" only as long as nothing else can have ended the hold.
         reason = client.cause_of(ownership)
-        client.report_lost(ownership, ownership.lose_one(begun.request_id, reason, client.runtime.now(), behind=behind))
+        lost = ownership.lose_one(begun.request_id, reason, client.runtime.now(), behind=behind)
+        client.report_lost(ownership, lost, reason)
         if not behind:
             raise lost_error(ownership, reason)
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
