@@ -10,9 +10,7 @@ from celery import Task
 from celery.beat import Scheduler
 from celery.exceptions import Retry
 from celery.schedules import schedstate
-from redis.exceptions import RedisError
 
-from pyredisson.errors import RedissonError
 from pyredisson.shared.synchronized import Key
 from pyredisson.threads.client import Redisson
 
@@ -160,30 +158,50 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
     def setup_schedule(self) -> None:
         """Read the schedule, and stand for election."""
         super().setup_schedule()
+        #: The entries whose tick this beat has claimed, and not sent yet.
+        self._claimed: set[str] = set()
         if self.client is None:
             raise TypeError(f"{type(self).__name__} needs a client: set it as an attribute of the class")
         self._name = self.election or f"{self.app.main or 'celery'}:beat"
         self._campaign = self.client.get_leader_election(self._name).run(lambda term: term.wait())
 
     def is_due(self, entry: Any) -> Any:
-        """Return whether an entry is due, to be sent here or because another beat has sent it."""
+        """Return whether an entry is due, to be sent here or because another beat has sent it.
+
+        A tick is claimed here, where it can be postponed. What goes wrong with its lock only does that, and is logged:
+        an error that left `is_due` or `apply_entry` would end the beat, or cost the entry its place in the schedule.
+        """
         state = super().is_due(entry)
-        if not state[0]:
+        if not state[0] or entry.name in self._claimed:
             return state
-        try:
-            sent = self._tick(entry, 1.0).lock.locked()
-        except (RedissonError, RedisError, OSError) as error:
-            _log.warning("pyredisson: beat postpones %s: %s", entry.name, error)
-            return schedstate(False, self.standby_interval)
         leading = self._campaign is not None and self._campaign.leading
-        return state if sent or leading else schedstate(False, self.standby_interval)
+        try:
+            sent = self._claim(entry) if leading else self._tick(entry, 1.0).lock.locked()
+        except Exception as error:
+            _log.warning("pyredisson: beat postpones %s: %s", entry.name, error)
+            sent = False
+        return state if sent else schedstate(False, self.standby_interval)
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         """Send an entry, unless another beat has sent this tick."""
+        if entry.name in self._claimed:
+            self._claimed.discard(entry.name)
+            super().apply_entry(entry, producer=producer)
+
+    def _claim(self, entry: Any) -> bool:
+        """Claim a tick for this beat, unless another one has. Return that one has."""
         until_next = entry.schedule.is_due(entry.default_now())[1]
-        with self._tick(entry, 0.9 * min(max(until_next, 0.1), 86_400)) as run:
-            if run is not None:
-                super().apply_entry(entry, producer=producer)
+        run = None
+        try:
+            with self._tick(entry, 0.9 * min(max(until_next, 0.1), 86_400)) as run:
+                pass
+        except Exception as error:
+            if run is None:
+                raise
+            _log.warning("pyredisson: beat sends %s, and cannot say if its mark stays: %s", entry.name, error)
+        if run is not None:
+            self._claimed.add(entry.name)
+        return True
 
     def close(self) -> None:
         """Resign, so that another beat leads at once."""

@@ -80,21 +80,21 @@ class Singletons(Middleware):
 
         Raises:
             SkipMessage: The lock is held.
-            SingletonError: It is not available, or has no name. The message fails as by an error of the actor.
+            SingletonError: It is not available or has no name, or the message could not be sent again. The message
+                fails as by an error of the actor.
         """
         key = self._keys.get(message.actor_name)
         if key is None:
             return
         try:
             hold = self._client.get_lock(key.of(tuple(message.args), message.kwargs)).hold(0, skip=True)
-            lease = hold.__enter__()
+            if hold.__enter__() is not None:
+                self._holds[message.message_id] = hold
+                return
+            if broker.get_actor(message.actor_name).options.get("when_busy") == "wait":
+                self._send_again(broker, message)
         except Exception as error:
             raise SingletonError(f"the lock of {message.actor_name} is not available: {error}") from error
-        if lease is not None:
-            self._holds[message.message_id] = hold
-            return
-        if broker.get_actor(message.actor_name).options.get("when_busy") == "wait":
-            self._send_again(broker, message)
         raise SkipMessage("the lock is held")
 
     def after_process_message(

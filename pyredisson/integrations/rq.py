@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from rq import Retry
+from rq import Retry, get_current_job
 
 from pyredisson.shared.synchronized import Key
 from pyredisson.threads.client import Redisson
@@ -64,8 +64,16 @@ def singleton(
             with client.get_lock(name_of.of(args, kwargs)).hold(0, lease_time, skip=True) as lease:
                 if lease is not None:
                     return function(*args, **kwargs)
-            return Retry(_WITHOUT_END, interval=math.ceil(retry_in)) if when_busy == "wait" else None
+            return _wait(retry_in) if when_busy == "wait" else None
 
         return job
 
     return decorate
+
+
+def _wait(retry_in: float) -> Retry:
+    """Return the result by which RQ schedules the job again. It counts as none of the retries that the job returns."""
+    job: Any = get_current_job()
+    if job is not None:
+        job.number_of_retries = (job.number_of_retries or 0) - 1  # RQ adds 1.
+    return Retry(_WITHOUT_END, interval=math.ceil(retry_in))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pyredisson import Redisson
 from tests.frameworks.common import Program, Surroundings, require
-from tests.servers import VALKEY, SharedServers
+from tests.servers import VALKEY, Server, SharedServers
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_celery"
@@ -173,3 +173,48 @@ def test_of_two_beats_one_sends_each_tick_and_the_other_takes_over(workers: Work
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) > 0.5
     assert sum(each.output().count("Sending due task") for each in (leader, other, third)) - len(times) in (0, 1)
     workers.started.remove(other)
+
+
+def silence(_broker: Server, server: Server, beat: Program) -> None:
+    server.pause()
+    until(lambda: "beat postpones" in beat.output() or not beat.running(), WITHIN, what="a tick is postponed")
+    server.resume()
+
+
+def end(_broker: Server, server: Server, beat: Program) -> None:
+    server.kill()
+    until(lambda: "beat postpones" in beat.output() or not beat.running(), WITHIN, what="a tick is postponed")
+    server.restart()
+
+
+def refuse_writes(_broker: Server, server: Server, beat: Program) -> None:
+    server.config_set("min-replicas-to-write", 1)
+    until(lambda: "beat postpones" in beat.output() or not beat.running(), WITHIN, what="a tick is postponed")
+    server.config_set("min-replicas-to-write", 0)
+
+
+def forget_the_mark_while_the_broker_is_slow(broker: Server, server: Server, beat: Program) -> None:
+    sent = beat.output().count("Sending due task")
+    broker.pause()
+    until(lambda: beat.output().count("Sending due task") > sent, WITHIN, what="a tick is being sent")
+    with server.client() as client:
+        client.flushall()
+    broker.resume()
+
+
+@pytest.mark.parametrize("trouble", [silence, end, refuse_writes, forget_the_mark_while_the_broker_is_slow])
+def test_a_beat_goes_on_whatever_becomes_of_its_locks(
+    own_surroundings: Surroundings,
+    fresh_server: Callable[..., Server],
+    trouble: Callable[[Server, Server, Program], None],
+) -> None:
+    require("celery")
+    broker = fresh_server()
+    beat = Workers(own_surroundings, broker.url).beat()
+    until(lambda: beat.output().count("Sending due task") >= 2, WITHIN, what="it sends")
+    trouble(broker, own_surroundings.server, beat)
+    sent = beat.output().count("Sending due task")
+    until(lambda: beat.output().count("Sending due task") >= sent + 2 or not beat.running(), WITHIN, what="it goes on")
+    assert beat.running(), beat.output()
+    assert "Traceback" not in beat.output()
+    assert beat.stop() == 0, beat.output()

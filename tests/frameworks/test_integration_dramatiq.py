@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from pyredisson import Redisson
 from tests.frameworks.common import Surroundings, require
 from tests.servers import VALKEY, SharedServers
 from tests.waiting import until
@@ -31,3 +36,36 @@ def test_messages_with_one_key_run_one_at_a_time(surroundings: Surroundings, sha
     surroundings.check_nothing_left()
     with broker.client(db=12) as client:
         client.flushdb()
+
+
+def test_an_actor_does_not_run_without_its_lock_if_its_message_cannot_be_sent_again(
+    surroundings: Surroundings, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("dramatiq")
+    import dramatiq
+    from dramatiq.brokers.stub import StubBroker
+
+    from pyredisson.integrations.dramatiq import SingletonError, Singletons
+
+    ran: list[str] = []
+    client = Redisson.from_url(surroundings.url)
+    broker = StubBroker(middleware=[Singletons(client), dramatiq.middleware.Retries(max_retries=0)])
+    actor = dramatiq.actor(ran.append, broker=broker, actor_name="note", singleton=unique_name, when_busy="wait")  # type: ignore[call-overload]
+    enqueue = broker.enqueue
+
+    def refuse_what_waits(message: Any, *, delay: int | None = None) -> Any:
+        if delay is not None:
+            raise OSError("the broker is away")
+        return enqueue(message, delay=delay)
+
+    monkeypatch.setattr(broker, "enqueue", refuse_what_waits)
+    worker = dramatiq.Worker(broker, worker_timeout=50, worker_threads=1)
+    with client.get_lock(unique_name).hold():
+        worker.start()
+        actor.send("ran")
+        with pytest.raises(SingletonError, match="the broker is away"):
+            broker.join("default", timeout=20_000, fail_fast=True)
+        worker.stop()
+    broker.close()
+    client.close()
+    assert ran == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyredisson import Redisson
 from tests.frameworks.common import Surroundings, require
 from tests.waiting import until
 
@@ -34,3 +35,22 @@ def test_jobs_with_the_same_key_run_one_at_a_time_and_others_meanwhile(surroundi
     counted = [each for each in surroundings.notes() if each.startswith("counted")]
     assert counted.index("counted milk") == 0
     surroundings.check_nothing_left()
+
+
+def test_waiting_counts_as_none_of_the_retries_that_a_job_returns(surroundings: Surroundings) -> None:
+    require("rq")
+    import redis
+    from rq import Queue
+
+    database, name = surroundings.server.url.rsplit("/", 1)[0] + "/10", f"{surroundings.name}-queue"
+    with redis.Redis.from_url(database) as connection, Redisson.from_url(surroundings.url) as client:
+        with client.get_lock(f"{surroundings.name}:thrice").hold():
+            job = Queue(name, connection=connection).enqueue(f"{APP}.succeed_at_the_third_run")
+            options = ("-u", database, "--with-scheduler", "--path", ".", name)
+            worker = surroundings.program("-c", "from rq.cli import main; main()", "worker", *options)
+            until(lambda: len(job.results()) >= 3, 40, what="it has waited three times")
+            assert surroundings.notes() == []
+        until(lambda: job.get_status() in ("finished", "failed"), 40, what="it has ended")
+        assert (job.return_value(), surroundings.notes()) == ("done", ["run"] * 3)
+        assert worker.stop() == 0, worker.output()
+        connection.flushdb()

@@ -8,6 +8,8 @@ import time
 from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note, notes
 
 os.environ["PYREDISSON_URL"] = URL
+from rq import Retry
+
 # The example begins here.
 from pyredisson import Redisson
 from pyredisson.integrations.rq import singleton
@@ -41,3 +43,10 @@ def count_after(item: str, other: str) -> None:
         while f"counted {other}" not in notes():
             time.sleep(0.02)
     note(f"counted {item}")
+
+
+@singleton(client, f"{NAME}:thrice", when_busy="wait", retry_in=1)
+def succeed_at_the_third_run() -> str | Retry:
+    """Ask RQ for two more runs."""
+    note("run")
+    return Retry(max=2, interval=[1, 2]) if notes().count("run") < 3 else "done"
