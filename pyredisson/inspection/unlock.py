@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, final
 
 import redis.exceptions as rx
@@ -15,7 +15,7 @@ from pyredisson.inspection.model import LockView
 from pyredisson.inspection.servers import Server
 from pyredisson.lua import script_text
 
-_GUARD = Path(__file__).with_name("only_if_held_by.lua").read_text(encoding="utf-8")
+_GUARD = (files("pyredisson.inspection") / "only_if_held_by.lua").read_text(encoding="utf-8")
 
 UNLOCKED = "0"
 WRITE_UNLOCKED = "1"

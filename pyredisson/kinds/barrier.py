@@ -14,7 +14,7 @@ from pyredisson.core.failures import Failure, is_interruption
 from pyredisson.core.names import BarrierNames
 from pyredisson.core.outcomes import ACQUIRED, GRANTED, WITHOUT_END, Refused
 from pyredisson.core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
-from pyredisson.core.requests.replies import read_int
+from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.pubsub_wait import WaitingCall, wait_by_message
@@ -70,6 +70,8 @@ class Visit:
     def read(self, reply: Reply) -> Refused | Granted:
         """Note what the server replied; a refusal says that it waits on. Raises ``Unusable``."""
         state, parties = read_int(reply), self._barrier.parties
+        if state < -3 - parties:
+            raise unusable(reply)
         if state >= 0:
             self.last = state % 2 == 1
             self._generation, self.number = divmod(state // 2, parties)

@@ -24,7 +24,7 @@ from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
-from pyredisson.core.requests.replies import read_int
+from pyredisson.core.requests.replies import read_flag
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.pubsub_wait import WaitingCall, wait_by_message
@@ -205,7 +205,7 @@ class ConditionCore(NumberedCore):
         async def attempt() -> Answer:
             if await join():
                 return WITHOUT_END
-            waits = read_int(await client.runtime.eval(look, client.config.timeout / 3))
+            waits = read_flag(await client.runtime.eval(look, client.config.timeout / 3))
             return WITHOUT_END if waits else ACQUIRED
 
         def notifies(payload: bytes) -> int:
@@ -251,7 +251,7 @@ class ConditionCore(NumberedCore):
     def _leave(self, member: str, pass_on: int) -> Operation[int]:
         """Return the operation that ends a wait; if it was notified, ``pass_on`` others are."""
         script = ScriptCall("condition_leave", (*self._published(), pass_on, member), (self.names.channel,))
-        return Operation("a wait", script, read_int)
+        return Operation("a wait", script, read_flag)
 
     def _published(self) -> tuple[str, int]:
         """Return how a script publishes, and for how long a client that receives nothing may be there."""

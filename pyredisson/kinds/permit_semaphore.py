@@ -19,7 +19,7 @@ from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSe
 from pyredisson.core.ownership.hold import Hold
 from pyredisson.core.requests.connect_wait import unreached
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
-from pyredisson.core.requests.replies import read_int, unusable
+from pyredisson.core.requests.replies import read_flag, read_left_ms, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
 from pyredisson.errors import LockNotOwnedError
@@ -47,12 +47,13 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     """Read the reply of ``permit_acquire``. Raises ``Unusable``."""
     match reply:
         case [0, (int() | None) as left, int() as expires_ms]:
-            retry_in_ms = expires_ms if expires_ms >= 0 else None
+            retry_in_ms = read_left_ms(reply, expires_ms)
             return NeverSet(retry_in_ms) if left is None else Refused(retry_in_ms)
-        case [int(), (int() | None) as left, int() as expires_ms]:
+        case [int() as taken, (int() | None) as left, int() as expires_ms] if taken == wanted:
+            next_ms = read_left_ms(reply, expires_ms)
             if left is not None and left >= wanted:
                 return GRANTED_AND_MORE
-            return Granted(expires_ms + 1) if expires_ms >= 0 else GRANTED  # The server's clock has to be past the end.
+            return GRANTED if next_ms is None else Granted(next_ms + 1)  # The server's clock has to be past the end.
     raise unusable(reply)
 
 
@@ -158,7 +159,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""
         permit = _bytes_of(permit_id)
         script = self._changing("permit_lease", permit or b"", PUBLISH, _lease_ms(lease_time))
-        call = self.begin(Operation("an update_lease_time", script, read_int))
+        call = self.begin(Operation("an update_lease_time", script, read_flag))
         return permit is not None and await call.once() == 1
 
     async def get_lease_time(self, permit_id: str) -> float:

@@ -38,7 +38,7 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
             return NeverSet(None)
         case [0, int()]:
             return WITHOUT_END
-        case [int(), (int() | None) as left]:
+        case [int() as taken, (int() | None) as left] if taken == wanted:
             return GRANTED_AND_MORE if left is not None and left >= wanted else GRANTED
     raise unusable(reply)
 

@@ -19,7 +19,7 @@ from pyredisson.core.names import LockNames, token_field
 from pyredisson.core.outcomes import LOST, HoldLost
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import GONE, lost_error
-from pyredisson.core.requests.replies import unusable
+from pyredisson.core.requests.replies import read_left_ms, unusable
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.polling import Polling
 from pyredisson.kinds.lock import LockCore
@@ -71,7 +71,7 @@ def read_hold_end(reply: Reply) -> tuple[int, int | None] | HoldLost:
         case None:
             return LOST
         case [int() as now_ms, int() as end_ms]:
-            return now_ms, end_ms if end_ms >= 0 else None
+            return now_ms, read_left_ms(reply, end_ms)
     raise unusable(reply)
 
 

@@ -11,11 +11,11 @@ The wait queue is the last of KEYS where a script can do without it, for users w
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from importlib.resources import files
 
 from pyredisson.core.waiting.protocol import WORDS
 
-_FOLDER = Path(__file__).parent
+_FOLDER = files(__name__)  # It may be in a zip.
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
 _ATTEMPT = re.compile(r"^-- attempt: (\w+)\n", re.MULTILINE)
 _WORD = re.compile(r"\$([A-Z_]+)")
@@ -24,7 +24,7 @@ _HEADER = re.compile(r"\A(?:--(?! (?:include|attempt): ).*\n)*")
 
 def script_names() -> list[str]:
     """Return the names of all scripts, sorted."""
-    return sorted(path.stem for path in _FOLDER.glob("*.lua"))
+    return sorted(file.name[:-4] for file in _FOLDER.iterdir() if file.name.endswith(".lua"))
 
 
 def script_text(name: str) -> str:

@@ -125,6 +125,46 @@ def test_an_answer_that_makes_no_sense(world: ClockWorld, proxy: Proxy, unique_n
     side_by_side(ask, [kind for kind in KINDS if kind is not LATCH])
 
 
+#: Numbers that no script gives, by the form of the reply to an acquire.
+IMPOSSIBLE = {
+    "a lock": [b":-2\r\n", b":-3\r\n", b":-9223372036854775808\r\n"],
+    "semaphore": [b"*2\r\n:-1\r\n:0\r\n", b"*2\r\n:2\r\n:0\r\n"],
+    "permit_expirable_semaphore": [
+        b"*3\r\n:0\r\n:0\r\n:-2\r\n",
+        b"*3\r\n:-1\r\n:0\r\n:5\r\n",
+        b"*3\r\n:1\r\n:0\r\n:-7\r\n",
+    ],
+}
+
+
+def test_a_number_that_no_script_gives_is_not_waited_for(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+    """Such as the time to live of a key that does not exist, -2, from a server that only resembles Redis."""
+
+    def ask(kind: Kind) -> None:
+        name = f"{unique_name}-{kind}"
+        client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
+        made = kind.handle(client, name)
+        form = kind.name if kind.has_permits else "a lock"
+        if kind.has_permits:
+            actor.do(made.try_set_permits, 3)
+        for reply in IMPOSSIBLE[form]:
+            answers = answer(proxy, scripts_about(name), reply)
+            for method in (kind.acquire, str(kind.try_acquire)):
+                error = actor.start(getattr(made, method)).exception(20)
+                assert clear(error), f"{kind}.{method}: {reply!r}: {error!r}"
+            answers.remove()
+
+    side_by_side(ask, [kind for kind in KINDS if kind is not LATCH])
+
+
+def test_a_barrier_does_not_wait_for_such_a_number(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+    client, actor = world.connected(proxy.url, timeout=3.0), world.actor()
+    barrier = client.get_barrier(f"{unique_name}-barrier", 3)
+    answers = answer(proxy, scripts_about(f"{unique_name}-barrier"), b":-9\r\n")
+    assert clear(actor.start(barrier.wait).exception(20))
+    answers.remove()
+
+
 @pytest.mark.parametrize("what", ["a word", "an array of a word", "arrays in an array"])
 def test_a_renewal_that_makes_no_sense_is_asked_again(
     world: ClockWorld, proxy: Proxy, unique_name: str, what: str

@@ -32,7 +32,7 @@ def read_acquire(reply: Reply) -> LockAcquired | Refused | HoldLost | Stale:
     if reply is None:
         return ACQUIRED
     if type(reply) is int:
-        return Refused(reply if reply >= 0 else None)
+        return Refused(read_left_ms(reply, reply))
     if type(reply) is list and len(reply) == 1 and says(reply, b"lost"):
         return LOST
     stale = read_stale(reply)
@@ -57,6 +57,23 @@ def read_renewed(reply: Reply, count: int) -> list[bool]:
     if type(reply) is not list or len(reply) != count or reply.count(0) + reply.count(1) != count:
         raise unusable(reply)
     return [each == 1 for each in reply]
+
+
+def read_left_ms(reply: Reply, left_ms: int) -> int | None:
+    """Read a time to live that is part of a reply, in ms: -1 is without end, for which ``None`` stands.
+
+    Anything less is no time to live: who waited for that would wait indefinitely.
+    """
+    if left_ms < -1:
+        raise unusable(reply)
+    return left_ms if left_ms >= 0 else None
+
+
+def read_flag(reply: Reply) -> int:
+    """Read a reply that is 1 or 0."""
+    if type(reply) is not int or reply not in (0, 1):
+        raise unusable(reply)
+    return reply
 
 
 def read_int(reply: Reply) -> int:

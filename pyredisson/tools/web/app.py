@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, final
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pyredisson.inspection import LockView
@@ -29,6 +30,9 @@ MAX_STREAMS = 100
 MAX_FORM = 4_096  # bytes
 
 FIRST_LOOK_SECONDS = 1.5
+
+#: The types of the files that pages load. Starlette's StaticFiles cannot read them from a zip.
+STATIC_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 @final
@@ -105,7 +109,7 @@ class Site:
             Route("/lock/{lock_id}/events", self._lock_events),
             Route("/lock/{lock_id}/free", self._free_lock, methods=["POST"]),
             Route("/sign-in", self._sign_in, methods=["POST"]),
-            Mount("/static", StaticFiles(packages=[("pyredisson.tools.web", "static")])),
+            Route("/static/{name}", _static),
         ]
         self.asgi: ASGIApp = AccessGuard(Starlette(routes=routes, lifespan=self._lifespan), access)
 
@@ -200,6 +204,18 @@ class Site:
 
     def _say(self, status: int, title: str, text: str, link: str) -> Response:
         return HTMLResponse(self._pages.message(title, text, link=link), status)
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    found = [file for file in (files("pyredisson.tools.web") / "static").iterdir() if file.name == name]
+    if not found:
+        return PlainTextResponse("Not Found", 404)
+    content = found[0].read_bytes()
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers={"etag": etag})
+    return Response(content, media_type=STATIC_TYPES[name.rpartition(".")[2]], headers={"etag": etag})
 
 
 def _event(changes: dict[str, Any]) -> str:

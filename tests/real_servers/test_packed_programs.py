@@ -1,0 +1,114 @@
+"""Programs that are packed: the library inside a zip (zipapp, Spark's ``--py-files``), or frozen by PyInstaller."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+import zipapp
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import pyredisson
+from tests.real_servers.each_kind import ASYNCIO, THREADS
+from tests.servers import VALKEY, Server, free_port
+
+ROOT = Path(__file__).parents[2]
+
+#: Whether the program runs where it should, before it does what each kind does.
+PACKED = "import pyredisson\nif {place!r} not in pyredisson.__file__:\n    raise RuntimeError(pyredisson.__file__)\n"
+
+#: The one that is tested.
+PYINSTALLER = "6.22.3"
+
+
+def run(command: list[str], **settings: str) -> str:
+    """What a program prints; it ends well."""
+    environment = {**os.environ, **settings}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, cwd="/")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library in a zip, which is the ``pyredisson`` command as well."""
+    folder = tmp_path_factory.mktemp("zipped")
+    package = Path(pyredisson.__file__).parent
+    shutil.copytree(package, folder / "all" / "pyredisson", ignore=shutil.ignore_patterns("__pycache__"))
+    zipapp.create_archive(folder / "all", folder / "pyredisson.pyz", main="pyredisson.__main__:main", compressed=True)
+    return folder / "pyredisson.pyz"
+
+
+@pytest.mark.parametrize("program", [THREADS, ASYNCIO], ids=["threads", "asyncio"])
+def test_each_kind_from_a_zip(zipped: Path, program: str) -> None:
+    with Server.start(VALKEY) as server:
+        program = PACKED.format(place=zipped.name) + program
+        assert run([sys.executable, "-W", "error", "-c", program, server.url], PYTHONPATH=str(zipped)) == "done\n"
+
+
+def test_the_command_line_from_a_zip(zipped: Path) -> None:
+    with Server.start(VALKEY) as server:
+        assert "doctor" in run([sys.executable, str(zipped), "--help"])
+        assert "[]" in run([sys.executable, str(zipped), "ls", "--json", "--url", server.url])
+
+
+def test_the_web_pages_from_a_zip(zipped: Path) -> None:
+    port = free_port()
+    pages = {"": "text/html", "static/app.css": "text/css", "static/favicon.svg": "image/svg+xml"}
+    with Server.start(VALKEY) as server:
+        command = [sys.executable, str(zipped), "web", "--url", server.url, "--listen", f"127.0.0.1:{port}"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as site:
+            try:
+                assert site.stderr is not None
+                assert str(port) in site.stderr.readline()
+                for path, kind in pages.items():
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as response:
+                        assert response.headers["content-type"].startswith(kind)
+                        assert response.read()
+            finally:
+                site.terminate()
+
+
+# ---- PyInstaller -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def freeze(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """``freeze(name, program)``: the program, frozen without an option that concerns the library."""
+    folder = tmp_path_factory.mktemp("frozen")
+    run([sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)])
+    [wheel] = folder.glob("*.whl")
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")])
+    python = folder / "venv" / "bin" / "python"
+    same = [f"{name}=={version(name)}" for name in ("redis", "hiredis", "typing-extensions", "click", "rich")]
+    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "-q"]
+    run([*install, f"pyinstaller=={PYINSTALLER}", *same, str(wheel)])
+
+    def frozen(name: str, program: str) -> Path:
+        (folder / f"{name}.py").write_text(program, encoding="utf-8")
+        paths = ["--distpath", str(folder), "--workpath", str(folder / "work"), "--specpath", str(folder)]
+        run([str(python), "-m", "PyInstaller", "--log-level", "ERROR", *paths, str(folder / f"{name}.py")])
+        return folder / name / name
+
+    return frozen
+
+
+@pytest.mark.parametrize("form", ["threads", "asyncio"])
+def test_each_kind_frozen(freeze: Callable[[str, str], Path], form: str) -> None:
+    program = {"threads": THREADS, "asyncio": ASYNCIO}[form]
+    binary = freeze(f"program_{form}", PACKED.format(place="_internal") + program)
+    with Server.start(VALKEY) as server:
+        assert run([str(binary), server.url]) == "done\n"
+
+
+def test_the_command_line_frozen(freeze: Callable[[str, str], Path]) -> None:
+    binary = str(freeze("command", "from pyredisson.__main__ import main\n\nmain()\n"))
+    with Server.start(VALKEY) as server:
+        assert "doctor" in run([binary, "--help"])
+        assert "[]" in run([binary, "ls", "--json", "--url", server.url])
