@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import django
@@ -84,6 +85,29 @@ def the_lock_is_released_after_a_rollback() -> None:
         with hold(NAME):
             assert locked()
     assert not locked()
+
+
+def the_lock_is_released_although_an_earlier_hook_raises() -> None:
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    for robust in (False, True):
+        kept = None
+        try:
+            with transaction.atomic():
+                transaction.on_commit(fail, robust=robust)
+                with hold(f"{NAME}-of-a-savepoint"), suppress(KeyError), transaction.atomic(), hold(NAME):
+                    raise KeyError
+                assert not locked()  # although the hook lives
+                with hold(NAME), hold(f"{NAME}-2"):
+                    pass
+        except KeyboardInterrupt as error:
+            kept = error
+        assert kept is not None
+        assert not locked()
+        for name in (f"{NAME}-2", f"{NAME}-of-a-savepoint"):
+            with hold(name, wait_time=0):
+                pass
 
 
 def a_lost_lock_undoes_no_commit() -> None:
@@ -175,6 +199,12 @@ def the_checks_find_what_is_wrong() -> None:
     with override_settings(PYREDISSON={"URL": "redis://127.0.0.1:1"}):
         ids = [each.id for each in checks.run_checks(include_deployment_checks=True)]
         assert "pyredisson.E002" in ids, ids
+
+
+def the_server_is_checked_without_rich() -> None:
+    sys.modules.update(dict.fromkeys(["rich", "click", "wcwidth"]))  # Importing them raises ImportError.
+    found = checks.run_checks(include_deployment_checks=True)
+    assert all(each.id.startswith(("pyredisson.W001", "security.")) for each in found), found
 
 
 def the_server_is_checked_with_its_password() -> None:
@@ -312,7 +342,7 @@ def no_token_for(key: int, write: Callable[[], Any]) -> None:
         write()
 
 
-def transfer() -> None:
+def _transfer() -> None:
     for key, change in (7, -1), (8, 1):
         account = Account.objects.get(pk=key)
         account.balance += change
@@ -328,7 +358,7 @@ def each_row_has_the_token_of_its_lock() -> None:
     Payment.objects.create(id=3, account_id=7)
     accounts = Account.objects.order_by("id")
     writes: list[Callable[[], Any]] = [
-        transfer,
+        _transfer,
         lambda: Account.objects.update(balance=5),
         lambda: Account.objects.bulk_update(list(accounts), ["balance"]),
     ]
