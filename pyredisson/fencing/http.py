@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
 
-from pyredisson.errors import StaleTokenError
+from pyredisson.errors import LockError, StaleTokenError
 from pyredisson.fencing.tokens import MAX_TOKEN, check_token, stale
 
 __all__ = ["HEADER", "Gate", "Headers", "Memory", "Seen", "Verdict", "header", "token_of"]
@@ -58,20 +59,43 @@ class Seen(Protocol):
 
 @final
 class Memory:
-    """A record of the greatest token of each resource in this process, for a server of one process."""
+    """A record of the greatest token of each resource in this process, for a server of one process.
 
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
+    It forgets none, since a late write would pass then. So it is full at some time: check a request after its route was
+    found, or paths that do not exist fill it.
+
+    Args:
+        max_resources: How many resources it records; some 200 bytes each.
+    """
+
+    def __init__(self, max_resources: int = 100_000) -> None:
+        self._seen: dict[bytes, int] = {}
+        self._max_resources = max_resources
         self._mutex = threading.RLock()
 
     def advance(self, resource: str, *, token: int) -> None:
-        """Record a token. Raises ``StaleTokenError`` if a greater token was recorded before."""
+        """Record a token.
+
+        Raises:
+            StaleTokenError: A greater token was recorded before.
+            LockError: The record is full, and has none of this resource.
+        """
         check_token(token)
+        key = hashlib.blake2b(resource.encode("utf-8", "surrogatepass"), digest_size=16).digest()  # Paths may be long.
         with self._mutex:
-            seen = self._seen.get(resource, 0)
+            seen = self._seen.get(key, 0)
             if seen > token:
                 raise stale(resource, token, seen)
-            self._seen[resource] = token
+            if key not in self._seen and len(self._seen) >= self._max_resources:
+                raise _Full(
+                    f"the write to {resource} was refused: this process has fencing tokens of {self._max_resources} "
+                    "resources, and records no more; check requests after their route was found, or use a Guard"
+                )
+            self._seen[key] = token
+
+
+class _Full(LockError):
+    """A record has no place for another resource."""
 
 
 @final
@@ -81,7 +105,7 @@ class Verdict:
 
     Attributes:
         status: 200: process the request. Otherwise the status of the response: 400 (invalid token), 412 (stale
-            token), 428 (token required).
+            token), 428 (token required), 503 (no place to record its token).
         reason: The reason, for the body of the response.
         token: The token, if the request has one.
     """
@@ -124,4 +148,6 @@ class Gate:
             self._seen.advance(resource, token=token)
         except StaleTokenError as error:
             return Verdict(412, str(error), token)
+        except _Full as error:
+            return Verdict(503, str(error), token)
         return Verdict(200, token=token)

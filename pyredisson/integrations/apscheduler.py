@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pyredisson.asyncio import Redisson as AsyncRedisson
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
 
 __all__ = ["OncePerTick", "once_per_tick"]
+
+_log = logging.getLogger("pyredisson.apscheduler")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,8 +41,12 @@ class OncePerTick:
 
         BackgroundScheduler(executors={"default": Executor(client=client)})
 
+    A tick is claimed where its job runs, so that a server that does not answer delays no other job: in the executor's
+    thread, and before a task in a scheduler of asyncio, whose event loop goes on. If that fails, the tick does not run
+    here, and the log says so.
+
     Args:
-        client: A client for threads.
+        client: A client for threads; for a scheduler of asyncio, also one of ``pyredisson.asyncio``.
         at_least: Seconds for which a tick counts as run. More than the hosts' clocks differ, and more than a tick
             may be late on one of them.
         options: Those of the executor.
@@ -50,20 +59,82 @@ class OncePerTick:
         super().__init__(*args, **options)
         self._client = client
         self._at_least = at_least
-        self._run_once("tick")  # An error in `submit_job` would be logged only, at each tick.
+        self._claiming: set[asyncio.Task[None]] = set()
+        self._run_once("tick")  # An error in `_do_submit_job` would be logged only, at each tick.
 
-    def submit_job(self, job: Any, run_times: list[datetime]) -> None:
+    def shutdown(self, wait: bool = True) -> None:
+        """Run nothing any more. Called by the scheduler."""
+        for task in self._claiming:
+            task.cancel()
+        super().shutdown(wait)  # type: ignore[misc]  # That of the executor.
+
+    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:
         """Submit the job for those of its times that no other host has claimed."""
-        claimed = [each for each in run_times if self._claim(_name_of(job.id, each))]
-        if claimed:
-            super().submit_job(job, claimed)  # type: ignore[misc]  # That of the executor.
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            super()._do_submit_job(job, _Claimed(self._claim, job.id, run_times))  # type: ignore[misc]
+            return
+        task = loop.create_task(self._submit_claimed(job, run_times))
+        self._claiming.add(task)
+        task.add_done_callback(self._claiming.discard)
 
-    def _claim(self, name: str) -> bool:
-        with self._run_once(name) as run:
-            return run is not None
+    async def _submit_claimed(self, job: Any, run_times: list[datetime]) -> None:
+        claim: Any = self._claim_in_loop
+        if not isinstance(self._client, AsyncRedisson):
+            claim = functools.partial(asyncio.to_thread, cast(Any, self._claim))
+        executor: Any = super()
+        try:
+            claimed = [each for each in run_times if await claim(job.id, each)]
+            if claimed:
+                executor._do_submit_job(job, claimed)
+            else:
+                executor._run_job_success(job.id, [])  # It counts as an instance of the job until then.
+        except BaseException as error:
+            executor._run_job_error(job.id, error, error.__traceback__)
+            if not isinstance(error, Exception):
+                raise
+
+    def _claim(self, job_id: str, time: datetime) -> bool:
+        run = None
+        try:
+            with self._run_once(_name_of(job_id, time)) as run:
+                pass
+        except Exception as error:
+            self._report(job_id, time, run, error)
+        return run is not None
+
+    async def _claim_in_loop(self, job_id: str, time: datetime) -> bool:
+        run = None
+        try:
+            async with self._run_once(_name_of(job_id, time)) as run:
+                pass
+        except Exception as error:
+            self._report(job_id, time, run, error)
+        return run is not None
+
+    def _report(self, job_id: str, time: datetime, run: object, error: Exception) -> None:
+        what = "does not run here" if run is None else "runs, and its claim may not last"
+        _log.warning("pyredisson: the tick of job %s at %s %s: %s", job_id, time, what, error)
 
     def _run_once(self, name: str) -> Any:
         return self._client.run_once(name, at_most=self._at_least, at_least=self._at_least)
+
+
+class _Claimed:
+    """The times of a job that no other host has claimed. Each is claimed when the executor comes to it.
+
+    An executor of processes pickles them, in a thread of its own: they are claimed then.
+    """
+
+    def __init__(self, claim: Callable[[str, datetime], bool], job_id: str, run_times: list[datetime]) -> None:
+        self._claim, self._job_id, self._run_times = claim, job_id, run_times
+
+    def __iter__(self) -> Iterator[datetime]:
+        return (each for each in self._run_times if self._claim(self._job_id, each))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
 
 
 def once_per_tick(client: Any, *, at_most: Seconds = 3600, at_least: Seconds = 300) -> Callable[[F], F]:

@@ -15,12 +15,14 @@ Everything but ``URL`` is a setting of :class:`pyredisson.Config`. Without a URL
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -136,21 +138,55 @@ def _check_server(**_: object) -> list[checks.CheckMessage]:
 class _Release:
     """The release of a lock that is held until the end of a transaction.
 
-    Django calls it after a commit. After a rollback, of a savepoint too, Django drops it, and has no signal for that:
-    so it is released when it is deleted.
+    Django calls it after a commit, also if an earlier hook raises: that ends the other ones. After a rollback, of a
+    savepoint too, Django drops it, and has no signal for that: so it is released when it is deleted.
     """
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
 
+    def register(self, using: str | None) -> None:
+        """Have Django call it after the commit of the transaction that is open."""
+        connection = transaction.get_connection(using)
+        releases: WeakSet[_Release] = vars(connection).setdefault("pyredisson_releases", WeakSet())
+        hooks = connection.run_on_commit
+        for place in range(len(hooks) - 1, -1, -1):
+            savepoints, hook, robust = hooks[place]
+            if isinstance(hook, _Earlier):
+                break  # Those before it are wrapped too.
+            hooks[place] = (savepoints, _Earlier(hook, releases), robust)
+        releases.add(self)
+        transaction.on_commit(_Earlier(self.after_commit, releases), using, robust=True)
+
     def __del__(self) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock, and log what goes wrong."""
         try:
             self._stack.close()
-        except Exception:  # What was written under the lock was undone, and there is no caller.
-            _log.warning("pyredisson: a lock was lost, or not released, before a rollback", exc_info=True)
+        except Exception:  # The transaction has ended, and there is no caller.
+            _log.warning("pyredisson: a lock was lost, or not released, when its transaction ended", exc_info=True)
 
     def after_commit(self) -> None:
         self._stack.close()
+
+
+class _Earlier:
+    """A hook of Django that comes before releases, and lets them happen if it raises."""
+
+    def __init__(self, hook: Callable[[], object], releases: WeakSet[_Release]) -> None:
+        functools.update_wrapper(self, hook)
+        self.__qualname__ = getattr(hook, "__qualname__", repr(hook))  # Django logs it.
+        self._hook, self._releases = hook, releases
+
+    def __call__(self) -> None:
+        try:
+            self._hook()
+        except BaseException:
+            for release in list(self._releases):
+                release.release()
+            raise
 
 
 @contextmanager
@@ -182,7 +218,7 @@ def hold(
     with ExitStack() as stack:
         lease = stack.enter_context(lock_of(client(), kind, name).hold(wait_time, lease_time, skip=skip))
         if transaction.get_connection(using).in_atomic_block:
-            transaction.on_commit(_Release(stack.pop_all()).after_commit, using, robust=True)
+            _Release(stack.pop_all()).register(using)
         yield lease
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -89,9 +91,11 @@ WRITES += [change_by_key, change_by_parameter, change_the_key]
 
 def write(engine: sqlalchemy.Engine, token: int | None, write: Write) -> None:
     with orm.Session(engine) as session:
-        if token is not None:
-            write_with(session, token)
-        write(session)
+        if token is None:
+            write(session)
+        else:
+            with write_with(session, token, rows=Account):
+                write(session)
         session.commit()
 
 
@@ -142,17 +146,16 @@ def test_a_late_writer_that_read_before_is_refused(engine: sqlalchemy.Engine) ->
         account = session.get_one(Account, 7)
         session.commit()
         write(engine, 2, change)
-        write_with(session, 1)
-        account.balance = 0
-        with pytest.raises(StaleTokenError):
-            session.commit()
+        with pytest.raises(StaleTokenError), write_with(session, 1, rows=[account]):
+            account.balance = 0
+        session.rollback()
     assert rows(engine)[0] == (7, 101, 2)
 
 
 def test_a_new_row_has_the_token_of_its_writer(engine: sqlalchemy.Engine) -> None:
     with orm.Session(engine) as session:
-        write_with(session, 3)
-        session.add(Account(id=10, balance=1))
+        with write_with(session, 3, rows=[(Account, 10)]):
+            session.add(Account(id=10, balance=1))
         session.commit()
     assert rows(engine)[-1] == (10, 1, 3)
 
@@ -165,9 +168,73 @@ def test_what_is_not_changed_needs_no_token(engine: sqlalchemy.Engine) -> None:
     assert rows(engine)[0] == (7, 100, None)
 
 
-def test_a_session_for_asyncio_passes_the_token_on() -> None:
+def two_locks(session: Any, write: Write, autoflush: bool = False) -> None:
+    with write_with(session, 222, rows=[(Account, 7)]), write_with(session, 3, rows=[(Account, 8)]):
+        write(session)
+        if autoflush:
+            session.scalars(sqlalchemy.select(Account)).all()
+
+
+def transfer(session: Any) -> None:
+    session.get_one(Account, 7).balance -= 1
+    session.get_one(Account, 8).balance += 1
+
+
+def transfer_by_statement(session: Any) -> None:
+    session.execute(sqlalchemy.update(Account).where(Account.id < 9).values(balance=Account.balance + 1))
+
+
+@pytest.mark.parametrize("write", [transfer, transfer_by_statement])
+@pytest.mark.parametrize("autoflush", [False, True])
+def test_each_row_is_written_with_the_token_of_its_own_lock(
+    engine: sqlalchemy.Engine, write: Write, autoflush: bool
+) -> None:
+    with orm.Session(engine) as session:
+        two_locks(session, write, autoflush)
+        assert session.info == {}
+        session.commit()
+    assert [fence for _, _, fence in rows(engine)] == [222, 3, None]
+
+
+def test_a_row_that_no_lock_guards_is_refused_and_a_session_keeps_nothing(engine: sqlalchemy.Engine) -> None:
+    session = orm.scoped_session(orm.sessionmaker(engine))
+    for write in (transfer, transfer_by_statement):
+        with (
+            pytest.raises(TypeError, match=r"no fencing token for Account \(8,\)"),
+            write_with(session, 222, rows=(Account, 7)),
+        ):
+            write(session)
+        session.rollback()
+    account = session.get_one(Account, 7)
+    writing = write_with(session, 222, rows=account)
+    writing.__enter__()
+    account.balance = 0
+    writing.__exit__(KeyError, KeyError(), None)
+    with pytest.raises(TypeError, match=r"no fencing token for Account \(7,\)"):
+        session.commit()
+    session.remove()
+    assert [fence for _, _, fence in rows(engine)] == [None] * 3
+
+
+@pytest.mark.parametrize("wrong", [7, "accounts", (Account,), int])
+def test_what_is_no_row_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match="a row is"):
+        write_with(orm.Session(), 5, rows=[wrong])
+
+
+def test_a_session_for_asyncio_flushes_at_the_end_of_its_block(engine: sqlalchemy.Engine) -> None:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-    session = AsyncSession()
-    write_with(session, 5)
-    assert session.sync_session.info == session.info != {}
+    async def main() -> None:
+        session = AsyncSession()
+        session.sync_session.bind = engine  # A driver of threads does for a test.
+        with pytest.raises(TypeError, match="async with"), write_with(session, 5, rows=(Account, 7)):
+            pass
+        async with write_with(session, 5, rows=(Account, 7)):
+            (await session.get_one(Account, 7)).balance += 1
+        assert session.info == {}
+        await session.commit()
+        await session.close()
+
+    asyncio.run(main())
+    assert rows(engine)[0] == (7, 101, 5)

@@ -7,6 +7,7 @@ import random
 import sqlite3
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -331,6 +332,21 @@ def test_a_gate_refuses_a_late_write(holders: Holders) -> None:
     assert gate.check("/orders/7", {"wsgi.version": (1, 0)}).status == 428
     for wrong in ("x", "-1", "1.5", "", " 7", "9" * 19, "1" * 20, "7,8", "\u0661"):
         assert status(wrong) == 400, wrong
+
+
+def test_a_gate_does_not_grow_without_end() -> None:
+    gate = http.Gate()
+    assert gate.check("/orders/7", http.header(5)).passes
+    tracemalloc.start()
+    try:
+        for number in range(102_000):
+            verdict = gate.check(f"/none/{number}/{'x' * 500}", http.header(1))
+        assert tracemalloc.get_traced_memory()[0] < 30_000_000
+    finally:
+        tracemalloc.stop()
+    assert verdict.status == 503
+    assert "after their route was found" in verdict.reason
+    assert [gate.check("/orders/7", http.header(token)).status for token in (4, 5, 6)] == [412, 200, 200]
 
 
 def test_a_gate_over_redis(holders: Holders, valkey: Server, unique_name: str) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from pyredisson.tools.doctor.judge import Report, judge
 from pyredisson.tools.doctor.probe import probe
-from pyredisson.tools.doctor.show import show
 
 
 def examine(urls: Sequence[str], lock: str | None = None) -> Report:
@@ -32,5 +31,7 @@ def run_doctor(urls: Sequence[str], *, as_json: bool, lock: str | None = None) -
     if as_json:
         print(report.as_json())
     else:
+        from pyredisson.tools.doctor.show import show  # The rest needs no rich.
+
         show(report)
     return int(report.grade)

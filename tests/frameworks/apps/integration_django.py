@@ -8,9 +8,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import django
+import pytest
 import redis
 from django.conf import settings
 from django.core import checks
@@ -83,6 +85,29 @@ def the_lock_is_released_after_a_rollback() -> None:
         with hold(NAME):
             assert locked()
     assert not locked()
+
+
+def the_lock_is_released_although_an_earlier_hook_raises() -> None:
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    for robust in (False, True):
+        kept = None
+        try:
+            with transaction.atomic():
+                transaction.on_commit(fail, robust=robust)
+                with hold(f"{NAME}-of-a-savepoint"), suppress(KeyError), transaction.atomic(), hold(NAME):
+                    raise KeyError
+                assert not locked()  # although the hook lives
+                with hold(NAME), hold(f"{NAME}-2"):
+                    pass
+        except KeyboardInterrupt as error:
+            kept = error
+        assert kept is not None
+        assert not locked()
+        for name in (f"{NAME}-2", f"{NAME}-of-a-savepoint"):
+            with hold(name, wait_time=0):
+                pass
 
 
 def a_lost_lock_undoes_no_commit() -> None:
@@ -176,6 +201,12 @@ def the_checks_find_what_is_wrong() -> None:
         assert "pyredisson.E002" in ids, ids
 
 
+def the_server_is_checked_without_rich() -> None:
+    sys.modules.update(dict.fromkeys(["rich", "click", "wcwidth"]))  # Importing them raises ImportError.
+    found = checks.run_checks(include_deployment_checks=True)
+    assert all(each.id.startswith(("pyredisson.W001", "security.")) for each in found), found
+
+
 def the_server_is_checked_with_its_password() -> None:
     from django.test import override_settings
 
@@ -264,6 +295,7 @@ def refused(write: Callable[[], Any]) -> bool:
 def late_writers_are_refused() -> None:
     with connection.schema_editor() as editor:
         editor.create_model(Account)
+        editor.create_model(Payment)
     seven, eight = Account.objects.create(id=7, balance=1), Account(balance=2)
     eight.save()
     try:
@@ -272,10 +304,10 @@ def late_writers_are_refused() -> None:
         pass
     else:
         raise AssertionError
-    with writing_with(5):
+    with writing_with(5, rows=Account):
         seven.save()
         assert Account.objects.get(pk=7).fence == 5
-    with writing_with(4):
+    with writing_with(4, rows=Account):
         stale = Account.objects.get(pk=7)
         assert refused(lambda: stale.save())
         assert refused(lambda: stale.save(update_fields=["balance"]))
@@ -288,14 +320,68 @@ def late_writers_are_refused() -> None:
         assert refused(lambda: Account.objects.update_or_create(id=7, defaults={"balance": 9}))
         assert not refused(lambda: Account.objects.filter(pk=eight.pk).update(balance=3))
         assert not refused(lambda: Account.objects.create(balance=3))
-    with writing_with(5):
+    with writing_with(5, rows=Account):
         seven.balance = 6
         seven.save()
-    with writing_with(6):
+    with writing_with(6, rows=Account):
         assert Account.objects.update(balance=7) == 3
         assert set(Account.objects.values_list("balance", "fence")) == {(7, 6)}
         seven.delete()
         assert Account.objects.all().delete()[0] == 2
+
+
+class Payment(FencedModel):
+    account = models.ForeignKey(Account, on_delete=models.CASCADE)
+
+    class Meta:
+        app_label = "pyredisson"
+
+
+def no_token_for(key: int, write: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match=f" {key}: write it in a block"), transaction.atomic():
+        write()
+
+
+def _transfer() -> None:
+    for key, change in (7, -1), (8, 1):
+        account = Account.objects.get(pk=key)
+        account.balance += change
+        account.save()
+
+
+def each_row_has_the_token_of_its_lock() -> None:
+    with connection.schema_editor() as editor:
+        editor.create_model(Account)
+        editor.create_model(Payment)
+    for key in 7, 8:
+        Account.objects.create(id=key, balance=1)
+    Payment.objects.create(id=3, account_id=7)
+    accounts = Account.objects.order_by("id")
+    writes: list[Callable[[], Any]] = [
+        _transfer,
+        lambda: Account.objects.update(balance=5),
+        lambda: Account.objects.bulk_update(list(accounts), ["balance"]),
+    ]
+    for write in writes:
+        with writing_with(222, rows=[(Account, "7")]):
+            no_token_for(8, write)
+            with writing_with(3, rows=accounts.get(pk=8)):
+                write()
+            no_token_for(8, lambda: Account.objects.filter(pk=8).update(balance=0))
+        assert list(accounts.values_list("fence", flat=True)) == [222, 3]
+    with writing_with(222, rows=(Account, 7)):
+        no_token_for(3, accounts.get(pk=7).delete)  # The payment would be deleted with its account.
+        no_token_for(3, Account.objects.filter(pk=7).delete)
+        with writing_with(1, rows=Payment):
+            accounts.get(pk=7).delete()
+    assert not Payment.objects.exists()
+    for wrong in 7, (Account,), int:
+        with pytest.raises(TypeError, match="a row is"), writing_with(5, rows=[wrong]):
+            pass
+    with writing_with(5, rows=Account), pytest.raises(TypeError, match="update_conflicts"):
+        Account.objects.bulk_create(
+            [Account(id=8, balance=0)], update_conflicts=True, unique_fields=["id"], update_fields=["balance"]
+        )
 
 
 if __name__ == "__main__":
