@@ -148,7 +148,7 @@ class _Release:
     def register(self, using: str | None) -> None:
         """Have Django call it after the commit of the transaction that is open."""
         connection = transaction.get_connection(using)
-        releases: WeakSet[_Release] = vars(connection).setdefault("pyredisson_releases", WeakSet())
+        releases: WeakSet[_Release] = vars(connection).setdefault("_releases_at_commit", WeakSet())
         hooks = connection.run_on_commit
         for place in range(len(hooks) - 1, -1, -1):
             savepoints, hook, robust = hooks[place]
