@@ -51,6 +51,9 @@ CAUSE_TIMEOUT = 0.25
 #: How long an interrupted caller may wait for the release, in seconds.
 CLEANUP_BUDGET = 1.0
 
+#: Why a request is not repeated whose client has become another one: the parent or the original goes on with it.
+ANOTHER = "this client has become another one, in the child of a fork or a restored copy of its process: call again"
+
 
 class ReplicaWait(Protocol):
     """Lets replicas acknowledge what is acquired."""
@@ -90,6 +93,8 @@ class ClientBase:
         self.server: ServerState = ServerState(
             runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
         )
+        #: Whether this process is a restored copy of another one; the client is then a new one.
+        self.copied: Callable[[], bool] = lambda: False
         #: Neither renew an ownership any more nor report its loss; see :meth:`Watchdog.unwatch`.
         self.unwatch: Callable[[Ownership], None]
         #: Settle the pending request of an ownership in the background; see :meth:`Watchdog.settle`.
@@ -320,9 +325,7 @@ class ClientBase:
                 await runtime.sleep(RETRY.pause(failures, runtime.jitter))
                 failures += 1
                 sent = runtime.now()
-            epoch = ownership.epoch_of(request_id)
-            if epoch is None:
-                raise superseded(ownership.name)
+            epoch = self._epoch_now(ownership, request_id)
             left = max(min(patience, over - sent), 0.001)
             try:
                 reply = await self.send(call.request(epoch, repeat), left, call.reader)
@@ -331,6 +334,15 @@ class ClientBase:
                 setback = stale
             except Failure as failure:
                 setback = failure
+
+    def _epoch_now(self, ownership: Ownership, request_id: int) -> int:
+        """Return under which epoch a request is repeated. Raises a ``Failure`` if it is no longer this client's."""
+        if not ownership.owner.startswith(self.id):
+            raise Rejected(ClientClosedError(ANOTHER))
+        epoch = ownership.epoch_of(request_id)
+        if epoch is None:
+            raise superseded(ownership.name)
+        return epoch
 
     async def send(self, request: Request, timeout: float, reader: Reader | None) -> Reply:
         """Run a script once. What ``reader`` says was acquired is for replicas to acknowledge.
@@ -361,7 +373,7 @@ class ClientBase:
             Unanswered: It is not known what became of it.
             NotAcknowledged: As for :meth:`exchange`.
         """
-        runtime = self.runtime
+        runtime, asked_as = self.runtime, self.id
         sent = runtime.now()
         over = sent + (self.config.timeout if budget is None else budget)
         failures = 0
@@ -370,6 +382,8 @@ class ClientBase:
             try:
                 return await self.send(request, max(min(self._patience, over - sent), 0.001), reader)
             except Failure as failure:
+                if self.id != asked_as:  # The request is that of the parent, or of the original, which goes on with it.
+                    raise Rejected(ClientClosedError(ANOTHER)) from failure.cause
                 if isinstance(failure, Unanswered):
                     in_doubt = failure
                 elif in_doubt is None and not isinstance(failure, NotNow):

@@ -155,9 +155,7 @@ class BaseClient(NotPortable):
         """
         core = self._core
         core.check_open()
-        core.give_up_all("its client was given a new identity")
-        self._runtime.let_go()
-        self._runtime.restart(core)
+        self._runtime.renew_identity(core, "its client was given a new identity")
 
     @property
     def config(self) -> Config:

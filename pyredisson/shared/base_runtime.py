@@ -16,9 +16,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyredisson.core.client_base import ANOTHER
 from pyredisson.core.diagnosis.identity import Identity
-from pyredisson.core.failures import is_contained
+from pyredisson.core.failures import Rejected, is_contained
 from pyredisson.core.waiting.pubsub_wait import queue_refused
+from pyredisson.errors import ClientClosedError
 from pyredisson.net.introduction import VERSION, introduction
 from pyredisson.net.resp import prepare
 from pyredisson.net.server_link import ServerLink
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyredisson")
 
+
+#: The reason for the loss of what a process held that was restored.
+COPIED = "this process was restored from a checkpoint: it may be a copy"
 
 #: No sleep is longer than that, in seconds, while there is something to renew or to report.
 SLICE = 1.0
@@ -130,6 +135,7 @@ class BaseRuntime(ABC):
             prepare_call if target.scattered else prepare
         )
         self.callbacks: Callbacks = Callbacks()
+        self._origin = process.origin()
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self.closed: bool = False
         self._reopened = 0  # How many blocks of the closed client are sending their releases.
@@ -180,12 +186,33 @@ class BaseRuntime(ABC):
 
     def _serve(self, link: Link, core: ClientCore) -> None:
         """Let a link report what servers say of themselves, and tell them whose connections are its own."""
-        link.inspect = core.server.inspect
+        link.inspect = partial(self._inspect, core)
+        core.copied = partial(self._copied, core)
         named = self._app is not None and self._config.client_name is None
         link.introduce = lambda: introduction(self.identity(), core.id, named=named)
         link.on_moved = core.note_move
         link.on_queue_refused = partial(queue_refused, core)
         core.direct = link.pool if isinstance(link, ServerLink) and not core.closed else None
+
+    def _inspect(self, core: ClientCore, said: object, took: float | None = None, node: str = "") -> None:
+        """Note what a server says of itself on a new connection, unless this process is a copy."""
+        if self._copied(core):
+            raise Rejected(ClientClosedError(ANOTHER))
+        core.server.inspect(said, took, node)
+
+    def _copied(self, core: ClientCore) -> bool:
+        """Return whether this process is a restored copy: its client is then another one, and has lost what it held."""
+        before, self._origin = self._origin, process.origin()
+        if before == self._origin or before[0] != self._origin[0]:  # The child of a fork notices that by itself.
+            return False
+        self.renew_identity(core, COPIED)
+        return True
+
+    def renew_identity(self, core: ClientCore, reason: str) -> None:
+        """Make its client another one in the same process."""
+        core.give_up_all(reason)
+        self.let_go()
+        self.restart(core)
 
     now: staticmethod[[], float] = staticmethod(monotonic)
     check_process: staticmethod[[], None] = staticmethod(process.check)

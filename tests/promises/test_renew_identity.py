@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from pyredisson import ClientClosedError, LockLostError
+from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
+from pyredisson.shared import process
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
@@ -59,3 +62,33 @@ def test_who_waits_is_woken(world: ClockWorld, alice: Actor, bob: Actor) -> None
     client.close()
     with pytest.raises(ClientClosedError):
         client.renew_identity()
+
+
+@sync_and_async
+@pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
+def test_a_restored_copy_is_another_client(
+    world: ClockWorld, alice: Actor, monkeypatch: pytest.MonkeyPatch, noticed: str
+) -> None:
+    lost: list[str] = []
+    client = world.client(
+        lock_watchdog_timeout=0.6 if noticed == "by the watchdog" else 30,
+        on_lock_lost=lambda name, _: lost.append(name),
+    )
+    before = client.id
+    block = alice.lock(client).hold()
+    lease = block.enter()
+    pid, boot, start = process.origin()
+    monkeypatch.setattr(process, "origin", lambda: (pid, boot, f"{start}0"))
+    if noticed == "by a new connection":
+        world.redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        mine = alice.lock(client, "bills")
+        with suppress(ClientClosedError, OutcomeUnknownError):  # Unless the subscriber has noticed it before.
+            mine.lock()
+        assert all(owner.startswith(client.id) for owner in world.redis.hash("bills"))
+        assert mine.try_lock()
+        mine.force_unlock()
+    world.until(lambda: lost == ["orders"] and client.id != before)
+    assert lease.lost
+    with pytest.raises(LockLostError, match="restored from a checkpoint"):
+        alice.do(world.leave(block.real))
+    assert next(iter(world.redis.hash("orders"))).startswith(before)  # It is the original's, and left to it.

@@ -107,7 +107,8 @@ class Watchdog:
 
     def settle(self, ownership: Ownership) -> None:
         """Settle the pending request of this ownership in the background, until its lease has expired."""
-        if self._backlog.settle(ownership):
+        mine = ownership.owner.startswith(self._client.id)  # Else it is the parent's, or the original's.
+        if mine and self._backlog.settle(ownership):
             self._nudge()
 
     def settles(self, ownership: Ownership) -> bool:
@@ -170,6 +171,8 @@ class Watchdog:
 
     async def step(self) -> float:
         """Do what is due, and return after how many seconds there will be more."""
+        if self._client.copied():
+            return SLICE  # A copy renews nothing of the original; its client has another watchdog now.
         self._warn_if_late()
         self._late_at = math.inf
         self._stepping = True
