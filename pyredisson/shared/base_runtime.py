@@ -202,8 +202,11 @@ class BaseRuntime(ABC):
 
     def _copied(self, core: ClientCore) -> bool:
         """Return whether this process is a restored copy: its client is then another one, and has lost what it held."""
-        before, self._origin = self._origin, process.origin()
-        if before == self._origin or before[0] != self._origin[0]:  # The child of a fork notices that by itself.
+        before, now = self._origin, process.origin()
+        if before == now or "" in now:  # Unknown: not even a file can be opened, for example.
+            return False
+        self._origin = now
+        if before[0] != now[0] or "" in before:  # The child of a fork notices that by itself.
             return False
         self.renew_identity(core, COPIED)
         return True

@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
 from pyredisson.shared import process
-from tests.worlds.base import Actor, Remote
+from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
@@ -92,3 +92,17 @@ def test_a_restored_copy_is_another_client(
     with pytest.raises(LockLostError, match="restored from a checkpoint"):
         alice.do(world.leave(block.real))
     assert next(iter(world.redis.hash("orders"))).startswith(before)  # It is the original's, and left to it.
+
+
+@sync_and_async
+def test_an_origin_that_cannot_be_read_is_no_copy(
+    world: ClockWorld, alice: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = world.client(lock_watchdog_timeout=KEPT)
+    before, lock = client.id, alice.lock(client)
+    lock.lock()
+    pid, _, _ = process.origin()
+    monkeypatch.setattr(process, "origin", lambda: (pid, "", ""))
+    world.renewed("orders", times=1)
+    assert client.id == before
+    lock.unlock()
