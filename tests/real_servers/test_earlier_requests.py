@@ -94,7 +94,9 @@ def test_a_refused_login_is_an_authentication_error(
             direct.execute_command("ACL", "DELUSER", "app")
             proxy.cut()
             proxy.heal()
-        with changed(client, timeout=1.5):  # A connection that was begun between the two is lost.
+        with changed(client, timeout=1.5):
+            # A connection that was begun between the two is lost, and its error is that of a call.
+            until(lambda: isinstance(actor.start(call).exception(10), rx.AuthenticationError), what="a login is refused")
             for _ in range(2):
                 with pytest.raises(rx.AuthenticationError, match=STILL):
                     actor.do(call)
