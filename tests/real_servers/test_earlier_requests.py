@@ -96,7 +96,7 @@ def test_a_refused_login_is_an_authentication_error(
             proxy.heal()
         with changed(client, timeout=1.5):
             # A connection that was begun between the two is lost, and its error is that of a call.
-            until(lambda: isinstance(actor.start(call).exception(10), rx.AuthenticationError), what="a login is refused")
+            until(lambda: isinstance(actor.start(call).exception(10), rx.AuthenticationError), what="it is refused")
             for _ in range(2):
                 with pytest.raises(rx.AuthenticationError, match=STILL):
                     actor.do(call)
