@@ -142,7 +142,7 @@ def read_glance(key: bytes, replies: Sequence[Any], *, node: str = "", prefix: s
     return Glance(
         replace(lock, holders=holders, free_in=stored.left_ms / 1000 if stored.left_ms >= 0 else None),
         queued=queued if isinstance(queued, int) else 0,
-        foreign=None if is_lock else foreign_text(decode_name(key_type)),
+        foreign=None if is_lock else foreign_text(decode_name(key_type), key),
     )
 
 

@@ -13,7 +13,7 @@ import redis.exceptions as rx
 from pyredisson.core.names import presence_key
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.graph import WaitGraph, wait_graph
-from pyredisson.inspection.libraries import keys_of_lock, read_token, waiters_text, wake_waiters
+from pyredisson.inspection.libraries import keys_of_lock, wake_waiters
 from pyredisson.inspection.look import Look, Progress
 from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who
 from pyredisson.inspection.reading import Stored
@@ -140,7 +140,7 @@ class Inspector:
         key = encode_name(self.prefix + name)
         key_type = self.servers.of(key).ask("TYPE", key)
         found = key_type.decode(errors="replace") if isinstance(key_type, bytes) else "none"
-        return None if found == "none" else foreign_text(found)
+        return None if found == "none" else foreign_text(found, key)
 
     def clients(self) -> list[ClientView]:
         """Return the clients, by their connections and their presence. Raises as :meth:`leaks` does."""
@@ -235,13 +235,11 @@ class Inspector:
     def _finish_token(self, stored: Stored) -> tuple[int, str]:
         """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""
         token, key = stored.value or b"", stored.key
-        view = read_token(key, token, time.time())
         try:
             for each in keys_of_lock(key):
                 if each != key:
                     free(self.servers.of(each), each, stored.kind, None, [token], "PUBLISH")
-            notified = wake_waiters(key, view, lambda *command: self.servers.of(command[1]).tell(*command))
-            return notified, waiters_text(key, view)
+            return wake_waiters(key, token, time.time(), lambda *words: self.servers.of(words[1]).tell(*words))
         except (rx.RedisError, OSError) as error:
             return 0, f"its waiters could not be woken: {describe(error)}"
 

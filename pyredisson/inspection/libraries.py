@@ -8,7 +8,7 @@ listed in docs/_generated/libraries.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, final
@@ -224,14 +224,22 @@ def keys_of_lock(key: bytes) -> list[bytes]:
     return [key]
 
 
-def wake_waiters(key: bytes, view: TokenView | None, tell: Tell) -> int:
-    """Wake the waiters of a lock whose key was deleted, as its library does. Returns how many clients were notified."""
-    return sum(each.wake(key, tell) for each in _possible(key, view) if each.wake is not None)
+def wake_waiters(key: bytes, value: bytes, now: float, tell: Tell) -> tuple[int, str]:
+    """Wake the waiters of a lock whose key was deleted, as its library does.
+
+    Returns:
+        How many clients were notified, and that or what else is known of its waiters, in words.
+    """
+    view = read_token(key, value, now)
+    libraries = _possible(key, view)
+    for each in libraries:
+        if each.wake is not None and (count := each.wake(key, tell)):
+            return count, f"notified {count} client{'s' if count > 1 else ''} of {each.name}"
+    return 0, _waiters_text(view, libraries)
 
 
-def waiters_text(key: bytes, view: TokenView | None) -> str:
-    """Return what is known of the waiters of such a lock, in words."""
-    each_says = "; ".join(f"those of {each.name} {each.waits}" for each in _possible(key, view))
+def _waiters_text(view: TokenView | None, libraries: Sequence[Library]) -> str:
+    each_says = "; ".join(f"those of {each.name} {each.waits}" for each in libraries)
     if view is not None and view.is_known:
         return each_says
     return f"whether clients wait for it is not known{f': {each_says}' if each_says else ''}"

@@ -108,6 +108,8 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
             return f"; {'notified' if woken[0].gone else 'woke'} {labels}"
         more = f" and {len(woken) - 3} more" if len(woken) > 3 else ""
         return f"; notified {labels}{more}{one_acquires}"
+    if done.waiters and done.before is not None and not done.before.waiters:
+        return f"; {done.waiters}"
     clients = max(done.notified, done.before.waiting_clients if done.before is not None else 0)
     if clients:
         return f"; notified {clients} waiting clients{one_acquires}" if clients > 1 else "; woke 1 waiting client"
@@ -115,6 +117,4 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
         return "; those who wait ask again by themselves"
     if done.before is None or not done.before.waiters_known:
         return "; whether clients wait for it is not known"
-    if done.waiters or not stored_kinds()[done.before.kind].subscribes:
-        return f"; {done.waiters or 'those who wait ask again by themselves'}"
     return "; no client is known to wait for it"

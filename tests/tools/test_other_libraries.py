@@ -6,8 +6,10 @@ tests/interop/test_libraries.py does the same with the libraries themselves.
 from __future__ import annotations
 
 import json
+import runpy
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tests.clusters import RunningCluster
 from tests.servers import Server
 from tests.waiting import until
 
+ROOT = Path(__file__).parents[2]
 UUID_4 = "73ca62a9-3f15-4c73-89b6-8dad464ba84b"
 SIGNALLED = "QWxhZGRpbjpvcGVuIHNlc2Ft"  # as python-redis-lock stores it
 RAW = bytes(range(200, 224))  # as rueidislock does
@@ -70,7 +73,8 @@ def test_a_waiter_for_a_signal_is_woken(own: Server, run: Callable[..., Result])
             waiter = threading.Thread(target=lambda taken=taken: taken.append(other.blpop(["lock-signal:report"], 30)))
             waiter.start()
             until(lambda: direct.info("clients")["blocked_clients"] == 1)
-            assert run("unlock", "lock:report", *options).stdout == "freed lock:report; woke 1 waiting client\n"
+            freed = run("unlock", "lock:report", *options).stdout
+            assert freed == "freed lock:report; notified 1 client of python-redis-lock\n"
             waiter.join(30)
             assert taken == [(b"lock-signal:report", b"1")]
             assert not direct.keys()
@@ -98,7 +102,8 @@ def test_a_registry_of_spring_is_notified(own: Server, run: Callable[..., Result
         messages.subscribe(channel)
         messages.get_message(timeout=5)
         direct.set("a:registry:orders", UUID_4, px=60_000)
-        assert run("unlock", "a:registry:orders", "--yes").stdout == "freed a:registry:orders; woke 1 waiting client\n"
+        freed = run("unlock", "a:registry:orders", "--yes").stdout
+        assert freed == "freed a:registry:orders; notified 1 client of Spring Integration\n"
         message = messages.get_message(timeout=5)
         assert message is not None
         assert message["data"] == b"a:registry:orders"
@@ -131,6 +136,11 @@ def test_keys_on_several_nodes_of_a_cluster_are_one_lock(cluster: RunningCluster
         assert inspector.unlock(keys[1]).freed
         assert inspector.unlock(f"lock:{name}").freed
     assert {each for each in cluster.all_keys() if name in each} <= {f"lock-signal:{name}"}, "which ends soon"
+
+
+def test_the_page_shows_what_the_tests_check() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "libraries.py"))
+    assert made["FILE"].read_text(encoding="utf-8") == made["page"](), "run python docs/libraries.py"
 
 
 def test_what_its_waiters_do_is_said_of_each_kind(own: Server, run: Callable[..., Result]) -> None:
