@@ -279,7 +279,8 @@ class Presence:
                     self._stacks[key] = before[key]
                 elif since + limit <= now and (each := _entry(source)) is not None:
                     stack = self._stacks[key] = each.who.stack()
-                    self._client.emit(warning(each.name, each.owner, each.kind, now - since, stack))
+                    who = each.who.describe()
+                    self._client.emit(warning(each.name, each.owner, each.kind, now - since, stack, who=who))
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
