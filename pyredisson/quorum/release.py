@@ -246,7 +246,8 @@ def _unknown(whole: MultiHold) -> OutcomeUnknownError:
         "settled in the background until the lease expires",
         name=whole.name,
     )
-    whole.client.emit(events.OutcomeUnknown(whole.name, whole.owner, "an unlock", error))
+    who = whole.who.describe()
+    whole.client.emit(events.OutcomeUnknown(whole.name, whole.owner, "an unlock", error, who=who))
     return error
 
 

@@ -35,7 +35,10 @@ async def leave_closed(
     for client in closed:
         client.runtime.reopen()
     try:
-        return await release
+        released = await release
+        for client in closed:
+            await client.presence.end()
+        return released
     except (LockNotOwnedError, OutcomeUnknownError) as error:
         if isinstance(error, LockNotOwnedError):
             raise
