@@ -8,7 +8,7 @@ listed in docs/_generated/libraries.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, final
@@ -78,7 +78,7 @@ class Library:
 
     name: str
     value: re.Pattern[bytes]
-    sizes: Container[int]
+    sizes: tuple[int, ...] | range
     waits: str
     key: re.Pattern[bytes] | None = None
     own_value: bool = False
@@ -138,8 +138,8 @@ LIBRARIES = (
     ),
 )
 
-#: How many bytes the tokens of known libraries have, of those that look like nothing else or are short.
-TOKEN_SIZES = frozenset(size for size in range(MAX_TOKEN + 1) for each in LIBRARIES if size in each.sizes)
+#: How many bytes the tokens of known libraries have, where that is always the same.
+TOKEN_SIZES = frozenset(size for each in LIBRARIES if isinstance(each.sizes, tuple) for size in each.sizes)
 
 _BY_SIZE = [[each for each in LIBRARIES if size in each.sizes] for size in range(MAX_VALUE + 1)]
 
@@ -210,9 +210,9 @@ def _said(found: re.Match[bytes]) -> tuple[float | None, str]:
     return made, found[2].decode()
 
 
-def may_be_long(key: bytes, size: int) -> bool:
-    """Whether a string of this size that is too long for a lock of an unknown library may be one of a known one."""
-    return MAX_TOKEN < size <= MAX_VALUE and any(each.has_key(key) for each in _BY_SIZE[size])
+def may_be_known(key: bytes, size: int) -> bool:
+    """Whether a known library stores strings of this size under such keys, and no other program does."""
+    return size <= MAX_VALUE and any(each.has_key(key) for each in _BY_SIZE[size])
 
 
 def keys_of_lock(key: bytes) -> list[bytes]:
