@@ -379,6 +379,16 @@ def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> N
         assert not direct.exists("cfg:theme")
 
 
+def test_clients_that_ask_again_by_themselves_are_not_counted(
+    holder: Redisson, own: Server, run: Callable[..., Result]
+) -> None:
+    holder.get_spin_lock("spinning").lock()
+    with Inspector(own.url) as inspector:
+        until(lambda: getattr(inspector.lock("spinning"), "kind", None) == "spin_lock", within=20)
+    said = "whether clients wait for it is not known: they ask again by themselves"
+    assert run("unlock", "spinning", "--yes").stdout == f"freed spinning; {said}\n"
+
+
 def test_strings_of_a_cache_are_not_listed(own: Server, run: Callable[..., Result], started: Programs) -> None:
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         pipeline.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
