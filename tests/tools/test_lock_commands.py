@@ -286,6 +286,21 @@ def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callabl
         assert direct.hexists("x", f"{HOLDER}:1")
 
 
+def test_what_may_be_no_lock_is_asked_about_with_force_only(own: Server, started: Programs) -> None:
+    with own.client() as direct, terminal() as screen:
+        direct.set("theme", "dark")
+        refused = started.pyredisson("unlock", "theme", url=own.url, terminal=screen.theirs)
+        screen.shows("nothing was changed; --force deletes it")
+        assert refused.exit_code() == 3
+        forced = started.pyredisson("unlock", "theme", "--force", url=own.url, terminal=screen.theirs)
+        screen.shows("To free it deletes it")
+        screen.shows(r"\[y/N\]")
+        assert direct.get("theme") == b"dark"
+        screen.type("y\n")
+        assert forced.exit_code() == 0
+        assert not direct.exists("theme")
+
+
 def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
     with own.client() as direct:
         direct.hset("\x1b[2J\x07evil [red]\n", f"{HOLDER}:1", 1)
