@@ -54,7 +54,7 @@ def _push_signal(key: bytes, tell: Tell) -> int:
 def _publish(key: bytes, tell: Tell) -> int:
     """Do what Spring Integration does; which part of the key is the registry is not known. Returns who received it."""
     registries = [key[: found.start()] for found in re.finditer(b":", key)][:8]
-    # By registry until version 6.2, since 6.5 by registry and key.
+    # By registry until versions 6.4.7 and 6.5.2, by registry and key since 6.4.8 and 6.5.3.
     channels = [channel for each in registries for channel in (each + b"-channel", each + b"-channel:" + key)]
     return sum(int(tell("PUBLISH", channel, key)) for channel in channels)
 
