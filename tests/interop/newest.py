@@ -1,4 +1,4 @@
-"""Say which peers have newer releases than the tests run with: ``make test-newest``. It asks registries, so CI does not.
+"""Say which peers have newer releases than the tests run with: ``make test-newest``. It asks registries; CI does not.
 
 The exit status is 1 if there is a newer one.
 """
