@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(400)
 #: The newest; its source distribution has the tests.
 RELEASE = "redis==8.1.0"
 
-#: Their tests that fail, and why: what is otherwise on purpose. The page for those who come from redis-py says the same.
+#: Their tests that fail, and why. The page for those who come from redis-py says the same.
 NO_END = "a lock without a timeout has a TTL here, and is renewed: nobody's crash locks others out for ever"
 CLOCK = "it replaces the clock in redis-py's module, which is not read here; how long we wait has tests of our own"
 DIFFERENT: dict[str, str] = {
