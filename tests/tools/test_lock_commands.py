@@ -347,6 +347,7 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
         assert advice[name] == f"pyredisson unlock '{name}' --holder {HOLDER}"
     [leak] = report(run("leaks", "cfg:*", "--json"))["leaks"]
     assert leak["text"] == "a string: a lock only if a program uses it as one; it never expires"
+    assert "unlock" not in leak["advice"], "no deletion is offered of what may be data"
 
 
 def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> None:
@@ -364,7 +365,18 @@ def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> N
     assert [each["name"] for each in report(run("ls", "--json"))["locks"]] == ["redsync"]
     assert run("ls", "cfg:*").stdout.count("cfg:theme") == 1
     assert run("unlock", "hits", "--yes").exit_code == 1
-    assert run("unlock", "cfg:theme", "--yes").exit_code == 0
+    assert "free it" not in run("show", "cfg:theme").stdout
+    assert "free it" in run("show", "redsync").stdout
+    for arguments in (["--yes"], ["--yes", "--json"], ["--yes", "--holder", "31f014fb"]):
+        refused = run("unlock", "cfg:theme", *arguments)
+        assert refused.exit_code == 3
+        assert "--json" not in arguments or report(refused)["outcome"] == "doubtful"
+        with own.client() as direct:
+            assert direct.get("cfg:theme") == b"dark"
+    assert run("unlock", "hits", "--yes", "--force").exit_code == 1, "a number is refused in any case"
+    assert run("unlock", "cfg:theme", "--yes", "--force").exit_code == 0
+    with own.client() as direct:
+        assert not direct.exists("cfg:theme")
 
 
 def test_strings_of_a_cache_are_not_listed(own: Server, run: Callable[..., Result], started: Programs) -> None:
