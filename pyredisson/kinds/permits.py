@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson.core import events
 from pyredisson.core.acquiring.acquire import announce_wait, report_failed, report_outcome
-from pyredisson.core.acquiring.late import leave_closed
+from pyredisson.core.acquiring.late import leave_closed, release_later
 from pyredisson.core.deadline import Deadline, lease_ms
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
@@ -347,6 +347,7 @@ class PermitsCore(NumberedCore, ABC):
         call = NumberedCall(client, self.names, self.kind, release, left=closed)
         if closed:
             call.leave_later()
+            release_later(client, call.settling())
             return True
         releasing = call.once(progress, insist=True)
         if client.closed:
