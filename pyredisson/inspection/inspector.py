@@ -219,7 +219,7 @@ class Inspector:
         expected = _expected(stored, before, holder, seen)
         if expected is None:
             return Unlocked(name, "other_holder", before)
-        server, waiters = self.servers.of(stored.key), ""
+        server, about_waiters = self.servers.of(stored.key), ""
         publish = self.servers.publishes_by(server)
         outcome, owners, notified = free(server, stored.key, stored.kind, before.mode, expected, publish)
         if outcome == "other_holder":
@@ -229,8 +229,8 @@ class Inspector:
         stored_owners = tuple(each.decode(errors="replace") for each in owners)
         if outcome == "freed" and stored.kind.form == "token":
             stored_owners = tuple(who.owner for who in before.holders)  # The script keeps the token to itself.
-            notified, waiters = self._finish_token(stored)
-        return Unlocked(name, outcome, before, stored_owners, notified, waiters=waiters)
+            notified, about_waiters = self._finish_token(stored)
+        return Unlocked(name, outcome, before, stored_owners, notified, about_waiters=about_waiters)
 
     def _finish_token(self, stored: Stored) -> tuple[int, str]:
         """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""

@@ -33,7 +33,7 @@ class Unlocked:
         owners: Who was stored as holder, as the script saw it; of a token lock, by what its token is called.
         notified: How many clients were notified, as far as the server says.
         foreign: What the key is, in words, if it is no lock.
-        waiters: What is known of the waiters of a string that was deleted, in words.
+        about_waiters: What is known of the waiters of a string that was deleted, in words.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Unlocked:
     owners: tuple[str, ...] = ()
     notified: int = 0
     foreign: str | None = None
-    waiters: str = ""
+    about_waiters: str = ""
 
     @property
     def freed(self) -> bool:

@@ -68,7 +68,7 @@ def _report(done: Unlocked, in_json: bool) -> int:
                 "woken": [each.label for each in woken],
                 "before": done.before,
                 "foreign": done.foreign,
-                "waiters": done.waiters,
+                "about_waiters": done.about_waiters,
             }
         )
         return code
@@ -108,8 +108,8 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
             return f"; {'notified' if woken[0].gone else 'woke'} {labels}"
         more = f" and {len(woken) - 3} more" if len(woken) > 3 else ""
         return f"; notified {labels}{more}{one_acquires}"
-    if done.waiters and done.before is not None and not done.before.waiters:
-        return f"; {done.waiters}"
+    if done.about_waiters and done.before is not None and not done.before.waiters:
+        return f"; {done.about_waiters}"
     clients = max(done.notified, done.before.waiting_clients if done.before is not None else 0)
     if clients:
         return f"; notified {clients} waiting clients{one_acquires}" if clients > 1 else "; woke 1 waiting client"

@@ -35,8 +35,8 @@ def is_local(host: str) -> bool:
 def notified(unlocked: Unlocked) -> str:
     """Return how many processes received the message of a release, in words."""
     count = unlocked.notified
-    if not count and unlocked.waiters:
-        return unlocked.waiters
+    if not count and unlocked.about_waiters:
+        return unlocked.about_waiters
     return {0: "no process is known to wait for it", 1: "1 process was notified"}.get(
         count, f"{count} processes were notified"
     )
