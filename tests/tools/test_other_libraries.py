@@ -118,6 +118,9 @@ def test_three_keys_of_rueidislock_are_one_lock(own: Server, run: Callable[..., 
         assert lock["keys"] == keys
         assert lock["notes"] == ["3 keys, one lock"]
         assert run("show", keys[2]).stdout.startswith(f"{keys[0]}  token lock, held\n")
+        direct.delete(keys[0])  # Its holder has most of them.
+        assert [*listed(run)] == keys[1:2]
+        assert run("show", keys[0]).stdout.startswith(f"{keys[1]}  token lock, held\n")
         # Another client may have one of the keys for a moment: the lock is not its own.
         direct.set(keys[0], RAW[::-1], px=60_000)
         freed = run("unlock", keys[0], "--yes")
