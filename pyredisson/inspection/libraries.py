@@ -75,7 +75,6 @@ class Library:
         wake: Wakes its waiters once the key is deleted, and returns how many clients were notified; ``None``: nothing
             has to be sent.
         chosen_values: Whether programs may choose other values.
-        copies: How many keys a lock has. They differ in their number, the group of ``own_key``.
     """
 
     name: str
@@ -87,7 +86,6 @@ class Library:
     own_value: bool = False
     wake: Callable[[bytes, Tell], int] | None = None
     chosen_values: bool = False
-    copies: int = 1
 
     @property
     def is_certain(self) -> bool:
@@ -110,9 +108,7 @@ LIBRARIES = (
         wake=_push_signal,
         chosen_values=True,
     ),
-    Library(
-        "rueidislock", _form(".{24}"), (24,), "are notified by the server", _form("rueidislock:([012]):.+"), copies=3
-    ),
+    Library("rueidislock", _form(".{24}"), (24,), "are notified by the server", _RUEIDISLOCK_KEY),
     Library("pottery", _UUID, (36,), "ask again within 0.2 s", _form("redlock:.+")),
     Library("RedLock.net", _UUID, (36,), "ask again after the retry time of the program", _form("redlock:.+")),
     Library("redis-semaphore", _UUID, (36,), "ask again every 0.01 s", _form("mutex:.+")),
@@ -222,11 +218,10 @@ def may_be_known(key: bytes, size: int) -> bool:
 
 def keys_of_lock(key: bytes) -> list[bytes]:
     """Return all keys of the lock that a key belongs to, the first one first: one, but for rueidislock."""
-    for each in LIBRARIES:
-        if each.copies > 1 and each.own_key is not None and (found := each.own_key.fullmatch(key)) is not None:
-            start, end = found.span(1)
-            return [key[:start] + b"%d" % number + key[end:] for number in range(each.copies)]
-    return [key]
+    if (found := _RUEIDISLOCK_KEY.fullmatch(key)) is None:
+        return [key]
+    start, end = found.span(1)
+    return [key[:start] + number + key[end:] for number in (b"0", b"1", b"2")]
 
 
 def wake_waiters(key: bytes, value: bytes, now: float, tell: Tell) -> tuple[int, str]:
