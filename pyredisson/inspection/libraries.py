@@ -8,7 +8,7 @@ listed in docs/_generated/libraries.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, final
@@ -31,6 +31,7 @@ def _form(pattern: str) -> re.Pattern[bytes]:
     return re.compile(pattern.encode(), re.DOTALL)
 
 
+_ANY = _form(".*")
 _UUID = _form(f"(?i:{CLIENT_ID})")
 _UUID_1 = _form("[0-9a-f]{12}1[0-9a-f]{3}[89ab][0-9a-f]{15}")
 _HEX_16 = _form("[0-9a-f]{32}")
@@ -68,19 +69,21 @@ class Library:
         value: What its tokens look like.
         sizes: How many bytes they have.
         waits: What its waiters do.
-        key: What its keys look like, if they have a form of their own.
+        own_key: What its keys look like, if they have a form of their own.
+        key: What they look like if they have none.
         own_value: Whether no other values look like its tokens.
         wake: Wakes its waiters once the key is deleted, and returns how many clients were notified; ``None``: nothing
             has to be sent.
         chosen_values: Whether programs may choose other values.
-        copies: How many keys a lock has. They differ in their number, the group of ``key``.
+        copies: How many keys a lock has. They differ in their number, the group of ``own_key``.
     """
 
     name: str
     value: re.Pattern[bytes]
-    sizes: Container[int]
+    sizes: tuple[int, ...] | range
     waits: str
-    key: re.Pattern[bytes] | None = None
+    own_key: re.Pattern[bytes] | None = None
+    key: re.Pattern[bytes] = _ANY
     own_value: bool = False
     wake: Callable[[bytes, Tell], int] | None = None
     chosen_values: bool = False
@@ -89,11 +92,11 @@ class Library:
     @property
     def is_certain(self) -> bool:
         """Whether what looks like a lock of it is one."""
-        return self.key is not None or self.own_value
+        return self.own_key is not None or self.own_value
 
-    def has_key(self, key: bytes) -> bool:
+    def has_own(self, key: bytes) -> bool:
         """Whether a key has the form that its keys alone have."""
-        return self.key is not None and self.key.fullmatch(key) is not None
+        return self.own_key is not None and self.own_key.fullmatch(key) is not None
 
 
 LIBRARIES = (
@@ -134,12 +137,13 @@ LIBRARIES = (
         _UUID,
         (36,),
         "wait for a message, or ask again every 0.1 s in spin mode",
+        key=_form(".+:.+"),
         wake=_publish,
     ),
 )
 
-#: How many bytes the tokens of known libraries have, of those that look like nothing else or are short.
-TOKEN_SIZES = frozenset(size for size in range(MAX_TOKEN + 1) for each in LIBRARIES if size in each.sizes)
+#: How many bytes the tokens of known libraries have, where that is always the same.
+TOKEN_SIZES = frozenset(size for each in LIBRARIES if isinstance(each.sizes, tuple) for size in each.sizes)
 
 _BY_SIZE = [[each for each in LIBRARIES if size in each.sizes] for size in range(MAX_VALUE + 1)]
 
@@ -188,12 +192,13 @@ def read_token(key: bytes, value: bytes, now: float) -> TokenView | None:
     fitting = [each for each in _BY_SIZE[len(value)] if each.value.fullmatch(value)]
     if made is None:
         fitting = [each for each in fitting if each.value is not _UUID_1]
-    if own := [each for each in fitting if each.own_value or each.has_key(key)]:
+    if own := [each for each in fitting if each.own_value or each.has_own(key)]:
         said = _SHEDLOCK.fullmatch(value)
         return TokenView(tuple(own), made, None) if said is None else TokenView(tuple(own), *_said(said))
     if len(value) > MAX_TOKEN:
         return None
-    return TokenView(tuple(each for each in fitting if each.key is None)[: 1 if made is not None else None], made)
+    found = [each for each in fitting if each.own_key is None and each.key.fullmatch(key)]
+    return TokenView(tuple(found[:1] if made is not None else found), made)
 
 
 def _made(value: bytes, now: float) -> float | None:
@@ -210,15 +215,15 @@ def _said(found: re.Match[bytes]) -> tuple[float | None, str]:
     return made, found[2].decode()
 
 
-def may_be_long(key: bytes, size: int) -> bool:
-    """Whether a string of this size that is too long for a lock of an unknown library may be one of a known one."""
-    return MAX_TOKEN < size <= MAX_VALUE and any(each.has_key(key) for each in _BY_SIZE[size])
+def may_be_known(key: bytes, size: int) -> bool:
+    """Whether a known library stores strings of this size under such keys, and no other program does."""
+    return size <= MAX_VALUE and any(each.has_own(key) for each in _BY_SIZE[size])
 
 
 def keys_of_lock(key: bytes) -> list[bytes]:
     """Return all keys of the lock that a key belongs to, the first one first: one, but for rueidislock."""
     for each in LIBRARIES:
-        if each.copies > 1 and each.key is not None and (found := each.key.fullmatch(key)) is not None:
+        if each.copies > 1 and each.own_key is not None and (found := each.own_key.fullmatch(key)) is not None:
             start, end = found.span(1)
             return [key[:start] + b"%d" % number + key[end:] for number in range(each.copies)]
     return [key]
@@ -248,4 +253,4 @@ def _waiters_text(view: TokenView | None, libraries: Sequence[Library]) -> str:
 def _possible(key: bytes, view: TokenView | None) -> tuple[Library, ...]:
     """Return whose lock it may be: of values that no library makes, those who let programs choose them."""
     found = () if view is None else view.libraries
-    return found or tuple(each for each in LIBRARIES if each.chosen_values and each.has_key(key))
+    return found or tuple(each for each in LIBRARIES if each.chosen_values and each.has_own(key))

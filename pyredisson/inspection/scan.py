@@ -15,7 +15,7 @@ from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, usual_kind
-from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, may_be_long, read_token
+from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, may_be_known, read_token
 from pyredisson.inspection.replies import encode_name
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
@@ -142,7 +142,7 @@ def find_strings(
     short = [
         key
         for key, length in zip(keys, lengths, strict=True)
-        if isinstance(length, int) and (length in sizes or may_be_long(key, length))
+        if isinstance(length, int) and (length in sizes or may_be_known(key, length))
     ]
     questions = [each for key in short for each in (("GETRANGE", key, "0", str(MAX_VALUE)), ("PTTL", key))]
     read = server.ask_many(questions, refused=refused)

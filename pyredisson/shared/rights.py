@@ -48,7 +48,7 @@ WATCH = ("config|get", "psubscribe", "punsubscribe", "subscribe", "unsubscribe")
 DOCTOR = ("config|get", "eval", "evalsha", "subscribe", "unsubscribe")
 #: What ``unlock`` runs in addition: the script of the kind, a guard, and what wakes waiters of other libraries.
 UNLOCK_SCRIPTS = "fair_force|lock_force|read_write_lock_force|token_force"
-UNLOCK = ("eval", "publish", "type", "hkeys", "exists", "lpush", "pexpire")
+UNLOCK = ("eval", "publish", "type", "hkeys", "lpush", "pexpire")
 
 
 @final

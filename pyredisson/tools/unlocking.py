@@ -117,4 +117,6 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
         return "; those who wait ask again by themselves"
     if done.before is None or not done.before.waiters_known:
         return "; whether clients wait for it is not known"
+    if not stored_kinds()[done.before.kind].subscribes:
+        return "; whether clients wait for it is not known: they ask again by themselves"
     return "; no client is known to wait for it"

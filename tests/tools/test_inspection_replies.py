@@ -98,6 +98,7 @@ ADDED = b"ADDED:2026-09-21T10:13:20.500Z@worker-3.example.com:" + UUID_4
         (b"redlock:orders", UUID_4, {"pottery", "RedLock.net"}, True),
         (b"mutex:orders", UUID_4, {"redis-semaphore"}, True),
         (b"registry:orders", UUID_4, {"sherlock", "Spring Integration"}, False),
+        (b"registry", UUID_4, {"sherlock"}, False),
         (b"rueidislock:0:orders", bytes(range(200, 224)), {"rueidislock"}, True),
         (b"rueidislock:3:orders", bytes(range(200, 224)), set(), False),
         (b"job-lock:default:report", ADDED, {"ShedLock"}, True),

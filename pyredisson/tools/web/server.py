@@ -37,7 +37,9 @@ def notified(unlocked: Unlocked) -> str:
     count = unlocked.notified
     if not count and unlocked.waiters:
         return unlocked.waiters
-    return {0: "no process was waiting", 1: "1 process was notified"}.get(count, f"{count} processes were notified")
+    return {0: "no process is known to wait for it", 1: "1 process was notified"}.get(
+        count, f"{count} processes were notified"
+    )
 
 
 def freeing(inspector: Inspector) -> Free:

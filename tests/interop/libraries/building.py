@@ -21,7 +21,7 @@ def require(language: str) -> list[str]:
 
 def _command(language: str) -> list[str]:
     kept, sources = KEPT / f"libraries-{language}", _HERE / language
-    with building(kept):
+    with building(kept, by_maven=language == "java"):
         match language:
             case "python":
                 pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--upgrade"]
@@ -35,7 +35,9 @@ def _command(language: str) -> list[str]:
                 build(language, sources, kept, [npm, "ci", "--no-audit", "--no-fund"], cwd=kept)
                 return [node, str(kept / "peer.js")]
             case "go":
-                order = [program("go", "golang-go"), "build", "-o", str(kept / "peer"), "."]
+                # rueidis is large, and the compiler needs half as long for it without optimizations.
+                flags = ["-gcflags=github.com/redis/rueidis/...=-N -l", "-ldflags=-s -w"]
+                order = [program("go", "golang-go"), "build", *flags, "-o", str(kept / "peer"), "."]
                 build(language, sources, kept, order, cwd=sources)
                 return [str(kept / "peer")]
             case _:

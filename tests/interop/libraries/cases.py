@@ -113,10 +113,9 @@ CASES = (
         "NAME",
         "a UUID",
         "?",
-        f"{_UNKNOWN}{_polls('sherlock', 'every 0.1 s')}; those of Spring Integration wait for a message, or ask again "
-        "every 0.1 s in spin mode",
+        f"{_UNKNOWN}{_polls('sherlock', 'every 0.1 s')}",
         "by polling",
-        notes=("a string that may be a lock of sherlock or Spring Integration",),
+        notes=("a string that may be a lock of sherlock",),
     ),
     Case(
         "redis-py's `Lock`",
