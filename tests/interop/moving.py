@@ -3,16 +3,7 @@
 Each holds the lock of the old library, which old programs hold, and then that of this one, which new programs hold.
 """
 
-# ruff: noqa: E402, I001  # Each example is a program of its own.
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import redis
-    from pyredisson import Lease, Redisson
+# ruff: noqa: E402  # Each example is a program of its own.
 
 # python-redis-lock begins here.
 from contextlib import contextmanager
@@ -21,7 +12,7 @@ import redis_lock
 
 
 @contextmanager
-def locked_by_both(client: Redisson, old: redis.Redis, name: str) -> Iterator[Lease]:
+def locked_by_both(client, old, name):
     with redis_lock.Lock(old, name, expire=60, auto_renewal=True), client.get_lock(name).hold() as lease:
         yield lease
 
@@ -36,7 +27,7 @@ from pottery import Redlock
 
 
 @contextmanager
-def locked_by_both(client: Redisson, old: redis.Redis, name: str) -> Iterator[Lease]:  # type: ignore[no-redef]
+def locked_by_both(client, old, name):
     with Redlock(key=name, masters={old}, auto_release_time=60), client.get_lock(name).hold() as lease:
         yield lease
 
@@ -49,7 +40,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def locked_by_both(client: Redisson, name: str) -> Iterator[Lease]:  # type: ignore[no-redef]
+def locked_by_both(client, name):
     with client.get_token_lock(name).hold(), client.get_lock(f"lock:{name}").hold() as lease:
         yield lease
 
@@ -63,7 +54,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def run_by_one(client: Redisson, name: str, at_most: float, at_least: float) -> Iterator[Lease | None]:
+def run_by_one(client, name, at_most, at_least):
     old = client.get_token_lock(f"job-lock:default:{name}")
     with old.hold(wait_time=0, lease_time=at_most, skip=True) as held:
         if held is None:  # A program with ShedLock runs it, or has run it.
@@ -77,4 +68,4 @@ def run_by_one(client: Redisson, name: str, at_most: float, at_least: float) -> 
 
 
 # ShedLock ends here.
-in_the_place_of_shedlock: Any = run_by_one
+in_the_place_of_shedlock = run_by_one

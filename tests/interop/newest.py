@@ -11,14 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from importlib import metadata
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.interop.building import CURRENT
-
 _HERE = Path(__file__).parent
-_GO, _NODE, _JAVA = _HERE / "tokens" / "go", _HERE / "tokens" / "node", _HERE / "java"
+_LIBRARIES, _TOKENS = _HERE / "libraries", _HERE / "tokens"
+_GO, _NODE = _TOKENS / "go", _TOKENS / "node"
 
 
 class Peer(NamedTuple):
@@ -30,21 +29,23 @@ class Peer(NamedTuple):
 
 
 def peers() -> list[Peer]:
-    """All peers, with the versions of the files that pin them; those of Python are installed."""
-    go = re.findall(r"^\t(\S+) v(\S+)$", (_GO / "go.mod").read_text(), re.M)
-    node = json.loads((_NODE / "package.json").read_text())["dependencies"]
-    return [
-        Peer("Redisson", CURRENT, _newest_redisson),
-        *(Peer(name, version, lambda name=name: _newest_of_go(name)) for name, version in go),
-        *(
-            Peer(name, version, lambda name=name: _run("npm", "view", name, "version"))
-            for name, version in node.items()
-        ),
-        *(
-            Peer(name, metadata.version(name), lambda name=name: _newest_of_python(name))
-            for name in ("redis", "pottery")
-        ),
-    ]
+    """Return all peers, with the versions of the files that pin them."""
+    found = []
+    for file in (_GO / "go.mod", _LIBRARIES / "go" / "go.mod"):
+        for name, version in re.findall(r"^\t(\S+) v(\S+)$", file.read_text(), re.M):
+            found.append(Peer(name, version, partial(_newest_of_go, name)))
+    for file in (_NODE / "package.json", _LIBRARIES / "node" / "package.json"):
+        for name, version in json.loads(file.read_text())["dependencies"].items():
+            if not version.startswith("npm:"):  # That is a pre-release next to the release.
+                found.append(Peer(name, version, partial(_run, "npm", "view", name, "version")))
+    for name, version in re.findall(r"^(\S+)==(\S+)$", (_LIBRARIES / "python" / "requirements.txt").read_text(), re.M):
+        found.append(Peer(name, version, partial(_newest_of_python, name)))
+    for pom in (_HERE / "java" / "pom.xml", _LIBRARIES / "java" / "pom.xml"):
+        text = pom.read_text()
+        properties = dict(re.findall(r"<(\S+\.version)>([^<]+)</", text))
+        for name, value in re.findall(r"<artifactId>([^<]+)</artifactId>\s*<version>\$\{([^}]+)\}", text):
+            found.append(Peer(name, properties[value], partial(_newest_of_java, pom, name, properties[value])))
+    return sorted({peer[:2]: peer for peer in found}.values(), key=lambda peer: peer[:2])
 
 
 def is_newer(one: str, other: str) -> bool:
@@ -53,6 +54,7 @@ def is_newer(one: str, other: str) -> bool:
     return first > second
 
 
+@cache
 def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=_GO)
     if done.returncode:
@@ -70,12 +72,20 @@ def _newest_of_go(module: str) -> str:
     return next(version[1:] for version in reversed(versions) if "-" not in version)
 
 
-def _newest_redisson() -> str:
-    with tempfile.NamedTemporaryFile("r", suffix=".txt") as file:
+def _newest_of_java(pom: Path, artifact: str, tested: str) -> str:
+    found = re.search(rf":{re.escape(artifact)} \.+\s+\S+ ->\s+(\S+)", _updates(pom))
+    return found[1] if found else tested
+
+
+@cache
+def _updates(pom: Path) -> str:
+    """Return what Maven says of newer versions."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "updates"
         goal = "org.codehaus.mojo:versions-maven-plugin:2.18.0:display-dependency-updates"
-        _run("mvn", "-q", "-B", "-f", str(_JAVA / "pom.xml"), goal, f"-Dversions.outputFile={file.name}")
-        found = re.search(r"org\.redisson:redisson \.* \S+ ->\s+(\S+)", file.read())
-    return found[1] if found else CURRENT
+        final = "-Dmaven.version.ignore=.*-alpha.*,.*-beta.*,.*-rc.*,.*-RC.*,.*-M.*"
+        _run("mvn", "-q", "-B", "-f", str(pom), goal, final, f"-Dversions.outputFile={file}")
+        return file.read_text() if file.exists() else ""
 
 
 def main() -> int:

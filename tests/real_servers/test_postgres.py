@@ -156,3 +156,27 @@ def test_a_killed_client_keeps_its_lock_until_its_statement_ends(connect: Connec
     time.sleep(0.5)
     assert value(other, TRY_LOCK) is False
     until(lambda: value(other, TRY_LOCK), what="the statement has ended")
+
+
+def test_a_session_of_sqlalchemy_sees_the_past_unless_its_transaction_ends_before_the_lock(
+    connect: Connect, postgres: str, valkey: Server, unique_name: str
+) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+    from sqlalchemy import orm
+
+    url = postgres.replace("postgresql://", "postgresql+psycopg://")
+    engine = sqlalchemy.create_engine(url, isolation_level="REPEATABLE READ")
+    sold = sqlalchemy.text(SOLD)
+    try:
+        with Redisson.from_url(valkey.url) as client, orm.Session(engine) as session:
+            assert session.scalar(sold) == 0
+            with connect() as connection, client.get_lock(unique_name).hold():
+                connection.execute(SELL)
+            with client.get_lock(unique_name).hold():
+                assert session.scalar(sold) == 0
+            session.commit()
+            with client.get_lock(unique_name).hold():
+                assert session.scalar(sold) == 1
+            session.rollback()
+    finally:
+        engine.dispose()

@@ -9,7 +9,14 @@ from tests.interop import newest
 
 def test_each_pinned_peer_is_found() -> None:
     names = [peer.name for peer in newest.peers()]
-    assert {"Redisson", "github.com/go-redsync/redsync/v4", "redlock", "redis", "pottery"} <= set(names)
+    assert {
+        "redisson",
+        "shedlock-provider-redis-spring",
+        "github.com/go-redsync/redsync/v4",
+        "redlock",
+        "redis",
+        "sherlock",
+    } <= set(names)
     assert all(peer.tested[0].isdigit() for peer in newest.peers())
 
 

@@ -24,6 +24,7 @@ import redis.asyncio
 
 from pyredisson.compat import redis_py
 from pyredisson.compat.redis_py import asyncio as redis_py_asyncio
+from tests.examples import ROOT
 from tests.servers import Server
 
 #: That of fetching, mostly: pip makes what it needs for it, which takes a busy machine a while.
@@ -43,6 +44,9 @@ DIFFERENT: dict[str, str] = {
 }
 #: This one of asyncio's does not replace the clock.
 DIFFERENT_FOR_THREADS = {**DIFFERENT, "test_context_manager_blocking_timeout": CLOCK}
+
+#: How many there are.
+FOR_THREADS, FOR_ASYNCIO = 32, 30
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +115,11 @@ def module_with_tests(path: Path, **modules: Any) -> Any:
 
 
 def check(
-    module: Any, different: dict[str, str], run: Callable[[Any, list[str]], None], flush: Callable[[], object]
+    module: Any,
+    count: int,
+    different: dict[str, str],
+    run: Callable[[Any, list[str]], None],
+    flush: Callable[[], object],
 ) -> None:
     """Run each test, and compare which fail with a table."""
     tests = [
@@ -121,7 +129,7 @@ def check(
         for name in dir(kept)
         if name.startswith("test_")
     ]
-    assert len(tests) >= 30, "there are hardly any tests"
+    assert len(tests) == count
     failed = {}
     for kept, name in tests:
         flush()
@@ -140,7 +148,13 @@ def test_theirs_for_threads(sources: Path, fresh_server: Callable[..., Server]) 
         with standing_in(sys.modules["redis.lock"], redis_py.Lock):
             module = module_with_tests(sources / "test_lock.py")
         given = {"r": r, "r_decoded": decoded, "fake_lock_time": module.FakeLockTime()}
-        check(module, DIFFERENT_FOR_THREADS, lambda test, wanted: test(*(given[each] for each in wanted)), r.flushall)
+        check(
+            module,
+            FOR_THREADS,
+            DIFFERENT_FOR_THREADS,
+            lambda test, wanted: test(*(given[each] for each in wanted)),
+            r.flushall,
+        )
 
 
 def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) -> None:
@@ -168,4 +182,11 @@ def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) 
         asyncio.run(work())
 
     with redis.Redis.from_url(server.url) as direct:
-        check(module, DIFFERENT, run, direct.flushall)
+        check(module, FOR_ASYNCIO, DIFFERENT, run, direct.flushall)
+
+
+def test_the_page_counts_them() -> None:
+    page = (ROOT / "docs/howto/from-redis-py.md").read_text()
+    count, version = FOR_THREADS + FOR_ASYNCIO, RELEASE.rpartition("=")[2]
+    passed = count - len(DIFFERENT_FOR_THREADS) - len(DIFFERENT)
+    assert f"Of the {count} tests that redis-py {version} has of its two locks, {passed} pass" in page
