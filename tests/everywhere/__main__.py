@@ -1,0 +1,101 @@
+"""Run the tests on one server after the other: ``python -m tests.everywhere [--quick] [ID...]``.
+
+``--quick`` is the part for each change: the contract on the servers that no other part of the tests runs on. Without it,
+clusters, sentinels, what stands in for a server and the versions of Python are tested too, and what was found is
+written to ``docs/_generated/servers.json``, and from there into the tables of the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.everywhere import table
+from tests.everywhere.install import fetch
+from tests.everywhere.pythons import test_pythons
+from tests.servers import KNOWN, REDIS_6, REDIS_7, VALKEY, Build
+
+ROOT = Path(__file__).parents[2]
+#: The newest of each make, for what needs several servers.
+NEWEST = ("valkey-9.1", "redis-8.2", "redict-7.3")
+SEVERAL = {"cluster": "tests/real_servers/test_cluster.py", "sentinels": "tests/real_servers/test_sentinel.py"}
+
+
+def run(servers: str, jobs: int, *arguments: str) -> list[ElementTree.Element]:
+    """Run tests, of which those that no server influences are on the first, and return what was reported of each."""
+    environment = {**os.environ, "PYREDISSON_SERVERS": servers, "PYREDISSON_REQUIRE_ALL": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        options = ("-q", "-n", str(jobs), "--dist", "worksteal", f"--junitxml={report}", *arguments)
+        subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, env=environment, check=False)
+        return list(ElementTree.parse(report).iter("testcase"))
+
+
+def counted(cases: list[ElementTree.Element]) -> table.Part:
+    """Count what passed, and name what failed."""
+    failed = {
+        f"{case.get('classname')}::{case.get('name')}"
+        for case in cases
+        if case.find("failure") is not None or case.find("error") is not None
+    }
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return {"passed": len(cases) - skipped - len(failed), "failed": sorted(failed)}
+
+
+def tested(build: Build, jobs: int, *, quick: bool) -> table.Row:
+    """Run all that a server influences."""
+    print(f"== {build.id}", flush=True)
+    other = REDIS_7 if build is VALKEY else VALKEY
+    contract = ["tests/promises", *([] if build.imitation else ["tests/scripts"])]
+    # In a test on an imitation much may wait for what never comes.
+    cases = run(f"{other.id} {build.id}", jobs, *contract, "-k", build.id, *(["--timeout=40"] if build.imitation else []))
+    of = {
+        "threads": [case for case in cases if f"threads-{build.id}" in str(case.get("name"))],
+        "asyncio": [case for case in cases if f"asyncio-{build.id}" in str(case.get("name"))],
+        "scripts": [case for case in cases if str(case.get("classname")).startswith("tests.scripts")],
+    }
+    if build.id in NEWEST and not quick:
+        of |= {name: run(build.id, jobs, path) for name, path in SEVERAL.items()}
+    version = subprocess.run([build.require(), "--version"], capture_output=True, text=True, check=True).stdout
+    return {
+        "id": build.id,
+        "version": version.partition("v=")[2].split()[0],
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "imitation": build.imitation,
+        "parts": {name: counted(found) for name, found in of.items() if found},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.everywhere")
+    parser.add_argument("--quick", action="store_true", help="the contract on the servers that no other test runs on")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("ids", nargs="*", help="of servers, or `pythons` (all)")
+    options = parser.parse_args()
+    others = [build.id for build in KNOWN if build not in (VALKEY, REDIS_6, REDIS_7) and not build.imitation]
+    ids = options.ids or (others if options.quick else [*(build.id for build in KNOWN), "pythons"])
+    missing = fetch(ids)
+    for id, reason in missing.items():
+        print(f"== {id} is missing: {reason}", file=sys.stderr)
+    builds = [build for build in KNOWN if build.id in ids and build.id not in missing]
+    rows = [tested(build, options.jobs, quick=options.quick) for build in builds]
+    failures = [
+        test for row in rows if not row["imitation"] for part in row["parts"].values() for test in part["failed"]
+    ]
+    if not options.quick:
+        pythons = test_pythons() if "pythons" in ids else []
+        table.merge(rows, pythons)
+        failures += [f"CPython {each['version']}" for each in pythons if not each["passed"]]
+    print(json.dumps([{row["id"]: row["parts"]} for row in rows], indent=1))
+    return 1 if missing or failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
