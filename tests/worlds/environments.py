@@ -44,7 +44,9 @@ class Environment:
             return WORLDS[self.runtime](fakeredis.FakeServer(), patience=PATIENCE)
         self.server.require()
         port = servers.get(self.server).port
-        return WORLDS[self.runtime](port, partial(servers.ports, self.server), patience=PATIENCE)
+        world = WORLDS[self.runtime](port, partial(servers.ports, self.server), patience=PATIENCE)
+        world.redis_settings = {} if self.server.protocol == 3 else {"protocol": self.server.protocol}
+        return world
 
 
 RUNTIMES: tuple[Literal["threads", "asyncio"], ...] = ("threads", "asyncio")
@@ -65,7 +67,7 @@ in_real_time = _only(*(each for each in EVERYWHERE if each.runtime != "simulated
 #: The same, where the server does not influence it.
 sync_and_async = _only(*(Environment(runtime, DEFAULT) for runtime in RUNTIMES))
 #: For what needs a real server: its statistics, its connections.
-each_server = _only(*(each for each in EVERYWHERE if isinstance(each.server, Build)))
+each_server = _only(*(each for each in EVERYWHERE if isinstance(each.server, Build) and not each.server.imitation))
 threads_only = _only(Environment("threads", DEFAULT))
 asyncio_only = _only(Environment("asyncio", DEFAULT))
 
