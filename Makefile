@@ -37,7 +37,7 @@ INTEGRATIONS := tests/frameworks/test_integration_
 LOWEST_TESTS := $(wildcard $(INTEGRATIONS)*.py) tests/tools/test_lock_commands.py tests/unit/test_testing_plugin.py \
 	$(addprefix tests/observe/test_,exporter.py listeners.py opentelemetry_listener.py prometheus_listener.py)
 
-.PHONY: help setup demo test test-all test-full test-programs test-python test-versions test-newest check dist docs bench bench-quick clean
+.PHONY: help setup demo test test-all test-full test-programs test-python test-versions test-servers test-everywhere test-newest check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -49,6 +49,8 @@ help:
 	@echo "make test-python PYTHON=python3.13   the tests that depend on the version of Python, with another one"
 	@echo "make test-versions  the integrations with the lowest versions that are allowed, and with APScheduler 4"
 	@echo "make test-newest    is there a newer Redisson, redsync, redis-py, ... than those that are tested?"
+	@echo "make test-servers  what is promised, on the servers that no other test runs on; it fetches them"
+	@echo "make test-everywhere  on every server and Python, and writes the tables of the documentation (an hour)"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make dist       build the wheel and the sdist into dist/, and check both"
 	@echo "make docs       build the documentation into docs/_build/html"
@@ -127,6 +129,12 @@ test-versions: .venv-lowest/.ready .venv-apscheduler4/.ready
 	.venv-lowest/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) $(LOWEST_TESTS)
 	.venv-apscheduler4/bin/python -m pytest -q $(PYTEST_ARGS) $(INTEGRATIONS)apscheduler.py
 
+test-servers: setup
+	$(BIN)/python -m tests.everywhere --quick --jobs $(JOBS)
+
+test-everywhere: setup
+	$(BIN)/python -m tests.everywhere --jobs $(JOBS)
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -150,4 +158,4 @@ bench-quick: setup
 	$(BIN)/python -m benchmarks --quick
 
 clean:
-	rm -rf $(VENV) .venv-* dist docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* .servers dist docs/_build .pytest_cache .mypy_cache .ruff_cache

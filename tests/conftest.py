@@ -15,7 +15,7 @@ from tests.clusters import RunningCluster, SharedClusters
 from tests.command_line import Programs, programs
 from tests.parts import is_quick, may_have_tests
 from tests.postgres import running_postgres
-from tests.servers import BUILDS, VALKEY, Build, Server, SharedServers
+from tests.servers import BUILDS, DEFAULT, Build, Server, SharedServers
 from tests.volumes import Volume
 
 # An example takes as long as the machine lets it; Hypothesis's own default would be 0.2 s.
@@ -120,7 +120,7 @@ def server(build: Build, shared_servers: SharedServers) -> Server:
 @pytest.fixture
 def valkey(shared_servers: SharedServers) -> Server:
     """The shared server of the default build, for tests where the build is of no interest."""
-    return shared_servers.get(VALKEY)
+    return shared_servers.get(DEFAULT)
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +141,7 @@ def shared_clusters() -> Iterator[SharedClusters]:
 @pytest.fixture
 def cluster(shared_clusters: SharedClusters) -> RunningCluster:
     """The shared cluster of the default build. Slots and masters may be moved, as long as it ends up whole."""
-    return shared_clusters.get(VALKEY)
+    return shared_clusters.get(DEFAULT)
 
 
 @pytest.fixture
@@ -153,18 +153,18 @@ def any_cluster(build: Build, shared_clusters: SharedClusters) -> RunningCluster
 @pytest.fixture
 def fresh_cluster() -> Iterator[RunningCluster]:
     """A cluster of the test's own, whose nodes may be killed."""
-    VALKEY.require()
-    cluster = RunningCluster(VALKEY)
+    DEFAULT.require()
+    cluster = RunningCluster(DEFAULT)
     yield cluster
     cluster.stop()
 
 
 @pytest.fixture
 def fresh_server() -> Iterator[Callable[..., Server]]:
-    """``fresh_server(build=VALKEY, *args)``: a server of the test's own, to be killed, paused or misconfigured."""
+    """``fresh_server(build=DEFAULT, *args)``: a server of the test's own, to be killed, paused or misconfigured."""
     servers: list[Server] = []
 
-    def start(build: Build = VALKEY, *args: str) -> Server:
+    def start(build: Build = DEFAULT, *args: str) -> Server:
         server = Server.start(build, *args)
         servers.append(server)
         return server

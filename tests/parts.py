@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import BUILDS, VALKEY
+from tests.servers import BUILDS, DEFAULT
 
 #: What needs no time but the processor's.
 WHOLE = {"unit", "scripts", "simulated", "stateful", "programs", "test_parity.py"}
 
-OTHER_SERVERS = [*(build.id for build in BUILDS if build is not VALKEY), "fakeredis"]
+OTHER_SERVERS = [*(build.id for build in BUILDS if build is not DEFAULT), "fakeredis"]
 
 
 def may_have_tests(path: Path, part: str) -> bool:

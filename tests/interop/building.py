@@ -96,7 +96,8 @@ def building(directory: Path, *, by_maven: bool = True) -> Iterator[None]:
 
     That is so for all folders of Maven: two that fetch at the same time could spoil what the other is writing.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    for each in (KEPT, directory):
+        each.mkdir(parents=True, exist_ok=True)
     with (KEPT if by_maven else directory).joinpath("lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

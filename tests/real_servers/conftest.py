@@ -11,7 +11,7 @@ from tests.proxy import Proxy
 from tests.real_servers.fleets import Fleet
 from tests.real_servers.observation import load_scripts
 from tests.sentinels import SentinelSet
-from tests.servers import VALKEY, Server
+from tests.servers import DEFAULT, Server
 from tests.worlds.by_runtime import WORLDS
 from tests.worlds.clock import ClockWorld
 
@@ -50,7 +50,7 @@ def own(fresh_server: Callable[..., Server]) -> Server:
 @pytest.fixture
 def watched(fresh_server: Callable[..., Server]) -> Iterator[SentinelSet]:
     """One master, two replicas, three sentinels."""
-    servers = SentinelSet(fresh_server, VALKEY)
+    servers = SentinelSet(fresh_server, DEFAULT)
     yield servers
     servers.stop()
 

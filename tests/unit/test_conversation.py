@@ -14,6 +14,7 @@ from tests.unit.waiters import join
 OWN, CHANNEL, OTHER = "pyredisson_waiting:{orders}:me", "redisson_lock__channel:{orders}", "redisson_lock__channel:{b}"
 REFUSAL = rx.NoPermissionError("NOPERM No permissions to access a channel")
 MOVED = rx.ResponseError("MOVED 1 127.0.0.1:1")
+ASK = rx.ResponseError("ASK 1 127.0.0.1:1")
 
 
 def conversation(subscriptions: Subscriptions, *, sharded: bool = False) -> Conversation:
@@ -91,3 +92,21 @@ def test_after_a_slot_has_moved_answers_still_find_their_channels(subscriptions:
     talk.subscribe([OWN], 1.0)
     talk.heard([subscribed(CHANNEL, True), REFUSAL], 2.0)
     assert {name: is_refused(waiter) for name, waiter in waiters.items()} == {CHANNEL: False, OWN: True}
+
+
+def test_a_farewell_that_is_refused_while_its_slot_moves_is_said_again(subscriptions: Subscriptions) -> None:
+    waiter = join(subscriptions, channel=CHANNEL)
+    talk = conversation(subscriptions, sharded=True)
+    talk.subscribe([CHANNEL], 0.0)
+    talk.heard([subscribed(CHANNEL, True)], 1.0)
+    farewell = talk.farewell([OTHER], 1.0)
+    talk.heard([ASK], 2.0)
+    assert not is_refused(waiter)
+    assert talk.searches(2.0)
+    assert talk.searched_elsewhere(2.0) == farewell
+    talk.heard([ASK], 2.0)
+    assert not talk.searches(2.0)  # The slot may move for long.
+    assert talk.searches(3.0)
+    talk.searched_elsewhere(3.0)
+    talk.heard([[b"sunsubscribe", OTHER.encode(), 1]], 3.0)
+    assert not talk.searches(60.0)

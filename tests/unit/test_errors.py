@@ -89,7 +89,7 @@ def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page() -> None:
     lock = pyredisson.asyncio.Redisson.from_url("redis://localhost").get_lock("orders")
     with pytest.raises((AttributeError, TypeError)) as raised, lock:  # type: ignore[attr-defined]
         pass
-    message = re.sub(r"'\w+' object", "'…' object", f"{raised.typename}: {raised.value}")
+    message = re.sub(r"'[\w.]+' object", "'…' object", f"{raised.typename}: {raised.value}")
     assert any(message.startswith(each) for each in re.findall(r"`((?:Attribute|Type)Error: [^`]+)`", page))
 
 

@@ -79,6 +79,7 @@ class ClockWorld(World):
         port: The port of the world's server, or ``None``.
         events: The events of all clients made by URLs, and when each happened.
         losses: What their ``on_lock_lost`` was called with.
+        redis_settings: For the clients of redis-py that connect to the world's server.
     """
 
     api: ModuleType
@@ -97,6 +98,7 @@ class ClockWorld(World):
         self.fake = None if isinstance(server, int) else server
         self.events: list[tuple[float, Event]] = []
         self.losses: list[tuple[str, int]] = []
+        self.redis_settings: dict[str, Any] = {}
         self._ports = ports
         self._nodes: list[ServerStore] = []
         if server is not None:
@@ -136,7 +138,9 @@ class ClockWorld(World):
         """Return a client of redis-py as a user of this runtime would make it, connected to the world's server."""
         if self.fake is not None:
             return self.look_after(self._fake_client()(**{"server": self.fake, **settings}))
-        return self.look_after(self._redis_module().Redis(**{"host": HOST, "port": self.port, **settings}))
+        return self.look_after(
+            self._redis_module().Redis(**{"host": HOST, "port": self.port, **self.redis_settings, **settings})
+        )
 
     @staticmethod
     @abstractmethod

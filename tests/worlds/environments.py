@@ -11,7 +11,7 @@ from typing import Literal
 import fakeredis
 import pytest
 
-from tests.servers import BUILDS, VALKEY, Build, SharedServers
+from tests.servers import BUILDS, DEFAULT, Build, SharedServers
 from tests.worlds.base import PATIENCE, World
 from tests.worlds.by_runtime import WORLDS
 from tests.worlds.simulated import SimulatedWorld
@@ -44,7 +44,9 @@ class Environment:
             return WORLDS[self.runtime](fakeredis.FakeServer(), patience=PATIENCE)
         self.server.require()
         port = servers.get(self.server).port
-        return WORLDS[self.runtime](port, partial(servers.ports, self.server), patience=PATIENCE)
+        world = WORLDS[self.runtime](port, partial(servers.ports, self.server), patience=PATIENCE)
+        world.redis_settings = {} if self.server.protocol == 3 else {"protocol": self.server.protocol}
+        return world
 
 
 RUNTIMES: tuple[Literal["threads", "asyncio"], ...] = ("threads", "asyncio")
@@ -57,17 +59,17 @@ def _only(*environments: Environment) -> pytest.MarkDecorator:
 
 
 #: For what every runtime promises and the server does not influence, above all where time has to pass.
-each_runtime = _only(*(Environment(runtime, VALKEY) for runtime in RUNTIMES), SIMULATED)
+each_runtime = _only(*(Environment(runtime, DEFAULT) for runtime in RUNTIMES), SIMULATED)
 #: For periods and time limits of the protocol itself, which neither the runtime nor the server influences.
 in_virtual_time = _only(SIMULATED)
 #: For what cannot be simulated: threads, callbacks of any kind, clients that a user made.
 in_real_time = _only(*(each for each in EVERYWHERE if each.runtime != "simulated"))
 #: The same, where the server does not influence it.
-sync_and_async = _only(*(Environment(runtime, VALKEY) for runtime in RUNTIMES))
+sync_and_async = _only(*(Environment(runtime, DEFAULT) for runtime in RUNTIMES))
 #: For what needs a real server: its statistics, its connections.
-each_server = _only(*(each for each in EVERYWHERE if isinstance(each.server, Build)))
-threads_only = _only(Environment("threads", VALKEY))
-asyncio_only = _only(Environment("asyncio", VALKEY))
+each_server = _only(*(each for each in EVERYWHERE if isinstance(each.server, Build) and not each.server.imitation))
+threads_only = _only(Environment("threads", DEFAULT))
+asyncio_only = _only(Environment("asyncio", DEFAULT))
 
 #: Ctrl-C may come while a socket belongs to no object yet; it is closed all the same.
 interruptible = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
