@@ -138,7 +138,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         QuorumUnreachableError: Too few servers could be asked, and all that were have answered.
     """
     client = whole.client
-    until = client.runtime.now() + client.config.timeout
+    until = client.runtime.now() + (CLEANUP_BUDGET if client.closed else client.config.timeout)
     client.refuse_interrupter(*whole.ownerships)
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
@@ -199,7 +199,7 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tupl
         refused = sum(
             isinstance(outcomes[index], Passing) and not isinstance(outcomes[index], NotNow) for index in unsure
         )
-        if whole.client.closed or refused > len(whole.members) - whole.quorum:
+        if (whole.client.closed and not block) or refused > len(whole.members) - whole.quorum:
             break
         if runtime.now() + RETRY.longest(failures) >= until:
             break
