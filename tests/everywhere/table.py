@@ -20,7 +20,7 @@ REASONS = {
     "miniredis-2.40": "an error inside a script comes as `ERR Error compiling script`, so a key of another type is "
     "refused without its name; a barrier does not open for those who wait. Times to live stand still unless "
     "`FastForward` is called: the tests call it every 2 ms.",
-    "jedis-mock-1.1": "`string.format('%.0f', 1)` is `1.0` in its scripts, so fenced locks, several permits and resized "
+    "jedis-mock-1.1": "`string.format('%.0f', 1)` is `1.0` in scripts, so fenced locks, several permits and resized "
     "semaphores are refused; it replies to a read lock what no server does, which raises an error. It needs "
     "`?protocol=2`.",
 }
