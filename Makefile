@@ -37,7 +37,7 @@ INTEGRATIONS := tests/frameworks/test_integration_
 LOWEST_TESTS := $(wildcard $(INTEGRATIONS)*.py) tests/tools/test_lock_commands.py tests/unit/test_testing_plugin.py \
 	$(addprefix tests/observe/test_,exporter.py listeners.py opentelemetry_listener.py prometheus_listener.py)
 
-.PHONY: help setup demo test test-all test-full test-programs test-python test-versions test-servers test-everywhere check dist docs bench bench-quick clean
+.PHONY: help setup demo test test-all test-full test-programs test-python test-versions test-servers test-everywhere test-newest check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -48,6 +48,7 @@ help:
 	@echo "make test-programs  random programs, each against a model of what it has to do, for ten minutes"
 	@echo "make test-python PYTHON=python3.13   the tests that depend on the version of Python, with another one"
 	@echo "make test-versions  the integrations with the lowest versions that are allowed, and with APScheduler 4"
+	@echo "make test-newest    is there a newer Redisson, redsync, redis-py, ... than those that are tested?"
 	@echo "make test-servers  what is promised, on the servers that no other test runs on; it fetches them"
 	@echo "make test-everywhere  on every server and Python, and writes the tables of the documentation (an hour)"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
@@ -120,6 +121,9 @@ test-programs: setup
 
 test-python: $(OTHER_VENV)/.ready
 	$(OTHER_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS) $(OTHER_TESTS)
+
+test-newest: setup
+	$(BIN)/python -m tests.interop.newest
 
 test-versions: .venv-lowest/.ready .venv-apscheduler4/.ready
 	.venv-lowest/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) $(LOWEST_TESTS)

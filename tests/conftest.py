@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.clusters import RunningCluster, SharedClusters
 from tests.command_line import Programs, programs
 from tests.parts import is_quick, may_have_tests
+from tests.postgres import running_postgres
 from tests.servers import BUILDS, DEFAULT, Build, Server, SharedServers
 from tests.volumes import Volume
 
@@ -120,6 +121,13 @@ def server(build: Build, shared_servers: SharedServers) -> Server:
 def valkey(shared_servers: SharedServers) -> Server:
     """The shared server of the default build, for tests where the build is of no interest."""
     return shared_servers.get(DEFAULT)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a running PostgreSQL, one a worker."""
+    with running_postgres() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

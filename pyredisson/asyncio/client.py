@@ -126,7 +126,7 @@ class Redisson(BaseClient, Factory):
             yield each
 
     async def find_leaks(self) -> AsyncIterator[LockView]:
-        """Yield the locks that never expire, or whose holder or queue is gone. Raises as :meth:`inspect`.
+        """Yield what never expires, or whose holder or queue is gone. Raises as :meth:`inspect`.
 
         Example::
 

@@ -132,7 +132,9 @@ class ClientCore(ClientBase):
             self.settle_later(ownership, lease_ms)
         if failure.earlier or not unanswered:
             return unreached(self, failure, f"lock {ownership.name!r}")
-        self.emit(events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause))
+        self.emit(
+            events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause, who=ownership.who.describe())
+        )
         error = OutcomeUnknownError(
             f"{what} of lock {ownership.name!r} was sent, and its outcome could not be determined "
             f"({type(failure.cause).__name__}: {failure.cause}); it is being settled in the background until "

@@ -193,7 +193,7 @@ class ClientBase:
     def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
         """Say to all who want to know that something is lost. ``quietly``: without an event."""
         if not quietly:
-            self.emit(events.Lost(held.name, held.owner, reason))
+            self.emit(events.Lost(held.name, held.owner, reason, who=held.who.describe()))
         if self.config.on_lock_lost is not None:
             self.runtime.call_back(self.config.on_lock_lost, held.name, held.who.number)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -22,7 +22,7 @@ class Event:
         return hash((type(self), *self._items()))
 
     def _items(self) -> list[tuple[str, Any]]:
-        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [(each.name, getattr(self, each.name)) for each in fields(self) if each.compare]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,10 +32,13 @@ class LockEvent(Event):
     Attributes:
         name: The name of the lock.
         owner: The owner's field in Redis: ``<client id>:<thread id>``.
+        who: What to call that owner, where it need not be the thread or task that emits this; two events that differ
+            in that alone are equal.
     """
 
     name: str
     owner: str
+    who: str = field(default="", kw_only=True, compare=False)
 
 
 Event.__module__ = LockEvent.__module__ = "pyredisson.events"

@@ -94,9 +94,11 @@ class HeldKind(ABC):
     Attributes:
         client: The client.
         word: What ``get_*`` calls it, for those who look.
+        permits: How many permits a hold is of.
     """
 
     word: str = "lock"
+    permits: int = 1
     #: How it is stored. Kinds of one layout exclude each other, and share their holds.
     layout: ClassVar[str] = "lock"
     #: See :class:`Owned`; empty: as for any lock.

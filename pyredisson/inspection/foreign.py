@@ -6,10 +6,13 @@ from __future__ import annotations
 _WORDS = {"zset": "sorted set"}
 
 
-def foreign_text(key_type: str) -> str:
+def foreign_text(key_type: str, key: bytes) -> str:
     """Return what a key is that holds no lock: ``"no lock: the key holds a hash of another program"``.
 
     Args:
         key_type: What ``TYPE`` answers for it.
+        key: The key.
     """
-    return f"no lock: the key holds a {_WORDS.get(key_type, key_type)} of another program"
+    is_semaphore = key_type == "zset" and key.startswith(b"semaphore:")
+    whose = ", as a semaphore of redis-semaphore is" if is_semaphore else " of another program"
+    return f"no lock: the key holds a {_WORDS.get(key_type, key_type)}{whose}"

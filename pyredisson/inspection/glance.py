@@ -15,10 +15,11 @@ from pyredisson.core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.inspector import Inspector
 from pyredisson.inspection.kinds import stored_kinds, usual_kind
+from pyredisson.inspection.libraries import MAX_VALUE, read_token
 from pyredisson.inspection.model import LockView, Who
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import MAX_TOKEN, decode_name, encode_name, read_numsub, read_token
+from pyredisson.inspection.replies import decode_name, encode_name, read_numsub
 from pyredisson.inspection.servers import Command, Server
 from pyredisson.inspection.views import view_of
 
@@ -85,7 +86,7 @@ def questions(key: bytes, *, sharded: bool = False) -> list[Command]:
     return [
         ("PTTL", key),
         ("HSCAN", key, "0", "COUNT", str(MOST)),
-        ("GETRANGE", key, "0", str(MAX_TOKEN)),
+        ("GETRANGE", key, "0", str(MAX_VALUE)),
         ("ZRANGE", encode_name(SemaphoreNames(text).taken), "0", str(MOST - 1)),
         ("GET", encode_name(lock.token)),
         ("LLEN", encode_name(lock.queue)),
@@ -122,7 +123,7 @@ def read_glance(key: bytes, replies: Sequence[Any], *, node: str = "", prefix: s
     subscribers = sum(max(0, count - watching) for count in counts.values()) - observers
     stored = Stored(
         key,
-        usual_kind(_form_of(value, fields.get(b"mode"), taken)),
+        usual_kind(_form_of(key, value, fields.get(b"mode"), taken)),
         left_ms=left if isinstance(left, int) else -2,
         fields=fields,
         token=read_count(token),
@@ -132,24 +133,24 @@ def read_glance(key: bytes, replies: Sequence[Any], *, node: str = "", prefix: s
     )
     lock = view_of(stored, People(), node, prefix, time.time())
     holders = lock.holders
-    if stored.kind.form == "token" and (seen := read_token(value or b"", 0.0)) is not None:
+    if stored.kind.form == "token" and (seen := read_token(key, value or b"", time.time())) is not None:
         # Only a program that uses another string knows whether that is a lock.
-        holders = tuple(replace(who, owner=f"{'token' if seen.has_form else 'string'} {who.owner}") for who in holders)
+        holders = tuple(replace(who, owner=f"{'token' if seen.libraries else 'string'} {who.owner}") for who in holders)
     elif taken:
         holders = tuple(Who(owner=f"permit {permit.hex()}") for permit in taken)
     is_lock = bool(holders) or not isinstance(key_type, bytes) or key_type in (b"none", b"string")
     return Glance(
         replace(lock, holders=holders, free_in=stored.left_ms / 1000 if stored.left_ms >= 0 else None),
         queued=queued if isinstance(queued, int) else 0,
-        foreign=None if is_lock else foreign_text(decode_name(key_type)),
+        foreign=None if is_lock else foreign_text(decode_name(key_type), key),
     )
 
 
-def _form_of(value: bytes | None, mode: bytes | None, permits: Sequence[bytes]) -> Form:
+def _form_of(key: bytes, value: bytes | None, mode: bytes | None, permits: Sequence[bytes]) -> Form:
     if permits:
         return "permits"
     if value is not None and read_count(value) is not None:
         return "number"
-    if value is not None and read_token(value, 0.0) is not None:
+    if value is not None and read_token(key, value, 0.0) is not None:
         return "token"
     return "owners" if mode is None else "sides"

@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TypeAlias, final
 
+import redis.exceptions as rx
+
 from pyredisson.core.names import presence_key
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.graph import WaitGraph, wait_graph
+from pyredisson.inspection.libraries import keys_of_lock, wake_waiters
 from pyredisson.inspection.look import Look, Progress
 from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who
 from pyredisson.inspection.reading import Stored
 from pyredisson.inspection.replies import encode_name
 from pyredisson.inspection.servers import Servers, describe
 from pyredisson.inspection.unlock import Unlocked, free
+from pyredisson.inspection.views import DOUBTFUL
 from pyredisson.net.endpoint import Endpoint
 from pyredisson.net.slots import Cluster
 
@@ -136,7 +140,7 @@ class Inspector:
         key = encode_name(self.prefix + name)
         key_type = self.servers.of(key).ask("TYPE", key)
         found = key_type.decode(errors="replace") if isinstance(key_type, bytes) else "none"
-        return None if found == "none" else foreign_text(found)
+        return None if found == "none" else foreign_text(found, key)
 
     def clients(self) -> list[ClientView]:
         """Return the clients, by their connections and their presence. Raises as :meth:`leaks` does."""
@@ -183,14 +187,17 @@ class Inspector:
             doubts={what: describe(error) for what, error in look.doubts.items()},
         )
 
-    def unlock(self, name: str, *, holder: str | None = None, seen: LockView | None = None) -> Unlocked:
-        """Free a lock for all its owners, in one script, and wake its waiters.
+    def unlock(
+        self, name: str, *, holder: str | None = None, seen: LockView | None = None, force: bool = False
+    ) -> Unlocked:
+        """Free a lock for all its owners, in one script, and wake its waiters, also those of other libraries.
 
         Args:
             name: The lock.
             holder: Free it only if each owner is this one: the id of a client or its beginning, or ``<id>:<number>``;
                 of a token lock the id in :attr:`Who.owner`.
             seen: Free it only if those hold it who hold it in this view.
+            force: Delete a string, too, of which only a program that uses it knows whether it is a lock.
 
         Raises:
             ValueError: It has no owner that could be deprived of it: a semaphore or a latch.
@@ -207,12 +214,14 @@ class Inspector:
         if stored is None or before is None or not before.holders:
             foreign = self.foreign(name) if before is None else None
             return Unlocked(name, "not_held", before, foreign=foreign)
+        if DOUBTFUL in before.notes and not force:
+            return Unlocked(name, "doubtful", before)
         expected = _expected(stored, before, holder, seen)
         if expected is None:
             return Unlocked(name, "other_holder", before)
-        server = self.servers.of(key)
+        server, about_waiters = self.servers.of(stored.key), ""
         publish = self.servers.publishes_by(server)
-        outcome, owners, notified = free(server, key, stored.kind, before.mode, expected, publish)
+        outcome, owners, notified = free(server, stored.key, stored.kind, before.mode, expected, publish)
         if outcome == "other_holder":
             before = self.lock(name) or before
         elif outcome == "freed":
@@ -220,7 +229,19 @@ class Inspector:
         stored_owners = tuple(each.decode(errors="replace") for each in owners)
         if outcome == "freed" and stored.kind.form == "token":
             stored_owners = tuple(who.owner for who in before.holders)  # The script keeps the token to itself.
-        return Unlocked(name, outcome, before, stored_owners, notified)
+            notified, about_waiters = self._finish_token(stored)
+        return Unlocked(name, outcome, before, stored_owners, notified, about_waiters=about_waiters)
+
+    def _finish_token(self, stored: Stored) -> tuple[int, str]:
+        """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""
+        token, key = stored.value or b"", stored.key
+        try:
+            for each in keys_of_lock(key):
+                if each != key:
+                    free(self.servers.of(each), each, stored.kind, None, [token], "PUBLISH")
+            return wake_waiters(key, token, time.time(), lambda *words: self.servers.of(words[1]).tell(*words))
+        except (rx.RedisError, OSError) as error:
+            return 0, f"its waiters could not be woken: {describe(error)}"
 
     def _forget(self, lock: LockView) -> None:
         """Delete the presence entry of a hold by hand: its client has ended long ago."""

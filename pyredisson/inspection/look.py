@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -24,11 +24,12 @@ from pyredisson.core.diagnosis.replies import (
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
 from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds
+from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored, read_stored
 from pyredisson.inspection.refusals import answered
-from pyredisson.inspection.replies import MAX_DOUBTFUL, MAX_TOKEN, TOKEN_SIZES, encode_name, glob_to_pattern
+from pyredisson.inspection.replies import MAX_DOUBTFUL, encode_name, glob_to_pattern
 from pyredisson.inspection.scan import (
     COUNT,
     PERMIT_KEYS,
@@ -245,11 +246,21 @@ class Look:
 
     def stored(self, key: bytes) -> Stored | None:
         """Return what is stored of a lock. Raises if the server does not answer."""
+        key = self._main_key(key)
         server = self._servers.of(key)
         found = candidates_named(server, key, time.time(), lambda: self._numbered(server, key))
         [*read] = read_stored(server, found, self._sharded, doubt=partial(self._doubt, "waiters"))
         self._read_presence(_clients_in(read))
         return read[0] if read else None
+
+    def _main_key(self, key: bytes) -> bytes:
+        """Return which of the keys of a lock says who holds it: the first with the token that most of them have."""
+        keys = keys_of_lock(key)
+        if len(keys) == 1:
+            return key
+        values = [self._servers.of(each).ask_many([("GETRANGE", each, "0", str(MAX_VALUE))])[0] for each in keys]
+        tokens = Counter(each for each in values if isinstance(each, bytes) and each)
+        return next((keys[values.index(token)] for token, _ in tokens.most_common(1)), key)
 
     def _numbered(self, server: Server, key: bytes) -> StoredKind | None:
         """Return of which kind a number is, as far as clients use it."""
@@ -294,7 +305,9 @@ class Look:
                     ):
                         (likely if is_likely or self._asked else doubtful)[server].append(each)
                     self._leave_out(doubtful)
-        return [(server, likely[server] + doubtful[server]) for server in self._masters if server in likely]
+        found = {server: likely[server] + doubtful[server] for server in self._masters if server in likely}
+        there = {each.key for some in found.values() for each in some}
+        return [(server, [each for each in some if _is_first(each.key, there)]) for server, some in found.items()]
 
     def _leave_out(self, doubtful: Mapping[Server, list[Candidate]]) -> None:
         """Forget strings that may be locks or data if there are as many as only a program's data are."""
@@ -349,6 +362,11 @@ class Look:
             return False
         self._seen.add(candidate.key)
         return True
+
+
+def _is_first(key: bytes, there: Container[bytes]) -> bool:
+    """Whether no other key of its lock that is there goes before a key."""
+    return next(each for each in keys_of_lock(key) if each in there) == key
 
 
 def _clients_in(read: Iterable[Stored]) -> Iterator[str]:

@@ -9,9 +9,6 @@ from typing import Any, Literal, TypeAlias, final
 
 from pyredisson.core.diagnosis.replies import PresenceEntry
 
-RuntimeName: TypeAlias = Literal["pyredisson", "redisson", "redis-py", "unknown"]
-"""The library that wrote what is stored, as far as it can be recognised."""
-
 Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
 """Why a lock may stay held, or its queue stay, although no one uses it."""
 
@@ -28,7 +25,7 @@ class Who:
         host: The machine.
         pid: The process.
         thread: The name of the thread or task.
-        runtime: The library, as far as it can be recognised.
+        runtime: The library: ``"pyredisson"``, ``"redisson"``, the name of another one, or ``"unknown"``.
         connected: Whether the client is connected; ``None`` if that cannot be known.
         probably_gone: Whether that cannot be known, and its client has not reported for too long.
         since: Since when it holds or waits, in Unix seconds.
@@ -47,7 +44,7 @@ class Who:
     host: str | None = None
     pid: int | None = None
     thread: str | None = None
-    runtime: RuntimeName = "unknown"
+    runtime: str = "unknown"
     connected: bool | None = None
     probably_gone: bool = False
     since: float | None = None
@@ -71,8 +68,8 @@ class Who:
             words = [f"{self.app}@{self.host}" if self.app else self.host]
             words += [] if self.pid is None else [f"pid {self.pid}"]
             words += [] if self.thread_id is None else [f"t{self.thread_id}"]
-        elif self.runtime == "redis-py":
-            words = [f"redis-py {self.owner}"]
+        elif self.runtime not in ("pyredisson", "redisson", "unknown"):
+            words = [f"{self.runtime} {self.owner}"]
         elif self.client_id is None:
             words = [f"?{self.owner}" if self.owner else "?"]
         else:
@@ -216,7 +213,7 @@ class ClientView:
     waits: tuple[PresenceEntry, ...] = ()
     age_seconds: float | None = None
     more: int = 0
-    runtime: RuntimeName = "pyredisson"
+    runtime: str = "pyredisson"
 
 
 @final

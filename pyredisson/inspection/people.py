@@ -16,7 +16,8 @@ from pyredisson.core.diagnosis.replies import (
     token_id,
 )
 from pyredisson.inspection.kinds import labels, stored_kinds
-from pyredisson.inspection.model import ClientView, RuntimeName, Who
+from pyredisson.inspection.libraries import TokenView
+from pyredisson.inspection.model import ClientView, Who
 from pyredisson.inspection.servers import TOOL_NAME
 
 #: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
@@ -121,13 +122,13 @@ class People:
         """Return who a member of a queue is."""
         return self.person(owner.client_id, owner.thread_id, _entry_of(owner, self._waits.get(name, [])))
 
-    def token_holder(self, name: str, token: bytes, runtime: RuntimeName, since: float | None) -> Who:
-        """Return whose token is stored."""
+    def token_holder(self, name: str, token: bytes, seen: TokenView) -> Who:
+        """Return whose token is stored; ``seen``: what it says by itself."""
         called = token_id(token)
         for presence, entry in self.holds_of(name):
             if entry.token_id == called:
                 return replace(self.person(presence.client_id, entry.thread_id, entry), owner=called)
-        return Who(runtime=runtime, since=since, owner=called)
+        return Who(host=seen.host, runtime=seen.runtime, since=seen.made, owner=called)
 
     def person(self, client_id: str, thread_id: int | None, entry: PresenceEntry | None, **stored: Any) -> Who:
         """Return what is known of an owner; ``stored``: what the server says, which goes before what it reports."""
@@ -180,7 +181,7 @@ class People:
         return presence if presence and presence.host else self.connections.get(client_id, [_UNKNOWN])[0]
 
     @property
-    def _stranger(self) -> RuntimeName:
+    def _stranger(self) -> str:
         """The library of a client that has neither a name nor a presence entry."""
         known = self._complete and bool(self.strangers)
         return "redisson" if known and all("redisson" in each.library.lower() for each in self.strangers) else "unknown"

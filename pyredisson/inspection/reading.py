@@ -20,8 +20,9 @@ from pyredisson.core.names import (
 )
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.protocol import OBSERVERS
+from pyredisson.inspection.libraries import MAX_VALUE
 from pyredisson.inspection.refusals import is_of_another_type, refusal_of
-from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_numsub
+from pyredisson.inspection.replies import encode_name, read_numsub
 from pyredisson.inspection.scan import MAX_OWNERS, Candidate, Refused
 from pyredisson.inspection.server_replies import read_clock, read_scan
 from pyredisson.inspection.servers import Command, Server, in_batches
@@ -137,7 +138,7 @@ def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], o
     if form in ("owners", "sides"):
         yield ("HSCAN", key, "0", "COUNT", str(MAX_OWNERS)), "fields", _read_fields
     else:
-        yield ("GETRANGE", key, "0", str(MAX_TOKEN)), "value", lambda value: value if isinstance(value, bytes) else None
+        yield ("GETRANGE", key, "0", str(MAX_VALUE)), "value", lambda value: value if isinstance(value, bytes) else None
     if form == "owners" and isinstance(names, LockNames):
         yield ("LLEN", encode_name(names.queue)), "queued", lambda queued: queued if isinstance(queued, int) else 0
         yield ("GETRANGE", encode_name(names.token), "0", str(MAX_NUMBER)), "token", read_count

@@ -15,7 +15,8 @@ from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, usual_kind
-from pyredisson.inspection.replies import MAX_TOKEN, encode_name, read_token
+from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, may_be_known, read_token
+from pyredisson.inspection.replies import encode_name
 from pyredisson.inspection.server_replies import read_scan
 from pyredisson.inspection.servers import Server
 
@@ -133,17 +134,21 @@ def find_strings(
         keys: The keys.
         now: The time, in Unix seconds.
         asked: Whether the user asks for them, by a name or a pattern.
-        sizes: Values of other sizes are not looked at.
+        sizes: Values of other sizes are not looked at, unless only a known library uses such keys.
         refused: Called for each that the server does not let us read; ``None``: raise that.
     """
     keys = [key for key in keys if not key.startswith(_INTERNAL)]
     lengths = server.ask_many([("STRLEN", key) for key in keys], refused=refused)
-    short = [key for key, length in zip(keys, lengths, strict=True) if isinstance(length, int) and length in sizes]
-    questions = [each for key in short for each in (("GETRANGE", key, "0", str(MAX_TOKEN)), ("PTTL", key))]
+    short = [
+        key
+        for key, length in zip(keys, lengths, strict=True)
+        if isinstance(length, int) and (length in sizes or may_be_known(key, length))
+    ]
+    questions = [each for key in short for each in (("GETRANGE", key, "0", str(MAX_VALUE)), ("PTTL", key))]
     read = server.ask_many(questions, refused=refused)
     found = []
     for key, value, left in zip(short, read[::2], read[1::2], strict=True):
-        seen = read_token(value, now) if isinstance(value, bytes) else None
+        seen = read_token(key, value, now) if isinstance(value, bytes) else None
         expires = isinstance(left, int) and left > 0
         if seen is not None and (asked or seen.is_listed(expires=expires)):
             found.append((Candidate(key, usual_kind("token")), seen.is_likely(expires=expires)))
@@ -231,7 +236,7 @@ def candidates_named(
             return [Candidate(key, usual_kind("owners"))]
         used = used_as()
         return [] if used is None else [Candidate(key, used)]
-    [value] = server.ask_many([("GETRANGE", key, "0", str(MAX_TOKEN))])
+    [value] = server.ask_many([("GETRANGE", key, "0", str(MAX_VALUE))])
     if read_count(value) is not None:
         return [Candidate(key, used_as() or usual_kind("number"))]
-    return [candidate for candidate, _ in find_strings(server, [key], now, asked=True)]
+    return [candidate for candidate, _ in find_strings(server, [key], now, asked=True, sizes=range(MAX_VALUE + 1))]

@@ -28,11 +28,12 @@ class Unlocked:
 
     Attributes:
         name: The lock.
-        outcome: ``"freed"``, ``"not_held"`` or ``"other_holder"``.
+        outcome: ``"freed"``, ``"not_held"``, ``"other_holder"``, or ``"doubtful"``: a string that may be no lock.
         before: The lock as it was seen immediately before; ``None`` if it was free.
         owners: Who was stored as holder, as the script saw it; of a token lock, by what its token is called.
-        notified: How many subscribers received the message.
+        notified: How many clients were notified, as far as the server says.
         foreign: What the key is, in words, if it is no lock.
+        about_waiters: What is known of the waiters of a string that was deleted, in words.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Unlocked:
     owners: tuple[str, ...] = ()
     notified: int = 0
     foreign: str | None = None
+    about_waiters: str = ""
 
     @property
     def freed(self) -> bool:

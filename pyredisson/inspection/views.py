@@ -9,10 +9,11 @@ from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
+from pyredisson.inspection.libraries import TokenView, keys_of_lock, read_token
 from pyredisson.inspection.model import LockView, WaiterView, Who
 from pyredisson.inspection.people import People, refine
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import decode_name, encode_name, read_token
+from pyredisson.inspection.replies import decode_name, encode_name
 from pyredisson.inspection.scan import MAX_OWNERS
 
 #: Notes that mean something to others.
@@ -83,9 +84,9 @@ def _alike(stored: Stored) -> list[StoredKind]:
 def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[Who]:
     left = stored.left_ms / 1000 if stored.left_ms >= 0 else None
     if stored.kind.form == "token":
-        seen = None if stored.value is None else read_token(stored.value, now)
+        seen = None if stored.value is None else read_token(stored.key, stored.value, now)
         if stored.value is not None and seen is not None:  # Otherwise another value was written since it was found.
-            yield replace(people.token_holder(key, stored.value, seen.runtime, seen.made), remaining=left)
+            yield replace(people.token_holder(key, stored.value, seen), remaining=left)
     elif stored.kind.number is not None:
         for presence, entry in people.holds_of(key):
             yield people.person(presence.client_id, entry.thread_id, entry)
@@ -130,6 +131,8 @@ def _queued_for(stored: Stored, reported: str | None) -> str:
 def _keys(stored: Stored) -> tuple[str, ...]:
     names = stored.names
     found = [names.raw]
+    if stored.kind.form == "token":
+        return tuple(map(decode_name, keys_of_lock(stored.key)))
     if isinstance(names, SemaphoreNames) and stored.taken is not None:
         found.append(names.taken)
     if isinstance(names, SemaphoreNames) and stored.recorded is not None:
@@ -169,16 +172,23 @@ def _notes(
         yield NOT_UTF8
 
 
+def _names(seen: TokenView | None) -> str:
+    names = [] if seen is None else [each.name for each in seen.libraries]
+    return " or ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]]) or "another library"
+
+
 def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, now: float) -> Iterable[str]:
     """Say if only a program that uses a key knows whether it is a lock."""
     if stored.kind.form == "token" and holders and holders[0].client_id is None and stored.value is not None:
-        seen = read_token(stored.value, now)
+        seen = read_token(stored.key, stored.value, now)
         if seen is not None and not seen.is_likely(expires=stored.left_ms >= 0):
             yield DOUBTFUL
         elif holders[0].runtime == "pyredisson":
             yield "only its value looks like a token: it may be no lock"
         elif holders[0].runtime == "unknown":
-            yield "a string that may be a lock of another library"
+            yield f"{'a' if seen is not None and seen.is_known else 'a string that may be a'} lock of {_names(seen)}"
+        if (copies := len(keys_of_lock(stored.key))) > 1:
+            yield f"{copies} keys, one lock"
     elif stored.recorded is not None:
         return
     elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:

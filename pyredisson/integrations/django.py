@@ -51,6 +51,8 @@ _making = threading.RLock()
 _client: Redisson | None = None
 #: A client of asyncio serves one event loop. Those of loops that are closed serve the next ones.
 _async_clients: dict[asyncio.AbstractEventLoop, pyredisson.asyncio.Redisson] = {}
+#: The databases for which :func:`_warn_of_the_past` has logged its line.
+_warned: set[str] = set()
 
 
 def _make(form: type[Client]) -> Client:
@@ -189,6 +191,24 @@ class _Earlier:
             raise
 
 
+def _warn_of_the_past(connection: Any, name: str) -> None:
+    """Log once that a transaction of PostgreSQL may not see what was committed before its lock was acquired.
+
+    With REPEATABLE READ its first statement decides what it sees. Of the level only Django's own setting is known.
+    """
+    level = getattr(getattr(connection, "isolation_level", None), "name", None)
+    status = getattr(getattr(connection.connection, "info", None), "transaction_status", 0)
+    if level == "REPEATABLE_READ" and status and connection.alias not in _warned:
+        _warned.add(connection.alias)
+        _log.warning(
+            "pyredisson: lock %r was acquired in a transaction that had begun before, with REPEATABLE READ: it may not "
+            "see what earlier holders wrote. Acquire the lock around the transaction, or use READ COMMITTED (logged "
+            "once for the database %r)",
+            name,
+            connection.alias,
+        )
+
+
 @contextmanager
 def hold(
     name: str,
@@ -217,7 +237,9 @@ def hold(
     """
     with ExitStack() as stack:
         lease = stack.enter_context(lock_of(client(), kind, name).hold(wait_time, lease_time, skip=skip))
-        if transaction.get_connection(using).in_atomic_block:
+        connection = transaction.get_connection(using)
+        if connection.in_atomic_block:
+            _warn_of_the_past(connection, name)
             _Release(stack.pop_all()).register(using)
         yield lease
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyredisson.core.acquiring.acquire import acquire
 from pyredisson.core.acquiring.extend import extend
-from pyredisson.core.acquiring.late import leave_closed
+from pyredisson.core.acquiring.late import leave_closed, settle_later
 from pyredisson.core.acquiring.release import (
     force_unlock,
     leave_block,
@@ -372,6 +372,7 @@ class LockCore:
             return
         if ownership.hand_over(lease._hold if lease is not None else ownership.to_unlock()):
             self.client.watchdog.settle(ownership)
+            settle_later(self.client, ownership)
         if not ownership.watched():
             self.client.watchdog.unwatch(ownership)
 

@@ -102,7 +102,7 @@ class Block:
         call = self._call = core.begin(self._acquire)
         self._client_id = client.id
         # Made before: once the permits are granted, nothing is left to interrupt.
-        ownership = self._ownership = owned_by_block(client, self.name, core.word, self._permit)
+        ownership = self._ownership = owned_by_block(client, self.name, core.word, self._count, self._permit)
         extending = partial(extend, client, ownership, hold=hold) if hold.watched else _never_ends
         self.lease = client.runtime.lease(ownership, hold, client.runtime, extending)
         if not self._count:
@@ -192,7 +192,7 @@ def renew_permits(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
 class PermitKind(HeldKind):
     """What the watchdog and the presence of a client ask of the kind of an ownership, for permits."""
 
-    __slots__ = ("_permit", "word")
+    __slots__ = ("_permit", "permits", "word")
 
     layout = "permit"
     what = "a permit of"
@@ -200,9 +200,10 @@ class PermitKind(HeldKind):
     gone = PERMIT_GONE
     renew: Callable[..., Request] = staticmethod(renew_permits)
 
-    def __init__(self, client: ClientCore, word: str, permit: bytes) -> None:
+    def __init__(self, client: ClientCore, word: str, count: int, permit: bytes) -> None:
         super().__init__(client)
         self.word: str = word
+        self.permits: int = count
         self._permit = permit
 
     def new_state(self) -> str:
@@ -215,9 +216,9 @@ class PermitKind(HeldKind):
         return permit
 
 
-def owned_by_block(client: ClientCore, name: str, word: str, permit: bytes) -> Ownership:
+def owned_by_block(client: ClientCore, name: str, word: str, count: int, permit: bytes) -> Ownership:
     """Return the permits of a block, as its lease, the watchdog and the presence see them. They are in no table."""
     who = client.runtime.owner()
     ownership = Ownership((name, owner_field(client.id, who.number)), who, client.runtime)
-    ownership.adopt(PermitKind(client, word, permit))
+    ownership.adopt(PermitKind(client, word, count, permit))
     return ownership

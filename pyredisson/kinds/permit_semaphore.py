@@ -177,6 +177,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Set the number of permits in all, those acquired included."""
         value = count_of(permits, "permits")
         await self.change("a set_permits", self.resizing(value))
+        self.note_total(value)
 
     def resizing(self, permits: int) -> ScriptCall:
         """See :meth:`PermitsCore.resizing`."""
@@ -189,7 +190,7 @@ class PermitSemaphoreCore(PermitsCore):
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
-        await self.first_use()
+        await self.first_use(again=True)
         script = ScriptCall("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
         await self.change("an add_permits", script, progress)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson.core import events
 from pyredisson.core.acquiring.acquire import announce_wait, report_failed, report_outcome
-from pyredisson.core.acquiring.late import leave_closed
+from pyredisson.core.acquiring.late import leave_closed, release_later
 from pyredisson.core.deadline import Deadline, lease_ms
 from pyredisson.core.diagnosis.wrong_type import explain_type
 from pyredisson.core.failures import OUR_ERRORS, Failure, is_interruption
@@ -153,8 +153,10 @@ class PermitsCore(NumberedCore, ABC):
         what, waiting = "a try_set_permits", self.wait_queue_keys()
         return self.setting(what, permits, str(permits), *waiting, ttl_ms=ttl_ms, total=self.total_key())
 
-    async def first_use(self) -> None:
-        """Set the permits that the handle was made with, unless that was done."""
+    async def first_use(self, *, again: bool = False) -> None:
+        """Set the permits that the handle was made with, unless that was done; ``again``: unless there are some."""
+        if again:
+            self.forgotten()
         try:
             await self.set_up()
         except Failure as failure:
@@ -177,7 +179,7 @@ class PermitsCore(NumberedCore, ABC):
             self._check_resized(first, done)
         elif not done and self._reports_first("total", first):
             await self._compare(first)
-        self._first = None
+        self._first, self._resizes = None, False
 
     def forgotten(self) -> bool:
         """Note that the server has no permits. Returns whether :meth:`set_up` sets them again."""
@@ -195,8 +197,12 @@ class PermitsCore(NumberedCore, ABC):
         """Set the number of permits in all, those acquired included. ``progress``: see ``run_to_the_end``."""
         value = count_of(permits, "permits")
         self._check_resized(value, await self.begin(self._resizing(value)).once(progress))
-        self._permits = None if self._permits is None else value
-        self._first = None
+        self.note_total(value)
+
+    def note_total(self, permits: int) -> None:
+        """Note what :meth:`set_up` sets if the server forgets it, unless the handle was made without permits."""
+        self._permits = None if self._permits is None else permits
+        self._first, self._resizes = None, False
 
     def _resizing(self, permits: int) -> Operation[int]:
         return Operation("a resize", self.resizing(permits), read_int)
@@ -341,6 +347,7 @@ class PermitsCore(NumberedCore, ABC):
         call = NumberedCall(client, self.names, self.kind, release, left=closed)
         if closed:
             call.leave_later()
+            release_later(client, call.settling())
             return True
         releasing = call.once(progress, insist=True)
         if client.closed:

@@ -19,7 +19,7 @@ from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
-from pyredisson.kinds.numbered import count_of, number_in
+from pyredisson.kinds.numbered import MAX_COUNT, count_of, number_in
 from pyredisson.kinds.permit_block import Block
 from pyredisson.kinds.permits import PermitsCore
 
@@ -51,9 +51,15 @@ STORED = (
 
 
 class SemaphoreCore(PermitsCore):
-    """One handle on a semaphore."""
+    """One handle on a semaphore.
+
+    Attributes:
+        value: How many permits may be available after a release, if the handle was made with permits.
+    """
 
     __slots__ = ()
+
+    value: int = 2 * MAX_COUNT
 
     word = "semaphore"
     kind = "semaphore"
@@ -65,15 +71,17 @@ class SemaphoreCore(PermitsCore):
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
-        return Operation("a release", self._giving("semaphore_release", permits), self.read_released, completes=True)
+        most = () if self._permits is None else (self.value,)
+        script = self._giving("semaphore_release", permits, *most)
+        return Operation("a release", script, self.read_released, completes=True)
 
     def undoing(self, number: int) -> ScriptCall:
         """Return the script that returns the permits of the request of this number, of which copies may come."""
         return self._giving("semaphore_undo", number)
 
-    def _giving(self, script: str, number: int) -> ScriptCall:
+    def _giving(self, script: str, number: int, *more: int) -> ScriptCall:
         """Return the call of a script that may make permits available."""
-        return ScriptCall(script, (number, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
+        return ScriptCall(script, (number, PUBLISH, *more), (self.names.channel, *self.wait_queue_keys()))
 
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Acquire permits, all or none, waiting at most ``wait`` seconds."""
@@ -110,12 +118,12 @@ class SemaphoreCore(PermitsCore):
     async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
-        await self.first_use()
+        await self.first_use(again=True)
         await self.change("an add_permits", self._changing("semaphore_add", more, PUBLISH), progress)
 
     async def drain_permits(self) -> int:
         """Acquire all permits that are available, and return how many."""
-        await self.first_use()
+        await self.first_use(again=True)
         drain = Operation(
             "a drain_permits", ScriptCall("semaphore_drain", (), (self.names.total,)), read_int, self.undoing
         )
@@ -163,12 +171,7 @@ class BoundedSemaphoreCore(SemaphoreCore):
 
     def __init__(self, client: ClientCore, name: str, value: int) -> None:
         super().__init__(client, name, count_of(value, "value"))
-        self.value: int = value
-
-    def releasing(self, permits: int) -> Operation[int]:
-        """See :meth:`SemaphoreCore.releasing`."""
-        args, keys = (permits, PUBLISH, self.value), (self.names.channel, *self.wait_queue_keys())
-        return Operation("a release", ScriptCall("bounded_release", args, keys), self.read_released, completes=True)
+        self.value = value
 
     def check_released(self, reply: int) -> None:
         """Raise ``ValueError`` for a release too many, which has changed nothing."""

@@ -1,8 +1,11 @@
 -- Releases permits, whichever owner acquired them, and notifies the waiters.
+-- Those of a semaphore whose number of permits the caller knows went with it if it no longer exists: nothing is released
+-- then, so that the next acquire sets them all again.
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
 --       4 wait queue (sorted set); missing if the user may not use it
 -- ARGV  1 number of the request  2 permits  3 PUBLISH or SPUBLISH
--- Reply 1: done.  {'stale', number}: a newer request has overtaken it.
+--       4 the most that may be available then, by a caller that knows the number of permits
+-- Reply 1: done.  0: there would be more.  {'stale', number}: a newer request has overtaken it.
 --       -1 - v: v, and the user may not publish to the clients that wait.
 -- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 local waiting, given = KEYS[4], ARGV[2]
@@ -11,8 +14,12 @@ local waiting, given = KEYS[4], ARGV[2]
 -- include: keep_record
 -- include: observers
 -- include: hand_out
--- include: give_permits
-redis.call('set', KEYS[2], ARGV[1] .. ' 1', 'px', 60000)
-local reply = 1
+local available = tonumber(redis.call('get', KEYS[1]))
+local reply = (available or not ARGV[4]) and 0 or 1
+if not ARGV[4] or available and available + tonumber(given) <= tonumber(ARGV[4]) then
+    -- include: give_permits
+    reply = 1
+end
+redis.call('set', KEYS[2], ARGV[1] .. ' ' .. reply, 'px', 60000)
 -- include: denied
 return reply

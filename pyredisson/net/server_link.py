@@ -61,8 +61,6 @@ def _made_by_others() -> Iterator[None]:
         raise
     except Exception as error:
         raise NotSent(error) from None
-    except SystemExit as error:  # Of the program's code, too: in a task of ours it would end the event loop.
-        raise NotSent(rx.ConnectionError(f"no connection could be made: {error!r}")) from error
 
 
 @final

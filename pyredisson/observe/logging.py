@@ -46,7 +46,7 @@ class Log:
         """Log one event."""
         match event:
             case events.Lost(reason=reason):
-                first = self._outages.is_first_loss(event.name, self._who(event.name, event.owner))
+                first = self._outages.is_first_loss(event.name, self._who(event))
                 level = logging.WARNING if first else logging.INFO
                 self._of(event, level, "lock %r of %s was lost: %s", reason)
             case events.OutcomeUnknown(request=request, error=error):
@@ -105,19 +105,20 @@ class Log:
         lost = "one more lock was" if len(losses) == 1 else f"{len(losses)} more locks were"
         _lock.warning("pyredisson: %s lost within %.0f s: %s%s", lost, seconds, names, more)
 
-    def _who(self, name: str, owner: str) -> str:
+    def _who(self, event: events.LockEvent) -> str:
         """Name the owner of a lock: its thread or task, and the application."""
-        core = self._core
-        number = owner.split(":")[1] if ":" in owner else ""
-        own = core.ownerships.find((name, owner))
-        try:
-            who = core.runtime.owner() if own is None else own.who
-        except RuntimeError:  # No task runs: a closed client's loss is reported.
-            return owner
-        if own is None and str(who.number) != number:
-            return owner
+        core, called = self._core, event.who
+        if not called:
+            own, number = core.ownerships.find((event.name, event.owner)), event.owner.rpartition(":")[2]
+            try:
+                who = core.runtime.owner() if own is None else own.who
+            except RuntimeError:  # No task runs: a closed client's loss is reported.
+                return event.owner
+            if own is None and str(who.number) != number:
+                return event.owner
+            called = who.describe()
         app = core.runtime.identity().app
-        return f"{who.describe()} of {app}" if app else who.describe()
+        return f"{called} of {app}" if app else called
 
     def _log_lock_event(self, event: events.LockEvent) -> None:
         match event:
@@ -172,7 +173,7 @@ class Log:
     def _of(self, event: events.LockEvent, level: int, text: str, *args: object) -> None:
         if _lock.isEnabledFor(level):
             extra = {"lock": event.name, "owner": event.owner}
-            who = self._who(event.name, event.owner)
+            who = self._who(event)
             _lock.log(level, "pyredisson: " + text, event.name, who, *args, extra=extra)
 
 

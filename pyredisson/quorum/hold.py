@@ -306,7 +306,7 @@ class MultiHold(Owned):
         """No one can release it any more: emit that once, not for each member."""
         if not self._gone:
             self._gone = True
-            self.client.emit(events.HolderGone(self.name, self.owner, hint))
+            self.client.emit(events.HolderGone(self.name, self.owner, hint, who=self.who.describe()))
 
 
 def innermost(ownerships: Iterable[Ownership], key: object, found: MultiHold | None = None) -> MultiHold | None:

@@ -257,8 +257,9 @@ class MultiLockCore:
         if lease is not None:
             lease._check_process()
         whole = self._hold_of_block(lease) if lease is not None else self.mine()
-        if whole is None and lease is not None and lease._held.loss is not None:
-            raise lost_error(lease._held, lease._held.loss)  # The client is another one since.
+        held = None if lease is None else lease._held
+        if held is not None and held.loss is not None and not held.owner.startswith(self.client.id):
+            raise lost_error(held, held.loss)  # The client is another one since.
         if whole is None or (not block and False not in [client.closed for client in self._clients]):
             self._check_open()
         if whole is not None:

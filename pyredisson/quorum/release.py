@@ -9,13 +9,14 @@ from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson.core import events
+from pyredisson.core.acquiring.late import settle_later
 from pyredisson.core.acquiring.release import resume
 from pyredisson.core.background.renewal import Renewal
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.client_base import CLEANUP_BUDGET
 from pyredisson.core.diagnosis.wrong_type import explain_type, is_wrong_type
 from pyredisson.core.driver import together
-from pyredisson.core.failures import Failure, Unanswered, is_interruption
+from pyredisson.core.failures import Failure, NotNow, Passing, Unanswered, is_interruption
 from pyredisson.core.ownership.hold import HoldState
 from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.ownership.owned import CallNote
@@ -120,6 +121,9 @@ def hand_over(whole: MultiHold) -> None:
         own.hand_over(part)
     whole.over()
     settle_all_later(whole)
+    for _, member, own, _ in whole.each():
+        if own.pending is not None:
+            settle_later(member.client, own)
 
 
 async def release(whole: MultiHold, progress: Progress | None, *, block: bool = False) -> None:
@@ -134,7 +138,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         QuorumUnreachableError: Too few servers could be asked, and all that were have answered.
     """
     client = whole.client
-    until = client.runtime.now() + client.config.timeout
+    until = client.runtime.now() + (CLEANUP_BUDGET if client.closed else client.config.timeout)
     client.refuse_interrupter(*whole.ownerships)
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
@@ -192,7 +196,12 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tupl
     outcomes: dict[int, Outcome] = dict(zip(parts, released, strict=True))
     failures, in_doubt = 0, any(outcomes.values()) and _doubted(outcomes)
     while any(outcomes.values()) and len(unsure := _unsure(outcomes)) > len(whole.members) - whole.quorum:
-        if whole.client.closed or runtime.now() + RETRY.longest(failures) >= until:
+        refused = sum(
+            isinstance(outcomes[index], Passing) and not isinstance(outcomes[index], NotNow) for index in unsure
+        )
+        if (whole.client.closed and not block) or refused > len(whole.members) - whole.quorum:
+            break
+        if runtime.now() + RETRY.longest(failures) >= until:
             break
         await runtime.sleep(RETRY.pause(failures, runtime.jitter))
         failures += 1
@@ -246,7 +255,8 @@ def _unknown(whole: MultiHold) -> OutcomeUnknownError:
         "settled in the background until the lease expires",
         name=whole.name,
     )
-    whole.client.emit(events.OutcomeUnknown(whole.name, whole.owner, "an unlock", error))
+    who = whole.who.describe()
+    whole.client.emit(events.OutcomeUnknown(whole.name, whole.owner, "an unlock", error, who=who))
     return error
 
 

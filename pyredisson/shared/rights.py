@@ -46,9 +46,9 @@ INSPECTION = (
 WATCH = ("config|get", "psubscribe", "punsubscribe", "subscribe", "unsubscribe")
 #: What ``doctor`` asks in addition: settings, and whether a script may run.
 DOCTOR = ("config|get", "eval", "evalsha", "subscribe", "unsubscribe")
-#: What ``unlock`` runs in addition: the script of the kind, and a guard before it.
+#: What ``unlock`` runs in addition: the script of the kind, a guard, and what wakes waiters of other libraries.
 UNLOCK_SCRIPTS = "fair_force|lock_force|read_write_lock_force|token_force"
-UNLOCK = ("eval", "publish", "type", "hkeys")
+UNLOCK = ("eval", "publish", "type", "hkeys", "lpush", "pexpire")
 
 
 @final

@@ -525,7 +525,7 @@ class Redisson(BaseClient):
             yield from inspector.locks(pattern if pattern != "*" else None)
 
     def find_leaks(self) -> Iterator[LockView]:
-        """Yield the locks that never expire, or whose holder or queue is gone. Raises as :meth:`inspect`.
+        """Yield what never expires, or whose holder or queue is gone. Raises as :meth:`inspect`.
 
         Example::
 

@@ -259,8 +259,10 @@ def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
 def _leaks_of(lock: LockView) -> Iterable[Leak]:
     who, problems = held_by(lock), lock.problems
     if "never_expires" in problems:
-        text = f"{DOUBTFUL}; it never expires" if DOUBTFUL in lock.notes else f"held by {who}, and never expires"
-        yield Leak(lock.name, "never_expires", text, free_command(lock))
+        text, advice = f"held by {who}, and never expires", free_command(lock)
+        if DOUBTFUL in lock.notes:
+            text, advice = f"{DOUBTFUL}; it never expires", "find out which program stores it"
+        yield Leak(lock.name, "never_expires", text, advice)
     elif "holder_gone" in problems:
         gone = [each for each in lock.holders if each.gone and each.reason is None]
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"

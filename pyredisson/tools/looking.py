@@ -160,7 +160,12 @@ def waiting_text(lock: LockView) -> str:
 
 
 def free_command(lock: LockView) -> str:
-    """Return the command that frees a lock if the same owner still holds it."""
+    """Return the command that frees a lock if the same owner still holds it, or permits of a holder that is gone."""
+    if lock.permits is not None:
+        if lock.taken is not None:
+            return "wait until they expire"
+        gone = sum(who.holds for who in lock.holders if who.gone)
+        return f"pyredisson permits {shell_name(lock)} --free {gone}"
     ids = {who.client_id or who.owner for who in lock.holders}
     return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None)
 

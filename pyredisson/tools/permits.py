@@ -13,8 +13,12 @@ from pyredisson.tools.looking import inspecting, print_json, quoted
 NO_SEMAPHORE = 3
 
 
-def show_permits(name: str, *, total: int | None, kind: str | None, url: str, prefix: str, as_json: bool) -> int:
+def show_permits(
+    name: str, *, total: int | None, freed: int | None, kind: str | None, url: str, prefix: str, as_json: bool
+) -> int:
     """Run ``pyredisson permits``. Returns the exit code."""
+    if freed is not None and total is not None:
+        raise BadUsage("--free and --set do not go together")
     if kind is not None and (total is None or kind not in _kinds()):
         raise BadUsage(f"--kind goes with --set N, and is {' or '.join(_kinds())}")
     with inspecting(url, prefix) as inspector:
@@ -27,8 +31,11 @@ def show_permits(name: str, *, total: int | None, kind: str | None, url: str, pr
             words = stored_kinds()[seen.kind].words
             say(f"{quoted(name)} is {'an' if words.startswith('e') else 'a'} {words}, not a semaphore")
             return ExitCode.FAILED
-        if total is not None:
-            if refusal := _set(name, total, seen, kind, url, prefix):
+        if total is not None or freed is not None:
+            refusal, wanted = _why_not_free(seen, freed) if freed is not None else _kind_to_set(seen, kind)
+            if wanted is not None:
+                refusal = _change(name, wanted, total, freed, url, prefix)
+            if refusal is not None:
                 say(f"{quoted(name)}: {refusal}")
                 return ExitCode.FAILED
             seen = inspector.lock(name)
@@ -39,17 +46,33 @@ def show_permits(name: str, *, total: int | None, kind: str | None, url: str, pr
     return 0
 
 
-def _set(name: str, total: int, seen: LockView | None, kind: str | None, url: str, prefix: str) -> str | None:
-    """Set the number of permits. Returns why that is not possible, if so."""
+def _kind_to_set(seen: LockView | None, kind: str | None) -> tuple[str | None, str | None]:
+    """Return why the number of permits cannot be set, or as permits of which kind."""
     known = None if seen is None or seen.total is None else stored_kinds()[seen.kind].label
-    wanted = kind or known
-    if wanted is None:
-        return f"nothing in Redis tells its kind: say --kind {' or '.join(_kinds())}"
-    if known not in (None, wanted):
-        return f"it is of the kind {known}, not {kind}"
+    if kind is None and known is None:
+        return f"nothing in Redis tells its kind: say --kind {' or '.join(_kinds())}", None
+    if kind is not None and known not in (None, kind):
+        return f"it is of the kind {known}, not {kind}", None
+    return None, kind or known
+
+
+def _why_not_free(seen: LockView | None, freed: int) -> tuple[str | None, str | None]:
+    """Return why permits cannot be released for others, or as permits of which kind."""
+    if seen is None:
+        return None, None
+    if seen.taken is not None:
+        return "its permits are released by their ids, or expire: wait until they do", None
+    if seen.total is not None and freed > (taken := seen.total - (seen.permits or 0)):
+        return f"only {taken} of its permits are taken, not {freed}", None
+    return None, stored_kinds()[seen.kind].label
+
+
+def _change(name: str, kind: str, total: int | None, freed: int | None, url: str, prefix: str) -> str | None:
+    """Set the number of permits, or release some. Returns why that is not possible, if so."""
     try:
         with connect(url, Config(prefix=prefix, presence=False)) as client:
-            getattr(client, f"get_{_kinds()[wanted]}")(name).resize(total)
+            semaphore = getattr(client, f"get_{_kinds()[kind]}")(name)
+            semaphore.resize(total) if freed is None else semaphore.release(freed)
     except RedissonError as error:
         return str(error)
     except ValueError as error:

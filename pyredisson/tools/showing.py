@@ -96,7 +96,7 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
         yield _labelled("note", line)
     yield _labelled("keys", "  ".join(lock.keys))
     yield _labelled("server", lock.node)
-    if lock.holders and counted is None:
+    if lock.holders and counted is None and DOUBTFUL not in lock.notes:
         yield _labelled("free it", free_command(lock))
 
 

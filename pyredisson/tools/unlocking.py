@@ -17,7 +17,7 @@ OTHER_HOLDER = 4
 LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
 
 
-def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None) -> int:
+def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None, force: bool) -> int:
     """Run ``pyredisson unlock``. Returns the exit code."""
     if holder is not None and len(holder) < LEAST_HOLDER:
         raise BadUsage(f"--holder needs at least {LEAST_HOLDER} characters of an id: pyredisson show prints it")
@@ -27,11 +27,13 @@ def unlock_lock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, h
         seen = None
         if not yes:
             seen = inspector.lock(name)
-            if seen is not None and seen.holders and not _confirmed(seen):
+            asks = seen is not None and bool(seen.holders) and (force or DOUBTFUL not in seen.notes)
+            if asks and seen is not None and not _confirmed(seen):
                 say("nothing was changed")
                 return ExitCode.FAILED
         try:
-            done = inspector.unlock(name, holder=holder, seen=seen if seen is not None and seen.holders else None)
+            held = seen if seen is not None and seen.holders else None
+            done = inspector.unlock(name, holder=holder, seen=held, force=force)
         except ValueError as error:
             say(f"{quoted(name)}: {error}")
             return ExitCode.FAILED
@@ -54,7 +56,7 @@ def _confirmed(lock: LockView) -> bool:
 
 
 def _report(done: Unlocked, in_json: bool) -> int:
-    code = {"freed": 0, "not_held": NOT_HELD}.get(done.outcome, OTHER_HOLDER)
+    code = {"freed": 0, "not_held": NOT_HELD, "doubtful": NOT_HELD}.get(done.outcome, OTHER_HOLDER)
     woken = _woken(done)
     if in_json:
         print_json(
@@ -66,6 +68,7 @@ def _report(done: Unlocked, in_json: bool) -> int:
                 "woken": [each.label for each in woken],
                 "before": done.before,
                 "foreign": done.foreign,
+                "about_waiters": done.about_waiters,
             }
         )
         return code
@@ -73,6 +76,8 @@ def _report(done: Unlocked, in_json: bool) -> int:
     match code:
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
+        case 3 if done.outcome == "doubtful":
+            say(f"{name} is {DOUBTFUL}: nothing was changed; --force deletes it")
         case 3:
             say(f"{name} is {done.foreign or 'not held'}")
         case _:
@@ -103,6 +108,8 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
             return f"; {'notified' if woken[0].gone else 'woke'} {labels}"
         more = f" and {len(woken) - 3} more" if len(woken) > 3 else ""
         return f"; notified {labels}{more}{one_acquires}"
+    if done.about_waiters and done.before is not None and not done.before.waiters:
+        return f"; {done.about_waiters}"
     clients = max(done.notified, done.before.waiting_clients if done.before is not None else 0)
     if clients:
         return f"; notified {clients} waiting clients{one_acquires}" if clients > 1 else "; woke 1 waiting client"
@@ -111,5 +118,5 @@ def _woken_text(woken: list[Who], done: Unlocked) -> str:
     if done.before is None or not done.before.waiters_known:
         return "; whether clients wait for it is not known"
     if not stored_kinds()[done.before.kind].subscribes:
-        return "; whether clients wait for it is not known: they ask again by themselves, if they wait for no signal"
+        return "; whether clients wait for it is not known: they ask again by themselves"
     return "; no client is known to wait for it"

@@ -218,3 +218,12 @@ def test_a_beat_goes_on_whatever_becomes_of_its_locks(
     assert beat.running(), beat.output()
     assert "Traceback" not in beat.output()
     assert beat.stop() == 0, beat.output()
+
+
+def test_a_retry_that_finds_the_lock_held_is_skipped_as_a_success(workers: Workers) -> None:
+    worker = workers.worker("--pool", "threads", "-c", "2")
+    workers.send("again.delay()")
+    workers.until_noted("again 0")
+    with Redisson.from_url(workers.surroundings.url) as client, client.get_lock(f"{workers.surroundings.name}:again"):
+        until(lambda: " succeeded in " in worker.output(), WITHIN, what="the retry was skipped")
+    assert workers.noted("again") == ["again 0"]

@@ -94,3 +94,21 @@ def test_runserver_goes_on_after_a_reload(surroundings: Surroundings) -> None:
     assert site.get("/orders/7/pack").json == 999
     site.stop()
     surroundings.check_nothing_left()
+
+
+@pytest.mark.parametrize(("level", "sold"), [("REPEATABLE_READ", 2), ("READ_COMMITTED", 1)])
+def test_a_transaction_that_has_read_before_its_lock_is_warned_of_once(
+    surroundings: Surroundings, postgres: str, level: str, sold: int
+) -> None:
+    require("django", "psycopg")
+    name = "tests.frameworks.apps.integration_django_postgres"
+    program = surroundings.program("-m", name, level, environment={"POSTGRES_URL": postgres})
+    assert program.wait(60) == 0, program.output()
+    seen = [line.rpartition(" ")[::2] for line in program.output().splitlines() if line.startswith("sold ")]
+    after_a_read = ("sold sell_after_a_read", str(sold))
+    assert seen == [("sold sell_in_the_block", "1"), ("sold sell_after_the_beginning", "1"), after_a_read, after_a_read]
+    warnings = [line for line in program.output().splitlines() if "had begun before" in line]
+    assert len(warnings) == sold - 1, program.output()
+    assert all(surroundings.name in line and "'default'" in line for line in warnings)
+    if warnings:  # Nothing was wrong before.
+        assert program.output().index(warnings[0]) > program.output().index("sell_after_the_beginning")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -163,3 +164,34 @@ def test_a_wrong_argument_is_refused_when_the_dependency_is_made(wrong: dict[str
     fastapi = pytest.importorskip("pyredisson.integrations.fastapi")
     with pytest.raises((TypeError, ValueError)):
         fastapi.lock(**wrong)
+
+
+def test_a_mounted_application_needs_handlers_of_its_own(valkey: Server, unique_name: str) -> None:
+    require("fastapi", "httpx")
+    from fastapi import Depends, FastAPI
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It would rather have another httpx.
+        from fastapi.testclient import TestClient
+
+    from pyredisson import Redisson
+    from pyredisson.integrations.fastapi import add_exception_handlers, lifespan, lock
+
+    app, inner = FastAPI(lifespan=lifespan(valkey.url)), FastAPI()
+    add_exception_handlers(app)
+    app.mount("/inner", inner)
+
+    @app.get("/locked", dependencies=[Depends(lock(unique_name))])
+    @inner.get("/locked", dependencies=[Depends(lock(unique_name))])
+    def locked() -> None: ...
+
+    with (
+        Redisson.from_url(valkey.url) as other,
+        other.get_lock(unique_name),
+        TestClient(app, raise_server_exceptions=False) as web,
+    ):
+        assert web.get("/locked").status_code == 409
+        assert web.get("/inner/locked").status_code == 500
+        add_exception_handlers(inner)
+        inner.middleware_stack = None  # It is made at the first request.
+        assert web.get("/inner/locked").status_code == 409

@@ -91,14 +91,14 @@ def program(name: str, package: str) -> str:
 
 
 @contextmanager
-def building(directory: Path) -> Iterator[None]:
+def building(directory: Path, *, by_maven: bool = True) -> Iterator[None]:
     """Build something in this folder: several processes may want it at once, so one builds, and the others wait.
 
-    That is so for all folders: two Mavens that fetch at the same time could spoil what the other is writing.
+    That is so for all folders of Maven: two that fetch at the same time could spoil what the other is writing.
     """
     for each in (KEPT, directory):
         each.mkdir(parents=True, exist_ok=True)
-    with (KEPT / "lock").open("w") as file:
+    with (KEPT if by_maven else directory).joinpath("lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

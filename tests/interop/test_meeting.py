@@ -287,6 +287,14 @@ def test_names(sides: Sides, first: str, name: str, unique_name: str, direct: re
         meet(kind, one, other)
 
 
+def test_java_deletes_the_lock_of_another_library_when_it_forces_it_open(
+    sides: Sides, unique_name: str, direct: redis.Redis
+) -> None:
+    assert direct.lock(unique_name, timeout=60).acquire(blocking=False)
+    assert sides.java().owner().get("lock", unique_name).force_unlock() is True
+    assert not direct.exists(unique_name)
+
+
 def test_a_lock_that_java_forces_open_is_reported_as_lost(sides: Sides, unique_name: str) -> None:
     """What Java forces open, ours says at the latest when it gives it back."""
     java, python = sides.java(), sides.python()

@@ -256,4 +256,16 @@ KEPT: dict[str, list[Step]] = {
         Step("release", "0", "lock2"),
         Step("acquire", "1", BOTH),
     ],
+    "a lost multi-lock that was unlocked is no longer that of its block": [
+        Step("enter", "0", BOTH, n=1),
+        Step("force", "0", "lock1"),
+        Step("release", "0", BOTH),
+        Step("leave", "0", n=1),
+    ],
+    "a multi-lock that has run out and was unlocked is no longer that of its block": [
+        Step("enter", "0", BOTH, SHORT, n=1),
+        Step("let_end", "0"),
+        Step("release", "0", BOTH),
+        Step("leave", "0", n=1),
+    ],
 }

@@ -611,11 +611,12 @@ class Run:
         await self._soon("no thread more", self._new_threads)
 
     def _new_threads(self) -> list[threading.Thread]:
-        """The threads that are left; the one that reports what closed clients lose ends when there is no more of it."""
+        """The threads that are left, but for the process's one that reports what closed clients lose.
+
+        It ends when there is no more of it, which may be of clients from before that are collected only now.
+        """
         new = set(threading.enumerate()) - self._threads
-        return [
-            thread for thread in new if not (self.model.closed and thread.name.endswith("losses of closed clients"))
-        ]
+        return [thread for thread in new if not thread.name.endswith("losses of closed clients")]
 
     async def _soon(self, what: str, left: Callable[[], object]) -> None:
         deadline = time.monotonic() + SOON

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyredisson.core.diagnosis import holder_lookup
 from tests.promises.kinds import handle
 from tests.proxy import Proxy
 from tests.servers import SharedServers
@@ -24,6 +25,12 @@ def world(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iter
         yield world
         if request.node.get_closest_marker("unheard") is None:
             assert world.last_resorts() == 0
+
+
+@pytest.fixture(autouse=True)
+def patient_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What errors say of a holder is looked up within a moment; a server on a busy machine may need a longer one."""
+    monkeypatch.setattr(holder_lookup, "BUDGET", 1.0)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,6 +32,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
     "read lock": lambda actor, client: actor.get(client, "read_write_lock").read_lock().hold(),
     "write lock": lambda actor, client: actor.get(client, "read_write_lock").write_lock().hold(),
     "term": lambda actor, client: actor.get(client, "leader_election").term(),
+    "run_once": lambda actor, client: Remote(client.real.run_once("orders"), actor),
 }
 
 
@@ -210,6 +211,41 @@ def test_a_leader_resigns_and_its_campaign_ends(world: ClockWorld, alice: Actor,
     with bob.get(world.client(), "leader_election").term(wait_time=3):
         world.until(lambda: "stopped" in repr(campaign))
     assert len(led) == 1
+
+
+@sync_and_async
+@pytest.mark.parametrize(
+    "kind", ["with lock", "lock", "fair_lock", "semaphore", "permit_expirable_semaphore", "red_lock"]
+)
+def test_a_closed_generator_releases(world: ClockWorld, kind: str, alice: Actor) -> None:
+    """Also an asynchronous one, which can wait for nothing."""
+    client, permits = world.client(), {"permits": 1} if "semaphore" in kind else {}
+
+    def block() -> Any:
+        if kind == "red_lock":
+            return client.real.get_red_lock(client.real.get_lock("orders"), client.real.get_lock("bills")).hold()
+        handle = alice.get(client, kind.removeprefix("with "), **permits).real
+        return handle if kind.startswith("with") else handle.hold()
+
+    def each() -> Iterator[str]:
+        with block():
+            yield "held"
+
+    async def each_in_task() -> AsyncIterator[str]:
+        async with block():
+            yield "held"
+
+    items: Any = each_in_task() if world.runtime == "asyncio" else each()
+    begin, end = (items.__anext__, items.aclose) if world.runtime == "asyncio" else (items.__next__, items.close)
+    assert alice.do(begin) == "held"
+    client.close()
+    before = world.redis.everything()
+    alice.do(end)
+    if permits:
+        world.until(lambda: world.redis.command("GET", "orders") in ("1", b"1", 1), 1.0)
+    else:
+        world.until(lambda: not {"orders", "bills"} & set(world.redis.everything()), 1.0)
+    assert before != world.redis.everything()
 
 
 @sync_and_async

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from redis.exceptions import LockError, LockNotOwnedError, RedisError
+from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
 from redis.lock import Lock as Original
 
 import pyredisson.compat.redis_py as for_threads
@@ -123,6 +123,22 @@ def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
         assert not old.owned()
         new.release()
         assert old.acquire(blocking=False)
+
+
+@sync_and_async
+def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user: User, world: ClockWorld) -> None:
+    world.redis.command("HSET", "foo", "field", "1")
+    lock = user.lock(timeout=30, sleep=0.05)
+    assert not lock.acquire(blocking=False)
+    assert not lock.acquire(blocking_timeout=0.1)
+    for refused in lock.locked, lock.owned:
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            refused()
+    waiting = user.actor.start(lock.acquire)
+    world.redis.delete("foo")
+    assert waiting.result(within=5) is True
+    assert lock.owned()
+    lock.release()
 
 
 # ---- intended differences --------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
 import pytest
 
 from pyredisson import LockLostError, events
 from tests.worlds.base import KEPT, Actor, Remote, World
+from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -142,3 +144,29 @@ def test_a_listener_that_raises_does_no_harm(world: World, caplog: pytest.LogCap
         mine.unlock()
         world.until(lambda: "ZeroDivisionError" in caplog.text)
     assert not mine.is_locked()
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore", "red_lock"])
+def test_log_lines_name_the_owner(world: ClockWorld, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The thread or task, whoever finds out: not the id of a client."""
+    alice = world.actor()
+    config = {"lock_watchdog_timeout": 1.5, "warn_held_longer_than": 0.1, "client_name": "shop"}
+    client = world.client(**config)
+    handle = client.real.get_red_lock(client.real.get_lock("orders")) if kind == "red_lock" else None
+    mine = Remote(handle, alice) if handle else alice.get(client, kind)
+    if "semaphore" in kind:
+        mine.try_set_permits(1)
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        block = mine.hold()
+        block.enter()
+        if kind != "semaphore":
+            for key in world.redis.everything():
+                world.redis.delete(key)
+        told = "been held" if kind == "semaphore" else "was lost"
+        world.until(lambda: any(told in each.getMessage() for each in caplog.records), 5)
+    lines = [each.getMessage() for each in caplog.records if "lock 'orders'" in each.getMessage()]
+    assert lines
+    assert all(" of shop" in each and client.id not in each for each in lines), lines
+    with suppress(LockLostError):
+        alice.do(world.leave(block.real))

@@ -487,7 +487,8 @@ def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(
     release()
     assert members.free()
     assert lost == []
-    assert [text for text in warned(caplog) if "appendonly" not in text] == []
+    # A server that is slow to reply is said to be, and costs nothing.
+    assert [text for text in warned(caplog) if "lost" in text or "late" in text] == []
 
 
 @with_conditions

@@ -86,6 +86,47 @@ def test_permits_are_set_again_after_the_server_has_lost_them(
 
 
 @each_kind
+@pytest.mark.parametrize("after", ["release", "block", "add_permits", "drain_permits", "nothing"])
+@pytest.mark.parametrize("resize", [False, True])
+def test_a_loss_leaves_no_fewer_permits(
+    world: World, alice: Actor, bob: Actor, kind: str, resize: bool, after: str
+) -> None:
+    """Permits that were acquired before the loss went with it."""
+    if kind != "semaphore" and after in ("drain_permits", "release"):
+        pytest.skip("permits with ids are not drained, and are released by id")
+    client = world.client()
+    mine, theirs = (actor.get(client, kind, "seats", permits=3, resize=resize) for actor in (alice, bob))
+    block = mine.hold()
+    block.enter()
+    _forget_all(world)
+    if after == "release":
+        mine.release()
+    elif after == "add_permits":
+        mine.add_permits(2)
+    elif after == "drain_permits":
+        assert theirs.drain_permits() == 3
+        theirs.release(3)
+    elif after == "block" and kind == "semaphore":
+        alice.do(world.leave(block.real))
+    more = 2 if after == "add_permits" else 0
+    taken = 0
+    while mine.try_acquire():
+        taken += 1
+    assert taken == 3 + more
+
+
+def test_a_bounded_semaphore_that_was_lost_has_its_value_again(world: World, alice: Actor) -> None:
+    mine = alice.get(world.client(), "bounded_semaphore", "seats", value=2)
+    assert mine.acquire()
+    _forget_all(world)
+    mine.release()
+    assert [mine.acquire(blocking=False) for _ in range(3)] == [True, True, False]
+    mine.release(2)
+    with pytest.raises(ValueError, match="too many"):
+        mine.release()
+
+
+@each_kind
 def test_a_semaphore_may_end_after_a_time(world: World, alice: Actor, kind: str) -> None:
     mine = alice.get(world.client(), kind, "seats")
     assert mine.try_set_permits(2, ttl=timedelta(seconds=0.2)) is True

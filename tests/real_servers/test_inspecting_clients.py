@@ -97,6 +97,29 @@ def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> 
     assert [each.client_id for each in actor.do(client.clients)] == [client.id]
 
 
+def test_permits_that_stay_after_close_are_found(world: ClockWorld, own: Server) -> None:
+    """Until their blocks are left, which release them."""
+    client, other = world.from_url(own.url, **SOON), world.from_url(own.url)
+    holder = world.actor()
+    blocks = [client.get_semaphore(name, permits=5).hold(3) for name in ("rooms", "seats")]
+    for block in blocks:
+        holder.do(world.enter(block))
+    world.actor().do(client.close)
+
+    def leaks() -> list[LockView]:
+        return sorted(found(world, other, "find_leaks"), key=lambda view: view.name)
+
+    until(lambda: len(leaks()) == 2)
+    rooms = leaks()[0]
+    assert (rooms.name, rooms.problems, rooms.holders[0].holds, rooms.permits) == ("rooms", ("holder_gone",), 3, 2)
+    holder.do(world.leave(blocks[0]))
+    assert [each.name for each in leaks()] == ["seats"]
+    holder.do(world.leave(blocks[1]))
+    assert leaks() == []
+    with own.client() as direct:
+        assert not direct.keys("*presence*")
+
+
 def test_who_waits_for_what_no_one_holds(world: ClockWorld, own: Server) -> None:
     client = world.from_url(own.url, **SOON)
     looking, waiters = world.actor(), world.actors(3)

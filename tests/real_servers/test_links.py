@@ -92,6 +92,22 @@ def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
     assert time.monotonic() - began < 4.5, "it was not at once: it took a try's time, or all of it"
 
 
+@pytest.mark.parametrize("there", ["TLS", "no TLS"])
+def test_the_wrong_scheme_for_a_port_is_named(
+    world: ClockWorld, tls: tuple[Server, str], unique_name: str, there: str
+) -> None:
+    server, url = tls
+    wrong = (
+        url.partition("?")[0].replace("rediss", "redis") if there == "TLS" else server.url.replace("redis", "rediss")
+    )
+    client = world.from_url(wrong, timeout=1.8)
+    with pytest.raises(
+        rx.RedisError, match="with TLS it is rediss://" if there == "TLS" else "does it speak TLS"
+    ) as told:
+        world.actor().do(client.get_lock(unique_name).lock)
+    assert unique_name not in str(told.value) or "unknown" not in str(told.value), "nothing was sent"
+
+
 def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
     with socket.socket() as mute:
         mute.bind((HOST, 0))

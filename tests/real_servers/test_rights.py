@@ -159,6 +159,23 @@ def test_an_unlock(own: Server, held: Redisson, capfd: pytest.CaptureFixture[str
         assert not end.value.code, (name, capfd.readouterr())
 
 
+@pytest.mark.parametrize("command", ["lpush", "pexpire"])
+def test_an_unlock_that_may_not_wake_clients_of_another_library_says_so(own: Server, command: str) -> None:
+    rules = [*documented(TOOLS), *documented("`unlock`, in addition")]
+    with own.client() as direct:
+        for without, notified in (([], True), ([f"-{command}"], False)):
+            direct.set("lock:report", "QWxhZGRpbjpvcGVuIHNlc2Ft")
+            direct.delete("lock-signal:report")
+            with Inspector(user(own, *rules, *without)) as inspector:
+                done = inspector.unlock("lock:report")
+            assert done.freed
+            assert not direct.exists("lock:report")
+            assert done.about_waiters.startswith(
+                "those of" if notified else "its waiters could not be woken: NoPermission"
+            )
+            assert (command in done.about_waiters) != notified
+
+
 def use_all_kinds(client: Redisson) -> None:
     for name in ("lock", "fair_lock", "fenced_lock", "spin_lock", "token_lock", "non_reentrant_lock"):
         with getattr(client, f"get_{name}")(name):

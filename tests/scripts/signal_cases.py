@@ -33,7 +33,7 @@ def change(state: int, *, number: int = 5) -> Call:
 
 
 def give(count: int, most: int) -> Call:
-    return Call("bounded_release", (LOCK, DONE, PERMITS, WAIT_QUEUE), (5, count, "PUBLISH", most))
+    return Call("semaphore_release", (LOCK, DONE, PERMITS, WAIT_QUEUE), (5, count, "PUBLISH", most))
 
 
 def waiting(*members: str) -> State:
@@ -72,6 +72,8 @@ def at_barrier(generation: int) -> State:
 CASES: Final = [
     Case("an event is set", FREE, change(1), 1, permits(1) | done(5, 1), sends(0, channel=SIGNAL)),
     Case("permits are released", permits(1), give(1, 2), 1, permits(2) | done(5, 1), sends(2)),
+    Case("permits of a semaphore that is gone are released", FREE, give(1, 2), 1, done(5, 1)),
+    Case("more permits are released than there were", permits(2), give(1, 2), 0, permits(2) | done(5, 0)),
     Case(
         "a wait gives up all holds and joins",
         lock(me=3),

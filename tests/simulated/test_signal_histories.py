@@ -142,11 +142,11 @@ HISTORY_BUGS = {
     ),
     "a bounded semaphore counts a repeated release twice": (
         BoundedHistory,
-        in_script("bounded_release", ("if number == ARGV[1] then", "if false then")),
+        in_script("semaphore_release", ("if number == ARGV[1] then", "if false then")),
     ),
     "a bounded semaphore has no bound": (
         BoundedHistory,
-        in_script("bounded_release", ("+ tonumber(given) <= tonumber(ARGV[4]) then", "then")),
+        in_script("semaphore_release", ("+ tonumber(given) <= tonumber(ARGV[4]) then", "then")),
     ),
 }
 

@@ -13,9 +13,10 @@ import pytest
 from pyredisson.core.diagnosis.replies import StoredOwner, read_client_list, read_owner, read_presence
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.kinds import usual_kind
+from pyredisson.inspection.libraries import read_token
 from pyredisson.inspection.people import People
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import glob_to_pattern, read_numsub, read_token
+from pyredisson.inspection.replies import glob_to_pattern, read_numsub
 from pyredisson.inspection.views import view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -48,10 +49,10 @@ def test_an_owner(field: str, owner: StoredOwner | None) -> None:
 def test_a_token_of_redis_py_says_when_it_was_made() -> None:
     token = uuid.uuid1()
     made = (token.time - 0x01B21DD213814000) / 1e7
-    seen = read_token(token.hex.encode(), made + 5)
+    seen = read_token(b"orders", token.hex.encode(), made + 5)
     assert seen is not None
     assert (seen.runtime, seen.made) == ("redis-py", made)
-    later = read_token(token.hex.encode(), made + 3 * 366 * 86_400)
+    later = read_token(b"orders", token.hex.encode(), made + 3 * 366 * 86_400)
     assert later is not None
     assert (later.runtime, later.made) == ("unknown", None), "too old to be one"
 
@@ -75,9 +76,58 @@ def test_a_token_of_redis_py_says_when_it_was_made() -> None:
     ],
 )
 def test_whose_token_a_string_may_be(value: bytes, runtime: str | None, has_form: bool) -> None:
-    seen = read_token(value, NOW)
+    seen = read_token(b"orders", value, NOW)
     assert (None if seen is None else seen.runtime) == runtime
-    assert (seen is not None and seen.has_form) == has_form
+    assert (seen is not None and bool(seen.libraries)) == has_form
+
+
+UUID_4 = b"73ca62a9-3f15-4c73-89b6-8dad464ba84b"
+ADDED = b"ADDED:2026-09-21T10:13:20.500Z@worker-3.example.com:" + UUID_4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "libraries", "is_known"),
+    [
+        (b"lock:report", b"QWxhZGRpbjpvcGVuIHNlc2Ft", {"python-redis-lock"}, True),
+        (b"orders", b"QWxhZGRpbjpvcGVuIHNlc2Ft", set(), False),
+        (b"lock:report", b"worker-7", set(), False),
+        (b"orders", b"cP3pmRS0XkbX7aPT9TVjHQ==", {"redsync"}, False),
+        (b"orders", b"cP3pmRS0XkbX7aPT9TVjHQ", {"redislock"}, False),
+        (b"orders", b"abcdefghijklmnopqrstuv", set(), False),
+        (b"orders", b"0123456789abcdef" * 2, {"node-redlock", "redlock-universal"}, False),
+        (b"redlock:orders", UUID_4, {"pottery", "RedLock.net"}, True),
+        (b"mutex:orders", UUID_4, {"redis-semaphore"}, True),
+        (b"registry:orders", UUID_4, {"sherlock", "Spring Integration"}, False),
+        (b"registry", UUID_4, {"sherlock"}, False),
+        (b"rueidislock:0:orders", bytes(range(200, 224)), {"rueidislock"}, True),
+        (b"rueidislock:3:orders", bytes(range(200, 224)), set(), False),
+        (b"job-lock:default:report", ADDED, {"ShedLock"}, True),
+        (b"jobs:prod:report", ADDED, {"ShedLock"}, True),
+        (b"qo_report", b"0123456789abcdef" * 2, {"node-redlock", "redlock-universal"}, False),
+    ],
+)
+def test_whose_lock_a_key_and_its_value_are(key: bytes, value: bytes, libraries: set[str], is_known: bool) -> None:
+    seen = read_token(key, value, NOW)
+    assert seen is not None
+    assert ({each.name for each in seen.libraries}, seen.is_known) == (libraries, is_known)
+
+
+def test_shedlock_says_when_and_where_it_acquired_a_lock() -> None:
+    seen = read_token(b"job-lock:default:report", ADDED, NOW)
+    assert seen is not None
+    assert (seen.runtime, seen.made, seen.host) == ("ShedLock", 1_789_985_600.5, "worker-3.example.com")
+    wrong = read_token(b"job-lock:default:report", ADDED.replace(b"-09-21", b"-99-99"), NOW)
+    assert wrong is not None
+    assert (wrong.made, wrong.host) == (None, "worker-3.example.com")
+
+
+def test_a_token_of_redis_py_under_a_key_of_celery_once_is_of_that() -> None:
+    token = uuid.uuid1()
+    made = (token.time - 0x01B21DD213814000) / 1e7
+    for key, name in ((b"qo_report", "celery-once"), (b"lock:report", "redis-py")):
+        seen = read_token(key, token.hex.encode(), made + 5)
+        assert seen is not None
+        assert seen.runtime == name
 
 
 def presence(**said: Any) -> bytes:

@@ -286,6 +286,21 @@ def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callabl
         assert direct.hexists("x", f"{HOLDER}:1")
 
 
+def test_what_may_be_no_lock_is_asked_about_with_force_only(own: Server, started: Programs) -> None:
+    with own.client() as direct, terminal() as screen:
+        direct.set("theme", "dark")
+        refused = started.pyredisson("unlock", "theme", url=own.url, terminal=screen.theirs)
+        screen.shows("nothing was changed; --force deletes it")
+        assert refused.exit_code() == 3
+        forced = started.pyredisson("unlock", "theme", "--force", url=own.url, terminal=screen.theirs)
+        screen.shows("To free it deletes it")
+        screen.shows(r"\[y/N\]")
+        assert direct.get("theme") == b"dark"
+        screen.type("y\n")
+        assert forced.exit_code() == 0
+        assert not direct.exists("theme")
+
+
 def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
     with own.client() as direct:
         direct.hset("\x1b[2J\x07evil [red]\n", f"{HOLDER}:1", 1)
@@ -347,6 +362,7 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
         assert advice[name] == f"pyredisson unlock '{name}' --holder {HOLDER}"
     [leak] = report(run("leaks", "cfg:*", "--json"))["leaks"]
     assert leak["text"] == "a string: a lock only if a program uses it as one; it never expires"
+    assert "unlock" not in leak["advice"], "no deletion is offered of what may be data"
 
 
 def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> None:
@@ -364,19 +380,41 @@ def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> N
     assert [each["name"] for each in report(run("ls", "--json"))["locks"]] == ["redsync"]
     assert run("ls", "cfg:*").stdout.count("cfg:theme") == 1
     assert run("unlock", "hits", "--yes").exit_code == 1
-    assert run("unlock", "cfg:theme", "--yes").exit_code == 0
+    assert "free it" not in run("show", "cfg:theme").stdout
+    assert "free it" in run("show", "redsync").stdout
+    for arguments in (["--yes"], ["--yes", "--json"], ["--yes", "--holder", "31f014fb"]):
+        refused = run("unlock", "cfg:theme", *arguments)
+        assert refused.exit_code == 3
+        assert "--json" not in arguments or report(refused)["outcome"] == "doubtful"
+        with own.client() as direct:
+            assert direct.get("cfg:theme") == b"dark"
+    assert run("unlock", "hits", "--yes", "--force").exit_code == 1, "a number is refused in any case"
+    assert run("unlock", "cfg:theme", "--yes", "--force").exit_code == 0
+    with own.client() as direct:
+        assert not direct.exists("cfg:theme")
+
+
+def test_clients_that_ask_again_by_themselves_are_not_counted(
+    holder: Redisson, own: Server, run: Callable[..., Result]
+) -> None:
+    holder.get_spin_lock("spinning").lock()
+    with Inspector(own.url) as inspector:
+        until(lambda: getattr(inspector.lock("spinning"), "kind", None) == "spin_lock", within=20)
+    said = "whether clients wait for it is not known: they ask again by themselves"
+    assert run("unlock", "spinning", "--yes").stdout == f"freed spinning; {said}\n"
 
 
 def test_strings_of_a_cache_are_not_listed(own: Server, run: Callable[..., Result], started: Programs) -> None:
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         pipeline.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
+        pipeline.set("job-lock:default:report", "ADDED:2026-09-21T10:13:20.500Z@worker-3", ex=600)
         assert direct.lock("redis-py").acquire()
         for number in range(1001):
             pipeline.set(f"cache:{number}", f"value {number}", ex=600)
         pipeline.execute()
     listing = started.pyredisson("ls", url=own.url)
     assert listing.exit_code() == 0
-    assert listing.stdout.count("token") == 2
+    assert listing.stdout.count("token") == 3
     assert "cache:" not in listing.stdout
     assert "more than 1,000 short strings may be locks" in listing.stderr
     assert len(report(run("ls", "cache:*", "--json"))["locks"]) == 1001

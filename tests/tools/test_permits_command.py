@@ -45,6 +45,19 @@ def report(result: Result) -> dict[str, Any]:
     return shown
 
 
+def test_permits_of_a_holder_that_is_gone_are_freed(client: Redisson, run: Callable[..., Result]) -> None:
+    semaphore = client.get_semaphore("seats", permits=3)
+    assert semaphore.try_acquire(2)
+    assert run("seats", "--free", "1").stdout == "seats: 3 permits, 2 free, 1 taken\n"
+    assert semaphore.available_permits() == 2
+    refused = run("seats", "--free", "2")
+    assert (refused.exit_code, refused.stderr) == (1, "seats: only 1 of its permits are taken, not 2\n")
+    assert run("nothing", "--free", "1").exit_code == 3
+    assert run("seats", "--free", "1", "--set", "3").exit_code == 2
+    client.get_permit_expirable_semaphore("rooms", permits=2).acquire()
+    assert "released by their ids" in run("rooms", "--free", "1").stderr
+
+
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
 def test_permits_are_shown_and_set(client: Redisson, run: Callable[..., Result], kind: str) -> None:
     semaphore = getattr(client, f"get_{kind}")("seats", permits=3)

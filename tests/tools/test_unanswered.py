@@ -257,7 +257,11 @@ def test_a_watch_is_no_waiter(cluster: RunningCluster, unique_name: str, run: Ca
 def test_clients_that_wait_for_a_token_lock_are_not_known(own: Server, run: Callable[..., Outcome]) -> None:
     with own.client() as direct:
         direct.set("lock:report", "cP3pmRS0XkbX7aPT9TVjHQ==")
-    freed = run(own.url, "unlock", "lock:report", "--yes")
+    refused = run(own.url, "unlock", "lock:report", "--yes")
+    assert refused.exit_code == 3
+    assert "lock:report is a string: a lock only if a program uses it as one" in refused.stderr
+    assert "nothing was changed; --force deletes it" in refused.stderr
+    freed = run(own.url, "unlock", "lock:report", "--yes", "--force")
     assert freed.exit_code == 0
     assert "whether clients wait for it is not known" in freed.stdout
     with own.client() as direct:

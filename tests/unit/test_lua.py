@@ -19,7 +19,6 @@ BLOCKS = sorted(path.stem for path in (FOLDER / "shared").glob("*.lua"))
 #: changes its line here, on purpose.
 DIGESTS = {
     "barrier_visit": "3b7ccff78ace7d697c4ffd266f32739902f7d49f",
-    "bounded_release": "00864444282b78a0b7593b6e731712fcf05f98c1",
     "condition_fair_wait": "73211beb097676d485c7e5489b81d48be26e057a",
     "condition_leave": "0326345cc069774585818fc1eb9d72e9359812ee",
     "condition_look": "1dba63a0eec3c5d1984068e183038c5d46d35bdb",
@@ -66,7 +65,7 @@ DIGESTS = {
     "semaphore_acquire_waiting": "913de8874df2bc79214dac9ac2d43103b464ec3f",
     "semaphore_add": "2777c7f0376c2438fc7a9e57c2becc2c83dfcfa6",
     "semaphore_drain": "c25dc192bd17cbbffc2def9cf87b6e8b11087f92",
-    "semaphore_release": "11645f5068d7d2acb374a4ccc63cbfc3609e11dc",
+    "semaphore_release": "2dbc32363fab0dc8bf07775ed0d3f1540739fcea",
     "semaphore_resize": "47caf95fad9baf64758441c9a95cea9e6bfea4f3",
     "semaphore_stop_waiting": "b32b6dd331fc1e374d0409137969b6775df74cf3",
     "semaphore_undo": "273d2e0f984a4f555f31dbc2345894beedc09d3c",

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
+from pyredisson.inspection import DOUBTFUL
 from pyredisson.tools.web.access import Access
 from pyredisson.tools.web.app import Outcome
 from tests.web.scenes import RunningSite, Scene, lock, until, who
@@ -192,6 +193,17 @@ def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start: Start
         assert HOLDER.label in site.reports[0]
         assert "on this page" in browser.get(path).text  # In its history.
         until(lambda: browser.post(f"{path}/free", data=site.form(HOLDER)).status_code == 409)
+
+
+def test_what_may_be_no_lock_is_not_offered_for_deletion(start: Start) -> None:
+    scene = Scene(lock("theme", HOLDER, kind="token_lock", notes=(DOUBTFUL,)))
+    site = start(scene, token=TOKEN)
+    with signed_in(site) as browser:
+        browser.get("/")
+        path = site.page_of("theme")
+        assert "Free this lock" not in browser.get(path).text
+        assert browser.post(f"{path}/free", data=site.form(HOLDER)).status_code == 409
+    assert scene.freed == []
 
 
 def test_another_holder_keeps_the_lock(start: Start) -> None:

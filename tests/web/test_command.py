@@ -52,7 +52,7 @@ def test_it_shows_and_frees_real_locks_and_ends_cleanly(
             with browser.stream("GET", "/events") as events:
                 next(events.iter_lines())
                 freed = browser.post(f"{path}/free", data=form)
-                assert "The lock was freed; no process was waiting." in freed.text
+                assert "The lock was freed; no process is known to wait for it." in freed.text
                 with pytest.raises((LockLostError, LockNotOwnedError)):
                     lock.unlock()
                 program.send(signal.SIGINT)  # While a page is open.

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
-from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
+from pyredisson.compat.redis_py.shared import (
+    Place,
+    Settings,
+    acquire,
+    client_behind,
+    stored_value,
+    text_of,
+    translated,
+    wait_of,
+)
 from pyredisson.core.driver import run, run_to_the_end
 from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
@@ -133,7 +142,7 @@ class Lock:
             self.blocking_timeout if blocking_timeout is None else blocking_timeout,
         )
         try:
-            if not run(core.try_lock(wait, lease_of(self.timeout))):
+            if not run(acquire(core, wait, self.timeout, self.sleep if sleep is None else sleep)):
                 return False
             self.local.hold = core
             return True
@@ -198,12 +207,12 @@ class Lock:
 
     def locked(self) -> bool:
         """Return whether any owner holds the lock."""
-        return run(self._asking.is_locked())
+        return run(stored_value(self._asking)) is not None
 
     def owned(self) -> bool:
         """Return whether the lock is held by this object (in this thread, with ``thread_local``)."""
-        hold = self.local.hold
-        return hold is not None and run(hold.is_held_by_current_thread())
+        stored = run(stored_value(self._asking))
+        return self.local.hold is not None and stored == self.local.token
 
     def __enter__(self) -> Self:
         if self.acquire():

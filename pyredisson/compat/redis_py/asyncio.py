@@ -13,7 +13,16 @@ import redis.asyncio
 import redis.exceptions as rx
 
 from pyredisson.asyncio.client import Redisson
-from pyredisson.compat.redis_py.shared import Place, Settings, client_behind, lease_of, text_of, translated, wait_of
+from pyredisson.compat.redis_py.shared import (
+    Place,
+    Settings,
+    acquire,
+    client_behind,
+    stored_value,
+    text_of,
+    translated,
+    wait_of,
+)
 from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
 from pyredisson.shared.made_owners import HandleOwner
@@ -146,7 +155,7 @@ class Lock:
             self.blocking_timeout if blocking_timeout is None else blocking_timeout,
         )
         try:
-            taken = await core.try_lock(wait, lease_of(self.timeout))
+            taken = await acquire(core, wait, self.timeout, self.sleep)
         except RedissonError as error:
             raise translated(error, self._settings.name) from error
         if taken:  # Nothing can come in between.
@@ -207,12 +216,12 @@ class Lock:
 
     async def locked(self) -> bool:
         """Return whether any owner holds the lock."""
-        return await self._asking.is_locked()
+        return await stored_value(self._asking) is not None
 
     async def owned(self) -> bool:
         """Return whether the lock is held by this object (in this task, with ``thread_local``)."""
-        hold = self.local.hold
-        return hold is not None and await hold.is_held_by_current_thread()
+        stored = await stored_value(self._asking)
+        return self.local.hold is not None and stored == self.local.token
 
     async def __aenter__(self) -> Self:
         if await self.acquire():

@@ -10,6 +10,7 @@ import redis.exceptions as rx
 
 from pyredisson.core.backoff import DoublingBackoff
 from pyredisson.core.deadline import explicit, seconds, whole_ms
+from pyredisson.core.diagnosis.wrong_type import is_wrong_type
 from pyredisson.core.names import check_name
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
 from pyredisson.kinds.token_lock import TokenLockCore
@@ -80,6 +81,31 @@ class Settings:
         if self.timeout is None or time is None:
             raise rx.LockError(f"Cannot {do} a lock with no timeout", lock_name=self.name)
         return whole_ms(time)
+
+
+async def acquire(core: TokenLockCore, wait: float | None, timeout: float | None, sleep: float) -> bool:
+    """Acquire the lock. As for redis-py's ``SET NX``, a key of another type is in use: it is waited for."""
+    runtime = core.client.runtime
+    over = None if wait is None else runtime.now() + wait
+    while True:
+        left = None if over is None else max(0.0, over - runtime.now())
+        try:
+            return await core.try_lock(left, lease_of(timeout))
+        except LockError as error:
+            if error.__cause__ is None or not is_wrong_type(error.__cause__):
+                raise
+        if over is not None and over <= runtime.now():
+            return False
+        pause = max(sleep, LEAST_SLEEP)
+        await runtime.sleep(pause if over is None else min(pause, max(0.0, over - runtime.now())))
+
+
+async def stored_value(core: TokenLockCore) -> Any:
+    """Return what is stored at the lock's key; as in redis-py it is an error if that is no string."""
+    try:
+        return await core.client.query("GET", core.names.raw)
+    except RedissonError as error:
+        raise translated(error, core.names.name) from error
 
 
 def lease_of(timeout: float | None) -> float | None:

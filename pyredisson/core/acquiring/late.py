@@ -8,15 +8,20 @@ expires.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson.core import events
-from pyredisson.core.failures import OUR_ERRORS
+from pyredisson.core.client_base import CLEANUP_BUDGET
+from pyredisson.core.failures import OUR_ERRORS, Failure
+from pyredisson.core.requests.settle import settle
 from pyredisson.errors import LockNotOwnedError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson.core.client import ClientCore
+    from pyredisson.core.ownership.ownership import Ownership
 
 T = TypeVar("T")
 
@@ -35,7 +40,10 @@ async def leave_closed(
     for client in closed:
         client.runtime.reopen()
     try:
-        return await release
+        released = await release
+        for client in closed:
+            await client.presence.end()
+        return released
     except (LockNotOwnedError, OutcomeUnknownError) as error:
         if isinstance(error, LockNotOwnedError):
             raise
@@ -46,6 +54,29 @@ async def leave_closed(
             client.runtime.close_again()
             client.watchdog.report_when_closed()
     return None
+
+
+def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
+
+    async def send() -> None:
+        client.runtime.reopen()
+        try:
+            with suppress(Failure, LockNotOwnedError):
+                await release()
+                await client.presence.end()
+        finally:
+            client.runtime.close_again()
+            client.watchdog.report_when_closed()
+
+    if client.closed and client.runtime.suspends:
+        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
+            client.runtime.call_back(send)
+
+
+def settle_later(client: ClientCore, ownership: Ownership) -> None:
+    """Settle what such a block has left pending of an ownership: as :func:`release_later`."""
+    release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
 
 
 def report_held(client: ClientCore) -> None:

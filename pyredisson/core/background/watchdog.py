@@ -272,7 +272,7 @@ class Watchdog:
         elif ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
             self._client.ownerships.drop(ownership)
         if not ownership.holds or any(hold.whole is None for hold in ownership.holds):
-            self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint))
+            self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint, who=ownership.who.describe()))
         for hold in list(ownership.holds):
             if hold.whole is not None:
                 hold.whole.holder_gone(hint)

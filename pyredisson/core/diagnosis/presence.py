@@ -9,7 +9,8 @@ Rules kept here:
 2. The client's one watchdog looks, once a period, and sooner only when something becomes old enough. What it writes is
    one request, after renewals and whatever else is due, which may take no longer than until more is due. It is not
    repeated before the next period, and what becomes of it changes nothing else.
-3. A client that holds nothing for long writes nothing, and deletes what it wrote before.
+3. A client that holds nothing for long writes nothing, and deletes what it wrote before. When it is closed, what stays
+   listed, for a week, are permits that never expire: until their block is left, they are taken.
 4. What is written contains no time of day: how long ago something began is counted from when it was written, which a
    reader derives from the time that the key has to live.
 5. It lives as long as what a dead client would leave behind: a fixed lease, or a place in the queue of a fair lock. A
@@ -21,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -47,6 +49,9 @@ PATIENCE: Final = 0.25
 
 #: With less time than that it is not begun.
 LEAST: Final = 0.02
+
+#: For how long a closed client lists permits that do not expire, and that no block has released, in ms: a week.
+STAYS_MS: Final = 7 * 86_400_000
 
 #: The most calls of a stack that are written, the innermost ones.
 CALLS: Final = 20
@@ -274,7 +279,8 @@ class Presence:
                     self._stacks[key] = before[key]
                 elif since + limit <= now and (each := _entry(source)) is not None:
                     stack = self._stacks[key] = each.who.stack()
-                    self._client.emit(warning(each.name, each.owner, each.kind, now - since, stack))
+                    who = each.who.describe()
+                    self._client.emit(warning(each.name, each.owner, each.kind, now - since, stack, who=who))
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
@@ -290,7 +296,7 @@ class Presence:
             self._written = True  # Before: it may arrive, whether or not its reply does.
             await self._client.runtime.ask(command, patience)
             if self._client.closed:  # What close() has deleted may have been there no longer.
-                await self._delete(patience)
+                await self.end()
         except Rejected as failure:
             self._written = False
             self._after = math.inf
@@ -306,13 +312,19 @@ class Presence:
             pass  # It ends by itself.
 
     async def end(self) -> None:
-        """Delete what was written, since the client is being closed."""
+        """Delete what was written, since the client is closed, but for permits that a block has not released yet.
+
+        Called again when such a block has.
+        """
         self._next = self._after = self.first = math.inf
-        if self._written:
-            try:
+        left: Lasting = [(each.holds[0].since, each) for each in list(self.blocks) if each.holds]
+        with suppress(Exception):  # It ends by itself.
+            if left:
+                self._written = True
+                text = self._text(left, self._now(), STAYS_MS)
+                await self._client.runtime.ask(("SET", self._key(), text, "PX", str(STAYS_MS)), PATIENCE)
+            elif self._written:
                 await self._delete(PATIENCE)
-            except Exception:
-                pass  # It ends by itself.
 
     def _key(self) -> str:
         return presence_key(self._client.id, self._client.config.prefix)
@@ -379,7 +391,7 @@ def _entry(source: Source) -> Entry | None:
         source.owner,
         source.who,
         holds[0].since,
-        len(holds),
+        len(holds) * kind.permits,
         any(hold.watchdog for hold in holds),
         kind.token_id(source),
     )

@@ -105,7 +105,7 @@ def _settled(
         if not ownership.given_back(begun.request_id):
             return False
         if begun.pending is Pending.ACQUIRE:
-            client.emit(events.GivenBack(ownership.name, ownership.owner))
+            client.emit(events.GivenBack(ownership.name, ownership.owner, who=ownership.who.describe()))
     elif type(reply) is list:
         raise unusable(reply)
     elif reply is None and not (repeated and begun.hold_count == 1 and client.runtime.now() < ownership.deadline):

@@ -18,6 +18,7 @@ from pyredisson.tools.options import json_option, server_options
     metavar="ID",
     help="Only if this client or owner still holds it: its id, or at least its first 4 characters.",
 )
+@click.option("--force", is_flag=True, help="Delete also a string that may be no lock but the data of a program.")
 @json_option
 @server_options
 def unlock(**options: Any) -> int:
@@ -29,14 +30,15 @@ def unlock(**options: Any) -> int:
 
     A holder that is alive goes on working until it notices: it gets LockLostError. On a terminal the command asks, and
     frees the lock only if the holder that it showed still holds it. The test and the release are one step on the
-    server. A read-write lock is freed for all its readers.
+    server. A read-write lock is freed for all its readers. Locks of other libraries are freed, too, and their waiters
+    are woken as the library does it.
 
     \b
     Exit code:
        0  the lock was freed
        1  nothing was changed: the answer was no, NAME is a semaphore or a latch
        2  wrong usage
-       3  the lock is not held
+       3  the lock is not held, or NAME is a string that may be no lock, and --force is missing
        4  another owner holds it by now
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
-from pyredisson.inspection import ClientView, LockView, Snapshot, WaitGraph, wait_graph
+from pyredisson.inspection import DOUBTFUL, ClientView, LockView, Snapshot, WaitGraph, wait_graph
 from pyredisson.inspection.kinds import shown_kinds, stored_kinds
 from pyredisson.tools.common import plain
 from pyredisson.tools.sampling.changes import owner_of
@@ -81,7 +81,7 @@ class SeenRow:
     @property
     def ownership(self) -> str | None:
         """A digest of who holds it; ``None`` if it has no holders who could lose it. A form names holders by it."""
-        if not self.lock.holders or stored_kinds()[self.lock.kind].number is not None:
+        if not self.lock.holders or stored_kinds()[self.lock.kind].number is not None or DOUBTFUL in self.lock.notes:
             return None
         owners = "\0".join(sorted(each.owner for each in self.lock.holders))
         return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]

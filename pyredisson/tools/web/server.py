@@ -12,7 +12,7 @@ from typing import final
 import uvicorn
 from redis.exceptions import RedisError
 
-from pyredisson.inspection import Inspector, LockView, describe
+from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, describe
 from pyredisson.tools.common import ExitCode, inspector_at, read_address, say
 from pyredisson.tools.sampling.pace import in_daemon_thread
 from pyredisson.tools.web.access import Access
@@ -32,9 +32,14 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def notified(count: int) -> str:
+def notified(unlocked: Unlocked) -> str:
     """Return how many processes received the message of a release, in words."""
-    return {0: "no process was waiting", 1: "1 process was notified"}.get(count, f"{count} processes were notified")
+    count = unlocked.notified
+    if not count and unlocked.about_waiters:
+        return unlocked.about_waiters
+    return {0: "no process is known to wait for it", 1: "1 process was notified"}.get(
+        count, f"{count} processes were notified"
+    )
 
 
 def freeing(inspector: Inspector) -> Free:
@@ -48,9 +53,11 @@ def freeing(inspector: Inspector) -> Free:
             return Outcome(False, 503, "Not freed", describe(error))
         match unlocked.outcome:
             case "freed":
-                return Outcome(True, 200, "Freed", f"The lock was freed; {notified(unlocked.notified)}.")
+                return Outcome(True, 200, "Freed", f"The lock was freed; {notified(unlocked)}.")
             case "not_held":
                 return Outcome(False, 409, "Not freed", "It was not held any more.")
+            case "doubtful":
+                return Outcome(False, 409, "Not freed", f"It is {DOUBTFUL}.")
         return Outcome(False, 409, "Not freed", "Another owner holds it by now. Look again.")
 
     return free

@@ -67,6 +67,14 @@ def nested(item: str, inner: str = "") -> None:
         nested(inner)
 
 
+@app.task(base=SingletonTask, client=client, key=f"{NAME}:again", bind=True, max_retries=1, ignore_result=False)
+def again(self: SingletonTask) -> None:
+    """Fail, and be sent again by its own retry."""
+    note(f"again {self.request.retries}")
+    time.sleep(1)  # Until the lock is waited for.
+    raise self.retry(countdown=2)
+
+
 app.main = NAME
 app.conf.update(
     task_default_queue=f"{NAME}-queue",

@@ -272,6 +272,19 @@ def the_cache_has_the_lock_of_django_redis() -> None:
     plain.close()
 
 
+def what_only_django_redis_has_is_refused() -> None:
+    from django.core.cache import cache
+
+    from pyredisson.integrations.django import LockingRedisCache
+
+    for argument in "client", "lock_class":
+        with pytest.raises(TypeError, match=argument):
+            cache.lock(NAME, **{argument: None})
+    theirs = LockingRedisCache(URL, {"OPTIONS": {"CLIENT_CLASS": "django_redis.client.DefaultClient"}})
+    with pytest.raises(TypeError, match="CLIENT_CLASS"):
+        theirs.get(NAME)
+
+
 class Account(FencedModel):
     balance = models.IntegerField()
 

@@ -29,8 +29,8 @@ func nanotime() int64
 var ctx = context.Background()
 
 func open(address string) *redis.Client {
-	// A dead node is not asked again and again: redsync would wait for that.
-	return redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
+	// A dead node is not asked again and again, five times by default: redsync would wait for that.
+	return redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1})
 }
 
 type owner struct {
