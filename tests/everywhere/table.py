@@ -15,12 +15,14 @@ BEGIN, END = "<!-- servers: written by `make test-everywhere` -->\n", "<!-- serv
 PARTS = ("threads", "asyncio", "scripts", "cluster", "sentinels")
 #: Why not all tests pass, by server: its sentence below the table.
 REASONS = {
-    "fakeredis-2.41": "an error inside a script has the code `ERR` before its own, so a key of another type is "
-    "refused without its name; `CLIENT KILL` ends no subscription.",
+    "fakeredis-2.41": "an error inside a script has the code `ERR` before its own, so a key of another type is refused "
+    "without its name.",
     "miniredis-2.40": "an error inside a script comes as `ERR Error compiling script`, so a key of another type is "
-    "refused without its name; there is no `CLIENT KILL`. Times to live stand still unless `FastForward` is called: "
-    "the tests call it every 2 ms.",
-    "jedis-mock-1.1": "to be said",
+    "refused without its name; a barrier does not open for those who wait. Times to live stand still unless "
+    "`FastForward` is called: the tests call it every 2 ms.",
+    "jedis-mock-1.1": "`string.format('%.0f', 1)` is `1.0` in scripts, so fenced locks, several permits and resized "
+    "semaphores are refused; it replies to a read lock what no server does, which raises an error. It needs "
+    "`?protocol=2`.",
 }
 
 
