@@ -85,15 +85,18 @@ def test_permits_are_set_again_after_the_server_has_lost_them(
     assert theirs.available_permits() == (1 if asked == "try_acquire" else 2)
 
 
-@each_kind
-@pytest.mark.parametrize("after", ["release", "block", "add_permits", "drain_permits", "nothing"])
+@pytest.mark.parametrize(
+    ("kind", "after"),
+    [
+        *(("semaphore", after) for after in ("release", "block", "add_permits", "drain_permits", "nothing")),
+        *(("permit_expirable_semaphore", after) for after in ("block", "add_permits", "nothing")),
+    ],
+)
 @pytest.mark.parametrize("resize", [False, True])
 def test_a_loss_leaves_no_fewer_permits(
     world: World, alice: Actor, bob: Actor, kind: str, resize: bool, after: str
 ) -> None:
     """Permits that were acquired before the loss went with it."""
-    if kind != "semaphore" and after in ("drain_permits", "release"):
-        pytest.skip("permits with ids are not drained, and are released by id")
     client = world.client()
     mine, theirs = (actor.get(client, kind, "seats", permits=3, resize=resize) for actor in (alice, bob))
     block = mine.hold()
