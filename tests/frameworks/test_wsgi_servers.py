@@ -83,7 +83,7 @@ def check_workers(surroundings: Surroundings, site: Site, workers: int) -> list[
     with meanwhile(site, "/keep?hold=3") as kept:
         replies = site.get_all_of_each(["/enter?hold=0.02"] * 60, at_once=12, workers=workers)
     replies += site.get_all(["/enter"] * 20, at_once=12)  # On connections that were idle for a while.
-    assert [reply for reply in replies if reply.status != 200] == []
+    assert [reply for reply in replies if reply.status != 200] == [], site.output()
     clients = {reply.json["pid"]: reply.json["client"] for reply in replies}
     assert len(clients) == len(set(clients.values())) >= workers, "each worker is another client"
     assert kept[0].status == 200, kept

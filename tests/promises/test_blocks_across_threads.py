@@ -18,7 +18,7 @@ import pytest
 from pyredisson import LockError, LockNotOwnedError
 from tests.promises.kinds import lock_of, make
 from tests.proxy import Proxy
-from tests.worlds.base import PATIENCE, Actor, Remote, World
+from tests.worlds.base import KEPT, PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
 from tests.worlds.threads import ThreadsWorld
 
@@ -72,7 +72,7 @@ def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str, 
 @sync_and_async
 def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World, alice: Actor, bob: Actor) -> None:
     """Idle worker threads end: anyio's after ten seconds."""
-    lock = world.client(lock_watchdog_timeout=2.4).real.get_lock("orders")
+    lock = world.client(lock_watchdog_timeout=KEPT).real.get_lock("orders")
     block = lock.hold()
     lease = alice.do(world.enter(block))
     alice.end()
@@ -264,7 +264,7 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
 @threads_only
 def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world: ThreadsWorld) -> None:
     """As with ``threading.RLock``: docs/explanation/safety.md says so."""
-    lock = lock_of(world, "lock", lock_watchdog_timeout=2.4)
+    lock = lock_of(world, "lock", lock_watchdog_timeout=KEPT)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lock.lock).result()
         world.renewed("orders", times=1)

@@ -10,7 +10,7 @@ import pytest
 from pyredisson import events
 from pyredisson.errors import ClientClosedError, LockError
 from tests.promises.kinds import handle
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
 
@@ -73,7 +73,7 @@ def test_a_multi_lock_tells_its_lease_and_how_long_it_was_held(
 
 
 def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture, alice: Actor, bob: Actor) -> None:
-    client = world.client(lock_watchdog_timeout=2.4)
+    client = world.client(lock_watchdog_timeout=KEPT)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
         mine.lock()

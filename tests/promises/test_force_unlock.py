@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
 
 @each_runtime
 def test_a_hold_of_the_caller_itself_ends_without_a_loss(world: World) -> None:
     lost = []
-    client = world.client(lock_watchdog_timeout=2.4, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
     mine.lock()
     mine.lock()

@@ -12,7 +12,7 @@ import pytest
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson.core.requests.call import ForceCall
 from tests.promises.kinds import handle, lock_of
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 
@@ -40,7 +40,7 @@ def test_the_time_to_live_is_in_seconds(world: World, mine: Remote, theirs: Remo
 @each_runtime
 def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pytest.LogCaptureFixture) -> None:
     lost = []
-    client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=1.8)
+    client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=KEPT)
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
@@ -137,7 +137,7 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(
 ) -> None:
     """The answer to the ``force_unlock()`` of a client is read after one of its waiters has acquired the lock."""
     lost: list[str] = []
-    client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=1.8)
+    client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
     holder, waiter, forcing = world.actors(3)
     core = client.real._core
     exchange, acquired = core.exchange, []

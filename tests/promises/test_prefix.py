@@ -12,7 +12,7 @@ import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
 from tests.promises.kinds import handle, make, rival
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 from tests.worlds.store import Store
@@ -125,7 +125,7 @@ def test_a_run_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor)
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock"])
 def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str) -> None:
-    client = world.client(prefix=PREFIX, lock_watchdog_timeout=1.5)
+    client = world.client(prefix=PREFIX, lock_watchdog_timeout=KEPT)
     both = Remote(client.real.get_multi_lock(make(client, kind, "one"), make(client, kind, "two")), alice)
     assert both.name == "one + two"
     both.lock()
@@ -135,7 +135,7 @@ def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str
 
 
 def test_the_nodes_of_a_red_lock_have_it(world: World, alice: Actor) -> None:
-    clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=3.0)
+    clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=KEPT)
     red = Remote(clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients]), alice)
     assert red.name == "orders"
     assert red.try_lock(5)
