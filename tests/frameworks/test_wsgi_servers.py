@@ -19,25 +19,8 @@ SHORT_LEASES = {"PYREDISSON_TEST_WATCHDOG_TIMEOUT": "1.8"}
 
 #: The packages that are needed, and the arguments; of gunicorn's `-k gevent` and `-k eventlet` in ``greenlets()``.
 SERVERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # Fewer connections for each than there are requests at once: no worker can serve them all.
     "gunicorn": (("gunicorn",), ("-m", "gunicorn", "-b", "{address}", "-w", "3")),
-    "gthread": (
-        ("gunicorn",),
-        (
-            "-m",
-            "gunicorn",
-            "-b",
-            "{address}",
-            "-w",
-            "3",
-            "-k",
-            "gthread",
-            "--threads",
-            "4",
-            "--worker-connections",
-            "5",
-        ),
-    ),
+    "gthread": (("gunicorn",), ("-m", "gunicorn", "-b", "{address}", "-w", "3", "-k", "gthread", "--threads", "4")),
     # It forks without telling Python.
     "uwsgi": (
         ("pyuwsgi",),
