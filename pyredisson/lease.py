@@ -7,17 +7,17 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, final
 
-from pyredisson.core.deadline import lease_ms
-from pyredisson.core.driver import run
-from pyredisson.core.ownership.liveness import lost_error
-from pyredisson.shared.misuse import NotPortable
+from pyredisson._core.deadline import lease_ms
+from pyredisson._core.driver import run
+from pyredisson._core.ownership.liveness import lost_error
+from pyredisson._shared.misuse import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from pyredisson.core.deadline import Seconds
-    from pyredisson.core.ownership.owned import Owned
-    from pyredisson.core.runtime import Runtime
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.ownership.owned import Owned
+    from pyredisson._core.runtime import Runtime
 
     TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
 else:  # typing_extensions is slow to import, and the default is for type checkers.

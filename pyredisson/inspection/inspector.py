@@ -10,7 +10,9 @@ from typing import TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import presence_key
+from pyredisson._core.names import presence_key
+from pyredisson._net.endpoint import Endpoint
+from pyredisson._net.slots import Cluster
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.graph import WaitGraph, wait_graph
 from pyredisson.inspection.libraries import keys_of_lock, wake_waiters
@@ -21,8 +23,6 @@ from pyredisson.inspection.replies import encode_name
 from pyredisson.inspection.servers import Servers, describe
 from pyredisson.inspection.unlock import Unlocked, free
 from pyredisson.inspection.views import DOUBTFUL
-from pyredisson.net.endpoint import Endpoint
-from pyredisson.net.slots import Cluster
 
 Keep: TypeAlias = Callable[[Iterable[LockView]], tuple[LockView, ...]]
 """Called with all locks as they are found; returns those that a snapshot has."""

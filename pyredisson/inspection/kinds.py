@@ -7,15 +7,15 @@ from functools import cache
 from importlib import import_module
 from typing import get_args
 
-from pyredisson.core.stored import Form, StoredKind
-from pyredisson.shared.kinds import MODULES
+from pyredisson._core.stored import Form, StoredKind
+from pyredisson._shared.kinds import MODULES
 
 
 @cache
 def stored_kinds() -> Mapping[str, StoredKind]:
     """Return all kinds by their words: of each form the first is what it is taken for. This loads them all."""
     modules = dict.fromkeys(
-        import_module(f"pyredisson.{name}") for name in MODULES.values() if name.startswith("kinds.")
+        import_module(f"pyredisson.{name}") for name in MODULES.values() if name.startswith("_kinds.")
     )
     return {each.kind: each for module in modules for each in module.STORED}
 

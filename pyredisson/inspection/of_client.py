@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis
 from redis.connection import AbstractConnection
 
+from pyredisson._net.endpoint import Endpoint, is_tls
+from pyredisson._net.sentinel import Sentinels
+from pyredisson._net.slots import Cluster
 from pyredisson.inspection.inspector import Inspector
 from pyredisson.inspection.model import LockView
-from pyredisson.net.endpoint import Endpoint, is_tls
-from pyredisson.net.sentinel import Sentinels
-from pyredisson.net.slots import Cluster
 
 if TYPE_CHECKING:
     from pyredisson.config import Config

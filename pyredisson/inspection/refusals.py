@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson.core.requests.connect_wait import NO_PASSWORD
-from pyredisson.net.refusals import Meaning, meaning_of, reply_error
+from pyredisson._core.requests.connect_wait import NO_PASSWORD
+from pyredisson._net.refusals import Meaning, meaning_of, reply_error
 
 Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]
 """How a question that failed was answered."""

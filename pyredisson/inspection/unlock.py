@@ -9,11 +9,11 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.names import LockNames
-from pyredisson.core.stored import StoredKind
+from pyredisson._core.names import LockNames
+from pyredisson._core.stored import StoredKind
+from pyredisson._lua import script_text
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.servers import Server
-from pyredisson.lua import script_text
 
 _GUARD = (files("pyredisson.inspection") / "only_if_held_by.lua").read_text(encoding="utf-8")
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyredisson.core import events
-from pyredisson.core.names import PRESENCE_KEYS
+from pyredisson._core import events
+from pyredisson._core.names import PRESENCE_KEYS
 from pyredisson.observe.outages import NAMED, Outages
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson._core.client import ClientCore
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")

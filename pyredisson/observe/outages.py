@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
+    from pyredisson._core.client import ClientCore
 
 #: Seconds without a failure after which an outage has ended, or other losses are logged: at first, and at most.
 QUIET_AT_FIRST = 2.0

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter
 
 from pyredisson import events
-from pyredisson.core.failures import REASONS
+from pyredisson._core.failures import REASONS
 from pyredisson.events import Acquired, Released
 from pyredisson.observe.frequent import Computed, Frequent, Shared
 from pyredisson.observe.histogram import BUFFER

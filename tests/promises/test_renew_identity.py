@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
-from pyredisson.shared import process
+from pyredisson._shared import process
 from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async

@@ -22,16 +22,16 @@ import redis.exceptions as rx
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson.asyncio.pipe import Pipe
-from pyredisson.core.driver import run
-from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.core.ownership.call_chains import CallChains
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.requests import settle
-from pyredisson.kinds.lock import LockCore
-from pyredisson.threads import fast_path
-from pyredisson.threads.sockets import Connection
+from pyredisson._asyncio.pipe import Pipe
+from pyredisson._core.driver import run
+from pyredisson._core.failures import NotSent, Unanswered
+from pyredisson._core.ownership.call_chains import CallChains
+from pyredisson._core.ownership.hold import Hold
+from pyredisson._core.ownership.ownership import Ownership
+from pyredisson._core.requests import settle
+from pyredisson._kinds.lock import LockCore
+from pyredisson._threads import fast_path
+from pyredisson._threads.sockets import Connection
 from tests.real_servers.contenders import Do, at_once, awaited
 from tests.real_servers.observation import load_scripts
 from tests.servers import Server
@@ -390,7 +390,7 @@ def test_a_fair_hand_over_takes_three_scripts(
     valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
-    monkeypatch.setattr("pyredisson.core.waiting.subscriptions.LINGER", 60.0)
+    monkeypatch.setattr("pyredisson._core.waiting.subscriptions.LINGER", 60.0)
     sent: list[bytes] = []
     exchange = Connection.exchange
 

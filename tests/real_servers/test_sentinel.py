@@ -15,11 +15,11 @@ import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
+from pyredisson._net.endpoint import masked
+from pyredisson._net.urls import parse_sentinel_url
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.events import Renewed
-from pyredisson.net.endpoint import masked
-from pyredisson.net.urls import parse_sentinel_url
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import busy, listens
 from tests.sentinels import SERVICE, SentinelSet
@@ -134,7 +134,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
 def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
     for module in ("sentinel", "subscriber"):
-        monkeypatch.setattr(f"pyredisson.net.{module}.ASK_AGAIN", 600.0)
+        monkeypatch.setattr(f"pyredisson._net.{module}.ASK_AGAIN", 600.0)
 
 
 @pytest.mark.parametrize("synced", [False, True], ids=["alone", "with replicas"])

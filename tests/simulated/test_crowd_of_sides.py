@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from pyredisson.core.kind import LockAttempt
-from pyredisson.core.outcomes import Answer, Refused
-from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
-from pyredisson.kinds import read_write_waiting
-from pyredisson.kinds.read_write_lock import ReadKind
-from pyredisson.kinds.read_write_waiting import YieldToWriters
+from pyredisson._core.kind import LockAttempt
+from pyredisson._core.outcomes import Answer, Refused
+from pyredisson._core.waiting.wait_queue import QueuedGroup, QueueUpdate
+from pyredisson._kinds import read_write_waiting
+from pyredisson._kinds.read_write_lock import ReadKind
+from pyredisson._kinds.read_write_waiting import YieldToWriters
 from tests.simulated.crowd import SOON, TURN, Make, Side, Sides, crowd_of, crowds
 from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED

@@ -19,24 +19,24 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core import client
-from pyredisson.core.acquiring import acquire, release
-from pyredisson.core.background.backlog import Backlog
-from pyredisson.core.failures import Failure
-from pyredisson.core.outcomes import ACQUIRED, LockAcquired
-from pyredisson.core.ownership import hold
-from pyredisson.core.ownership import ownership as ownerships
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.table import OwnershipTable
-from pyredisson.core.requests import settle as settling
-from pyredisson.core.requests.settle import settle
-from pyredisson.core.waiting import wait_loop
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.kinds import fair_lock
-from pyredisson.kinds.fenced_lock import FencedKind
-from pyredisson.kinds.non_reentrant import NonReentrantKind
-from pyredisson.kinds.permit_block import Block
+from pyredisson._core import client
+from pyredisson._core.acquiring import acquire, release
+from pyredisson._core.background.backlog import Backlog
+from pyredisson._core.failures import Failure
+from pyredisson._core.outcomes import ACQUIRED, LockAcquired
+from pyredisson._core.ownership import hold
+from pyredisson._core.ownership import ownership as ownerships
+from pyredisson._core.ownership.hold import Hold
+from pyredisson._core.ownership.ownership import Ownership
+from pyredisson._core.ownership.table import OwnershipTable
+from pyredisson._core.requests import settle as settling
+from pyredisson._core.requests.settle import settle
+from pyredisson._core.waiting import wait_loop
+from pyredisson._core.waiting.subscriptions import Subscriptions
+from pyredisson._kinds import fair_lock
+from pyredisson._kinds.fenced_lock import FencedKind
+from pyredisson._kinds.non_reentrant import NonReentrantKind
+from pyredisson._kinds.permit_block import Block
 from tests import promises
 from tests.promises import conftest
 from tests.simulated.engine.runtime import SimulatedOwner

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from pyredisson._core import client_base
+from pyredisson._core.acquiring import attempt
+from pyredisson._core.client import ClientCore
+from pyredisson._core.ownership.hold import Hold
+from pyredisson._core.ownership.ownership import Ownership
+from pyredisson._core.requests.call import Reader
+from pyredisson._core.requests.idempotent_request import NumberedCall
+from pyredisson._core.requests.replicas import NotAcknowledged, Replicas
+from pyredisson._core.runtime import Reply, Request
+from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.config import Config
-from pyredisson.core import client_base
-from pyredisson.core.acquiring import attempt
-from pyredisson.core.client import ClientCore
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.requests.call import Reader
-from pyredisson.core.requests.idempotent_request import NumberedCall
-from pyredisson.core.requests.replicas import NotAcknowledged, Replicas
-from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
-from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.planted import check_found, in_code

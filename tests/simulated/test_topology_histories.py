@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from pyredisson.core.background.watchdog import Watchdog
-from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Rejected
+from pyredisson._core.background.watchdog import Watchdog
+from pyredisson._core.backoff import DoublingBackoff
+from pyredisson._core.failures import Rejected
+from pyredisson._net import cluster, refusals
+from pyredisson._net.cluster_map import ClusterMap
+from pyredisson._net.conversation import Conversation
+from pyredisson._net.node_subscribers import NodeSubscribers
+from pyredisson._net.sentinel import Whereabouts
+from pyredisson._net.slots import AskRedirect, Moved, read_redirection, slot_of
 from pyredisson.errors import NoSyncedSlavesError
-from pyredisson.net import cluster, refusals
-from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.conversation import Conversation
-from pyredisson.net.node_subscribers import NodeSubscribers
-from pyredisson.net.sentinel import Whereabouts
-from pyredisson.net.slots import AskRedirect, Moved, read_redirection, slot_of
 from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.network import Network

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.client import ClientCore
-from pyredisson.core.diagnosis.identity import Identity
-from pyredisson.core.failures import Failure
-from pyredisson.core.ownership.owner_protocols import Caller
-from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._core.client import ClientCore
+from pyredisson._core.diagnosis.identity import Identity
+from pyredisson._core.failures import Failure
+from pyredisson._core.ownership.owner_protocols import Caller
+from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._shared.any_owner import AnyOwner
 from pyredisson.lease import Lease
-from pyredisson.shared.any_owner import AnyOwner
 
 
 @dataclass
@@ -84,7 +84,7 @@ class FakeBackground:
 
 @dataclass
 class FakeRuntime:
-    """See :class:`pyredisson.core.runtime.Runtime`.
+    """See :class:`pyredisson._core.runtime.Runtime`.
 
     Attributes:
         time: What ``now()`` says.

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from pyredisson._core.client import ClientCore
+from pyredisson._core.driver import run
+from pyredisson._core.names import LockNames
+from pyredisson._core.outcomes import WITHOUT_END, Answer, Refused
+from pyredisson._kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
-from pyredisson.core.names import LockNames
-from pyredisson.core.outcomes import WITHOUT_END, Answer, Refused
-from pyredisson.kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import has_to_attempt, leave, woken
 

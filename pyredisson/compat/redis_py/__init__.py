@@ -16,6 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
+from pyredisson._core.driver import run, run_to_the_end
+from pyredisson._core.failures import is_interruption
+from pyredisson._shared import process
+from pyredisson._shared.made_owners import HandleOwner
+from pyredisson._shared.thread_owners import current_thread_owner
+from pyredisson._threads.client import Redisson
 from pyredisson.compat.redis_py.shared import (
     Place,
     Settings,
@@ -26,18 +32,12 @@ from pyredisson.compat.redis_py.shared import (
     translated,
     wait_of,
 )
-from pyredisson.core.driver import run, run_to_the_end
-from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.shared import process
-from pyredisson.shared.made_owners import HandleOwner
-from pyredisson.shared.thread_owners import current_thread_owner
-from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.kinds.token_lock import TokenLockCore
+    from pyredisson._kinds.token_lock import TokenLockCore
 
 __all__ = ["Lock", "client_of"]
 

@@ -14,19 +14,19 @@ from typing import Any, Generic, TypeVar, final
 import redis.exceptions as rx
 from typing_extensions import Self
 
-from pyredisson.asyncio.factory import Factory
+from pyredisson._asyncio.factory import Factory
+from pyredisson._core.client import ClientCore
+from pyredisson._core.diagnosis.identity import Identity
+from pyredisson._core.failures import Failure, NotSent, Unanswered
+from pyredisson._core.ownership.owner_protocols import Caller
+from pyredisson._core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
+from pyredisson._core.waiting.subscriptions import Subscriptions
+from pyredisson._net import resp
+from pyredisson._net.link import Inspect
+from pyredisson._net.refusals import failure_of, reply_error
+from pyredisson._shared.any_owner import AnyOwner
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.diagnosis.identity import Identity
-from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.core.ownership.owner_protocols import Caller
-from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
-from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.lease import AsyncLease as Lease
-from pyredisson.net import resp
-from pyredisson.net.link import Inspect
-from pyredisson.net.refusals import failure_of, reply_error
-from pyredisson.shared.any_owner import AnyOwner
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
 

@@ -1,0 +1,354 @@
+"""Who holds a lock: looked up after a call has failed, to say so in its error. Nothing else depends on it.
+
+Rules kept here:
+
+1. It is one attempt, of :data:`BUDGET` seconds in all, and raises nothing: what is not found out in time is not known.
+2. Nothing is asked if the holder is of this client, or with ``Config(presence=False)``.
+3. An answer that cannot be read ends the search: what was found before it counts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from pyredisson._core.diagnosis.identity import Identity
+from pyredisson._core.diagnosis.replies import (
+    Connection,
+    PresenceEntry,
+    StoredOwner,
+    StoredPresence,
+    read_client_list,
+    read_count,
+    read_owner,
+    read_presence,
+    read_runner,
+    token_id,
+)
+from pyredisson._core.failures import Failure
+from pyredisson._core.names import LockNames, ReadWriteNames, presence_key
+from pyredisson._core.waiting.protocol import OBSERVERS
+from pyredisson.holders import Holder
+
+if TYPE_CHECKING:
+    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.diagnosis.presence import Entry, Presence
+    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.runtime import Reply, Runtime
+
+#: Seconds that a search may take.
+BUDGET: Final = 0.25
+
+#: The most searches of a client in a second: a program may use time-outs as a way to ask.
+MOST_SEARCHES: Final = 20
+
+#: Seconds between two requests for the names of all connections, and the most connections of a server that is asked.
+NAMES_EVERY: Final = 5.0
+MOST_NAMES: Final = 2000
+
+#: The most clients whose presence is read to find the token of a token lock.
+MOST_ASKED: Final = 32
+
+#: The most fields of a hash that are read: a read-write lock has one for each reader.
+FIELDS: Final = "64"
+
+_CONNECTED: Final = re.compile(rb"connected_clients:(\d{1,9})\r?$", re.MULTILINE)
+
+
+class Found(NamedTuple):
+    """What was found out about a lock.
+
+    Attributes:
+        holder: Who holds it; ``None``: no one, or it is not known.
+        held_for: Seconds since it was acquired; ``None``: not known.
+        waiting: How many clients wait for it (of a fair lock, how many calls); ``None``: not known.
+        foreign: Whether no connected client of pyredisson is the holder's.
+        free: Whether it is known that no one holds it.
+        fixed: Whether its lease is known to be fixed: no watchdog renews it.
+        ran: Whether the holder has run it, and the name stays taken.
+    """
+
+    holder: Holder | None = None
+    held_for: float | None = None
+    waiting: int | None = None
+    foreign: bool = False
+    free: bool = False
+    fixed: bool = False
+    ran: bool = False
+
+    def describe(self) -> str | None:
+        """Say it, for the message of an error; ``None`` if there is nothing to say."""
+        parts = []
+        if self.holder is not None and self.ran:
+            parts.append(f"it was run by {self.holder}, and is free in {self.holder.remaining or 0.0:.1f} s")
+        elif self.holder is not None:
+            since = "" if self.held_for is None else f" for {self.held_for:.1f} s"
+            kind = ", a client of Redisson or one that has ended" if self.foreign else ""
+            parts.append(f"held by {self.holder}{kind}{since}")
+            if self.holder.remaining == math.inf:
+                parts.append("it never expires")
+            elif self.holder.remaining is not None:
+                renewal = "" if self.fixed else " unless it is renewed"
+                parts.append(f"its lease ends in {self.holder.remaining:.1f} s{renewal}")
+        if self.waiting:
+            parts.append(f"{self.waiting} others wait for it" if self.waiting > 1 else "1 other waits for it")
+        return "; ".join(parts) or None
+
+
+def found_here(client: ClientBase, ownership: Ownership) -> Found:
+    """Return the holder that an ownership of a client of this process stands for."""
+    now = client.runtime.now()
+    outermost = ownership.holds[:1]
+    held_for = now - outermost[0].since if outermost else None
+    holder = Holder(
+        client.id,
+        ownership.who.number,
+        *client.runtime.identity()[:3],
+        ownership.who.name,
+        None if held_for is None else client.runtime.unix_time() - held_for,
+        max(0.0, ownership.deadline - now),
+    )
+    return Found(holder, held_for, fixed=not any(hold.watchdog for hold in ownership.holds))
+
+
+class Neighbour(Protocol):
+    """A client of this process, as a search sees it."""
+
+    id: str
+    address: str | None
+    runtime: Runtime
+    presence: Presence
+
+
+class Finder:
+    """Finds out who holds a lock, for one client.
+
+    Args:
+        client: The client, which is one of its attributes.
+        clients: Returns the clients of this process.
+    """
+
+    def __init__(self, client: ClientBase, clients: Callable[[], Iterable[Neighbour]]) -> None:
+        self.client: ClientBase = client
+        self.clients: Callable[[], Iterable[Neighbour]] = clients
+        self._names: dict[str, Connection] | None = None
+        self._names_at = -math.inf
+        self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
+
+    async def find(self, name: str, *, asked: bool = False) -> Found:
+        """Look who holds the lock of this name. Raises no error of ours, nor one of the server's.
+
+        Args:
+            name: The name.
+            asked: Whether the user asks; else it is to explain an error.
+        """
+        search = Search(self, self.client.key_of(name))
+        await self._run(search.run, asked)
+        return search.found
+
+    async def find_permits(self, name: str) -> tuple[int | None, list[Holder]]:
+        """Look how many permits of a semaphore are available (``None``: not known), and which blocks hold some.
+
+        Raises as little as :meth:`find`.
+        """
+        search = Search(self, self.client.key_of(name))
+        await self._run(search.read_permits)
+        return search.available, search.holders
+
+    async def _run(self, search: Callable[[], Awaitable[None]], asked: bool = False) -> None:
+        if self._may_search(asked):
+            with suppress(Exception):  # It would hide the error that is about to be raised.
+                await search()
+
+    def _may_search(self, asked: bool) -> bool:
+        if self.client.closed or not (asked or self.client.config.presence):
+            return False
+        now, began = self.client.runtime.now(), self._began
+        if not asked and len(began) == MOST_SEARCHES and now - began[0] < 1:
+            return False
+        began.append(now)
+        return True
+
+    async def names(self, search: Search) -> dict[str, Connection] | None:
+        """Return the clients that are connected, by their ids; ``None``: not known."""
+        if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
+            self._names_at, self._names = self.client.runtime.now(), None
+            info = await search.ask("INFO", "clients")
+            connected = _CONNECTED.search(info) if isinstance(info, bytes) else None
+            if connected is not None and int(connected[1]) <= MOST_NAMES:
+                listed = await search.ask("CLIENT", "LIST")
+                if isinstance(listed, bytes):
+                    found = read_client_list(listed)
+                    self._names = {each.client_id: each for each in found if each.client_id is not None}
+        return self._names
+
+
+class Search:
+    """One search, for one lock.
+
+    Attributes:
+        found: What is known so far.
+        available: The permits of a semaphore that are available.
+        holders: Those of its permits.
+    """
+
+    def __init__(self, finder: Finder, key: str) -> None:
+        self._finder = finder
+        self._client = client = finder.client
+        self._runtime = client.runtime
+        self._key = key
+        self._over = client.runtime.now() + BUDGET
+        self._one_server = client.runtime.place("") is None
+        self.found: Found = Found()
+        self.available: int | None = None
+        self.holders: list[Holder] = []
+
+    async def ask(self, *command: str) -> Reply:
+        """Ask the server; ``None`` if it refuses. Raises ``Failure`` if there is no time left, or no answer."""
+        left = self._over - self._runtime.now()
+        if left <= 0:
+            raise Failure(TimeoutError())
+        try:
+            return await self._runtime.ask(command, left)
+        except Failure as failure:
+            if self._runtime.now() < self._over and "timeout" not in type(failure.cause).__name__.lower():
+                return None
+            raise
+
+    async def run(self) -> None:
+        """Find out what there is to find, the most important first."""
+        kind = await self.ask("TYPE", self._key)
+        self.found = Found(free=kind == b"none")
+        if kind == b"hash":
+            scanned: Any = await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS)
+            fields = dict(zip(scanned[1][::2], scanned[1][1::2], strict=True))
+            field, owner = next(((each, owner) for each in fields if (owner := read_owner(each))), (b"", None))
+            if owner is not None:
+                runner = read_runner(fields[field] if owner.ran else b"")
+                self.found = Found(Holder(owner.client_id, owner.thread_id, *runner), ran=owner.ran)
+                await self._left()
+                if not owner.ran:
+                    await self._who(owner)
+            await self._count(ReadWriteNames(self._key) if b"mode" in fields else LockNames(self._key))
+        elif kind == b"string":
+            token = await self.ask("GET", self._key)
+            if isinstance(token, bytes) and read_count(token) is None:
+                self.found = Found(Holder())
+                await self._left()
+                await self._by_token(token_id(token))
+
+    async def read_permits(self) -> None:
+        """Find out how many permits are available, and which blocks hold some."""
+        available: Any = await self.ask("GET", self._key)
+        self.available = int(available or 0)
+        here = [client for client in self._finder.clients() if client.address == self._client.address]
+        for client, entry in self._held_by(here):
+            self.holders.append(Holder(client.id, entry.who.number, *client.runtime.identity()[:3], entry.who.name))
+        for each in await self._published(except_for={client.id for client in here}):
+            said = self._read(*each)
+            for hold in self._holds_in(said):
+                self.holders.append(Holder(said.client_id, hold.thread_id, said.app, said.host, said.pid, hold.thread))
+
+    async def _left(self) -> None:
+        left = await self.ask("PTTL", self._key)
+        if isinstance(left, int) and left != -2:
+            self._learn(remaining=math.inf if left == -1 else left / 1000)
+
+    async def _who(self, owner: StoredOwner) -> None:
+        """Learn who the holder is of which this is the field."""
+        client_id, number = owner.client_id, owner.thread_id
+        for client, entry in self._held_by(self._finder.clients()):
+            if client.id == client_id and entry.who.number == number:
+                self._learn_from(client, entry)
+                return
+        published = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
+        if published is not None:
+            self._learn_whose(self._read(client_id, published))
+            await self._learn_published(client_id, published, lambda hold: hold.thread_id == number)
+        elif self._one_server and (names := await self._finder.names(self)) is not None:
+            if client_id in names:
+                self._learn_whose(names[client_id])
+            else:
+                self.found = self.found._replace(foreign=True)
+
+    async def _by_token(self, wanted: str) -> None:
+        """Learn who has the token of a token lock."""
+        for client, entry in self._held_by(self._finder.clients()):
+            if entry.token_id == wanted:
+                self._learn(client_id=client.id, thread_id=entry.who.number)
+                self._learn_from(client, entry)
+                return
+        for client_id, published in await self._published():
+            if await self._learn_published(client_id, published, lambda hold: hold.token_id == wanted):
+                return
+
+    def _held_by(self, clients: Iterable[Neighbour]) -> Iterator[tuple[Neighbour, Entry]]:
+        """Yield the holds of these clients of this process that have the key of this search."""
+        return ((client, entry) for client in clients for entry in client.presence.held(self._key))
+
+    async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Reply]]:
+        """Return what the clients connected to the server publish, except for these, by their ids."""
+        names = await self._finder.names(self) if self._one_server else None
+        ids = [each for each in names or () if each not in except_for][:MOST_ASKED]
+        if not ids:
+            return []
+        replies: Any = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
+        return [(each, said) for each, said in zip(ids, replies, strict=True) if said is not None]
+
+    def _read(self, client_id: str, published: Reply, left: Reply = None) -> StoredPresence:
+        """Read what a client has published of itself. Raises ``ValueError`` if another program wrote that."""
+        if (said := read_presence(client_id, published, left, self._runtime.unix_time())) is None:
+            raise ValueError("this is not what a client publishes of itself")
+        return said
+
+    def _holds_in(self, said: StoredPresence) -> list[PresenceEntry]:
+        return [hold for hold in said.holds if hold.name == self._key]
+
+    async def _learn_published(self, client_id: str, published: Reply, meant: Callable[[PresenceEntry], bool]) -> bool:
+        """Learn what a client has published of the hold that is meant. Returns whether it has."""
+        said = self._read(client_id, published)
+        if (hold := next(filter(meant, self._holds_in(said)), None)) is None:
+            return False
+        self._learn_whose(said)
+        self._learn(client_id=client_id, thread_id=hold.thread_id, thread=hold.thread, reason=hold.reason)
+        self.found = self.found._replace(fixed=not hold.watchdog)
+        left = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
+        hold = next(filter(meant, self._holds_in(self._read(client_id, published, left))))
+        if hold.since is not None:
+            self._learn_age(self._runtime.unix_time() - hold.since)
+        return True
+
+    def _learn_whose(self, client: StoredPresence | Connection | Identity) -> None:
+        self._learn(app=client.app, host=client.host, pid=client.pid)
+
+    def _learn_from(self, client: Neighbour, entry: Entry) -> None:
+        self._learn_whose(client.runtime.identity())
+        self._learn(thread=entry.who.name)
+        self.found = self.found._replace(fixed=not entry.watchdog)
+        self._learn_age(self._runtime.now() - entry.since)
+
+    def _learn_age(self, held_for: float) -> None:
+        self.found = self.found._replace(held_for=held_for)
+        self._learn(since=self._runtime.unix_time() - held_for)
+
+    def _learn(self, **more: Any) -> None:
+        self.found = self.found._replace(holder=replace(self.found.holder or Holder(), **more))
+
+    async def _count(self, names: LockNames) -> None:
+        """Learn how many wait: of a fair lock those in the queue, else the clients on its list or its channel."""
+        queued = await self.ask("LLEN", names.queue)
+        if isinstance(queued, int) and queued > 0:
+            self.found = self.found._replace(waiting=queued)
+        elif self._one_server:
+            heard: Any = await self.ask("PUBSUB", "NUMSUB", names.channel, names.waiting)
+            listed: Any = await self.ask("ZCOUNT", names.waiting, "-inf", f"({OBSERVERS}")
+            if heard is not None:
+                count_of = self._client.subscriptions.messages_of
+                own = (count_of(names.channel) is not None) - (count_of(names.waiting) is not None)
+                # Of the clients in the wait queue some listen to the channel as well: the observers.
+                self.found = self.found._replace(waiting=max(0, heard[1] - heard[3] - own + (listed or 0)))

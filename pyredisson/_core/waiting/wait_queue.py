@@ -1,0 +1,252 @@
+"""The place of a client in the wait queue of a lock, so that a release notifies one client, not all.
+
+Rules kept here:
+
+1. A client that waits is in the queue once, with the time since which the first waiter of its group waits. Its attempts
+   put it there, which it makes only while it receives messages on its *own channel*. A release takes the first client
+   out of the queue and sends it ``GO`` there; if it finds the lock taken, its attempt puts it back in its place.
+2. Two of the clients in the queue, the *observers*, receive the messages on the channel of the lock as well: releases
+   by Redisson, and by earlier versions of this library, are announced only there. The server sends ``OBSERVE`` to the
+   newest clients, but ``OBSERVE_AND_ATTEMPT`` to one that was refused just now: it may have missed a release. One
+   that is notified that it is its turn is an observer no longer. A release sends a client that is alone in the queue
+   the usual message, and leaves it there.
+3. On a channel of their own the observers receive ``NOTIFIED`` before the usual message of a release if a client in the
+   queue was notified; then the usual one does not concern them, nor the notified client. (``NOTIFIED_ALONE``: no other
+   message follows.) Unless they receive ``ACQUIRED``, they attempt after ``NOTIFIED_FOR_MS``.
+4. When its last waiter leaves, the client is taken out of the queue. Each group has another number, so that a late
+   request concerns no later group.
+5. Of permits, as many clients are notified as there are permits for. The first client in the queue receives ``EXPIRES``
+   and a number of milliseconds if permits that are taken expire then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyredisson._core.outcomes import LockAcquired
+from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.waiting.protocol import (
+    ACQUIRED,
+    EXPIRES,
+    GO,
+    NOTIFIED,
+    NOTIFIED_ALONE,
+    NOTIFIED_FOR_MS,
+    OBSERVE,
+    OBSERVE_AND_ATTEMPT,
+)
+from pyredisson._core.waiting.wait_groups import Waiter, WaitGroup
+
+if TYPE_CHECKING:
+    from pyredisson._core.names import QueueNames
+    from pyredisson._core.outcomes import Answer
+    from pyredisson._core.waiting.subscriptions import Subscription, Subscriptions
+    from pyredisson._core.waiting.wait_groups import Notifies
+
+#: Seconds that a notified client has for its attempt, before others attempt.
+NOTIFIED_FOR = int(NOTIFIED_FOR_MS) / 1000
+
+
+class QueueUpdate(NamedTuple):
+    """How an attempt changes the place of its client in the wait queue.
+
+    Attributes:
+        number: The number of the group's attempt.
+        member: The client's member of the queue.
+        waited_ms: For how long the client waits.
+        rest_ms: For how long it waits if the attempt succeeds; -1: no longer.
+        notified: Whether it was notified that it is its turn.
+    """
+
+    number: int
+    member: str
+    waited_ms: int
+    rest_ms: int
+    notified: bool
+
+    def args(self, max_wait_without_check: float) -> tuple[str | int, ...]:
+        """Return the arguments by which an attempt updates the queue; see _lua/shared/wait.lua."""
+        kept_ms = int(3000 * max_wait_without_check)
+        return self.member, self.waited_ms, self.rest_ms, int(self.notified), kept_ms, PUBLISH
+
+
+class QueuedGroup(WaitGroup[Waiter]):
+    """Waiters whose client is in the wait queue.
+
+    Args:
+        subscriptions: Those of the client.
+        names: The names of the lock.
+        queued_as: What stands for the client in the queue.
+        label: As for :class:`WaitGroup`.
+        notifies: How many waiters a message on the channel of the lock notifies.
+        permits: What stands behind the member, of permits.
+        turn: How many waiters attempt when it is the client's turn.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        names: QueueNames,
+        queued_as: str,
+        label: str,
+        notifies: Notifies,
+        *,
+        permits: str = "",
+        turn: int = 1,
+    ) -> None:
+        super().__init__(subscriptions, names.own_channel(queued_as), label, notifies)
+        self.announced_on: str = names.channel
+        self.member: str = f"{queued_as}:{next(subscriptions.queue_numbers)}{permits}"
+        self._observers_channel = names.waiting
+        self._turn = turn
+        self._attempts = 0
+        self._is_turn = False
+        self._maybe_queued = False
+        self._just_left = False  # The last attempt has taken the client out of the queue.
+        self._is_served = False  # The next usual message is of a release that notified a client of the queue.
+        self._among_others = False  # The last attempt was that of one of several clients.
+        self._is_appointed = False  # It is an observer, unless its turn has come since.
+        self._may_have_missed = False  # A message on the channel of the lock, before it is confirmed.
+        self._expires = math.inf  # When a permit does.
+
+    # ---- messages ------------------------------------------------------------------------------------------------
+
+    def received(self, channel: str, payload: bytes) -> None:
+        """Process a message on one of its channels."""
+        if channel != self.announced_on:
+            self.notify(self._message(payload.decode(errors="replace")))
+        elif self._is_served:
+            self._is_served = False
+        else:
+            self.notify(self.notifies(payload))
+
+    def _message(self, message: str) -> int:
+        """Process a message of the queue. Return how many waiters it notifies."""
+        if message == GO:
+            self._is_turn = self._is_served = True
+            self._is_appointed = False  # Another client has replaced it.
+            return self._turn
+        if message in (NOTIFIED, NOTIFIED_ALONE):
+            self._is_served = message == NOTIFIED
+            self._check_in(NOTIFIED_FOR)
+        elif message == ACQUIRED:
+            self._is_served = False
+            self._check_in(math.inf)
+        elif message in (OBSERVE, OBSERVE_AND_ATTEMPT):
+            self._may_have_missed = message == OBSERVE_AND_ATTEMPT
+            self._is_appointed = True
+            self._observe()
+        elif message.startswith(EXPIRES):
+            self._expires_in(message[len(EXPIRES) :])
+        return 0
+
+    def confirmed(self, channel: str) -> None:
+        """See :meth:`WaitGroup.confirmed`."""
+        self._is_served = False
+        if channel == self._observers_channel:
+            return  # That of the lock is confirmed later.
+        if channel == self.channel:
+            self.notify(1)
+        else:
+            self._check_first()
+
+    def _check_first(self) -> None:
+        """Attempt for what was announced before the messages on the channel of the lock arrived."""
+        if self._may_have_missed:
+            self.notify(1)
+        else:
+            self._check_in(NOTIFIED_FOR)  # The other observer has received earlier messages, unless both are gone.
+
+    def refused(self, channel: str, error: Exception) -> None:
+        """See :meth:`WaitGroup.refused`; an observer can do without the other channels."""
+        if channel == self.channel:
+            super().refused(channel, error)
+        else:
+            self.notify_all()
+
+    def _check_in(self, seconds: float) -> None:
+        self.check_at(min(self.now() + seconds, self._expires))
+
+    def _expires_in(self, ms: str) -> None:
+        if ms.isdecimal():
+            self._expires = self.now() + (int(ms) + 1) / 1000  # The server's clock has to be past the end, not at it.
+            self.check_at(min(self.soon, self._expires))
+
+    def _observe(self) -> None:
+        began = not self.to_request
+        channels = self._observers_channel, self.announced_on
+        self.to_request = tuple([self.subscriptions.add(channel, self) for channel in channels])
+        if began and self.to_request[1].confirmed:  # It was left so recently that it is still subscribed to.
+            self._is_served = False
+            self._check_first()
+
+    def _stop_observing(self, idle_since: float) -> None:
+        self.to_request = ()
+        for channel in (self._observers_channel, self.announced_on):
+            self.subscriptions.remove(channel, self, idle_since)
+
+    # ---- waiters -------------------------------------------------------------------------------------------------
+
+    def add(self, waiter: Waiter, retry_in: float) -> None:
+        """See :meth:`WaitGroup.add`; its refusal does not say whether the client is in the queue."""
+        if self.waiters:
+            self.expect_sooner(retry_in)
+        else:
+            self.expect(retry_in)
+        self.waiters[waiter] = None
+
+    async def check(self, waiter: Waiter, attempt: Callable[..., Awaitable[Answer]]) -> Answer:
+        """See :meth:`WaitGroup.check`; as a client in the queue."""
+        with self.subscriptions.mutex:
+            update = self.begin_update(waiter)
+        answer = await attempt(update)
+        if type(answer) is LockAcquired:
+            with self.subscriptions.mutex:
+                self.acquired(update)
+        return answer
+
+    def begin_update(self, waiter: Waiter) -> QueueUpdate:
+        """Return how the attempt of a waiter changes the queue."""
+        self._attempts += 1
+        self._expires = math.inf
+        self._maybe_queued = True
+        self._just_left = False
+        is_turn, self._is_turn = self._is_turn, False
+        self._among_others = is_turn
+        if is_turn and self.to_request and not self._is_appointed:  # Else by an attempt of another thread, meanwhile.
+            self._stop_observing(self.now())
+        self._is_served = self._is_served and not is_turn  # It may have been no observer.
+        now = self.now()
+        rest = next((each for each in self.waiters if each is not waiter), None)
+        since = waiter.since if rest is None else min(waiter.since, rest.since)
+        rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
+        return QueueUpdate(self._attempts, self.member, _whole_ms(now - since), rest_ms, is_turn)
+
+    def acquired(self, update: QueueUpdate) -> None:
+        """Note that this attempt has succeeded."""
+        if update.rest_ms < 0 and update.number == self._attempts:
+            self._maybe_queued = False
+            self._just_left = True
+
+    def answered(self, waiter: Waiter, retry_in: float) -> None:
+        """See :meth:`WaitGroup.answered`."""
+        super().answered(waiter, retry_in)
+        waiter.without_message = waiter.was_notified = False
+
+    def pass_on(self, waiter: Waiter, following: Waiter, retry_in: float | None, *, notify: bool) -> None:
+        """See :meth:`WaitGroup.pass_on`; the following one joins the queue anew if need be."""
+        super().pass_on(waiter, following, retry_in, notify=notify or self._just_left)
+
+    def stop_listening(self, waiter: Waiter) -> Subscription | None:
+        """See :meth:`WaitGroup.stop_listening`."""
+        if not self.waiters:
+            # A client that has acquired among others receives its own releases there, each time: not the next one.
+            self._stop_observing(-math.inf if self._among_others else self.now())
+            waiter.leaves_queue = self.member if self._maybe_queued else None
+        return super().stop_listening(waiter)
+
+
+def _whole_ms(seconds: float) -> int:
+    return max(0, int(1000 * seconds))

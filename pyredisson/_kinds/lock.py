@@ -1,0 +1,432 @@
+"""The reentrant lock: Redisson's ``RLock``. Holds are counted exactly once, and losses are reported.
+
+Source: ``org.redisson.RedissonLock``. What differs on purpose: a TTL is never lowered; a request carries the number of
+holds that its client counts, so that repeating it is safe; the loss of a hold is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pyredisson._core.acquiring.acquire import acquire
+from pyredisson._core.acquiring.extend import extend
+from pyredisson._core.acquiring.late import leave_closed, settle_later
+from pyredisson._core.acquiring.release import (
+    force_unlock,
+    leave_block,
+    other_holder,
+    other_local_holder,
+    to_release,
+    unlock,
+)
+from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.diagnosis.error_text import never_expires, timed_out
+from pyredisson._core.failures import gives_way
+from pyredisson._core.kind import LockKind
+from pyredisson._core.names import LockNames, owner_field
+from pyredisson._core.ownership.hold import Hold, HoldState
+from pyredisson._core.ownership.liveness import lost_error
+from pyredisson._core.ownership.ownership import Ownership
+from pyredisson._core.ownership.pending_request import ReadyRequests
+from pyredisson._core.requests.call import AcquireCall, ReleaseCall
+from pyredisson._core.requests.replies import read_count, unusable
+from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.stored import StoredKind
+from pyredisson._core.waiting.pubsub_wait import ByMessage
+from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.driver import Progress
+    from pyredisson._core.kind import Waiting
+    from pyredisson._core.ownership.owner_protocols import Caller, MadeCaller
+    from pyredisson._core.runtime import Request, Runtime
+    from pyredisson.lease import Lease
+
+
+#: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
+UNLOCKED: Final = "0"
+
+STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
+
+
+def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """Make the request that renews many locks, given as (key, owner)."""
+    keys, owners = zip(*held, strict=True)
+    return runtime.prepare("lock_renew", keys, (lease_ms, *owners))
+
+
+class PlainKind(LockKind):
+    """The reentrant lock."""
+
+    __slots__ = ()
+
+    renew: Callable[..., Request] = staticmethod(renew_locks)
+    waiting: Waiting = ByMessage()
+    #: The word by which scripts publish; empty: they do not.
+    publish: ClassVar[str] = PUBLISH
+    wait_queue = True
+
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`."""
+        args = call.lease_ms, call.count
+        return self.request("lock_acquire", call.ownership, args, epoch=epoch, repeat=repeat, update=call.update)
+
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`."""
+        args = call.lease_ms, call.count, self.publish, UNLOCKED
+        keys = self.names.channel, *self.wait_queue_keys()
+        return self.request("lock_release", call.ownership, args, keys, epoch=epoch, repeat=repeat)
+
+    def force(self, ownership: Ownership, epoch: int) -> Request:
+        """See :meth:`LockKind.force`."""
+        args, keys = (self.publish, UNLOCKED), (self.names.channel, *self.wait_queue_keys())
+        return self.request("lock_force_unlock", ownership, args, keys, epoch=epoch)
+
+    def leave_queue(self, member: str) -> Request:
+        """See :meth:`LockKind.leave_queue`."""
+        names = self.names
+        return self.client.runtime.prepare("lock_stop_waiting", (names.raw, names.waiting), (member, PUBLISH))
+
+
+class LockCore:
+    """One handle on a lock. Cheap, without state of its own, and shared by threads and tasks at will.
+
+    Args:
+        client: The client.
+        name: The lock's name, or its names.
+        kind: The kind of lock; ``None``: a new one of ``kind_type``.
+
+    Attributes:
+        covers: What its owner's mark is about.
+        last: The ownership used last, so that it need not be looked up.
+        made_for: The owner that the user made, if it acts for one.
+    """
+
+    __slots__ = ("client", "covers", "kind", "last", "made_for", "names")
+
+    kind_type: ClassVar[type[LockKind]] = PlainKind
+
+    def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
+        self.client: ClientCore = client
+        self.names: LockNames = LockNames(name, client.config.prefix) if isinstance(name, str) else name
+        client.check_names(self.names)
+        self.kind: LockKind = kind or self.kind_type(client, self.names)
+        self.made_for: MadeCaller | None = None
+        self.last: Ownership | None = None
+
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """Acquire and release for an owner that the user made, whichever thread or task calls."""
+        self.made_for = caller
+        return self
+
+    def describe(self) -> str:
+        """Return its state as this client knows it, for ``repr``; asks no server."""
+        return f"{self.names.name!r}{self.state()}"
+
+    def state(self, what: str = "") -> str:
+        """Return the owners of this client that hold it, and the number of its waiters; ``what`` they hold."""
+        text = ""
+        for own in self.kind.listed():
+            if own.holds:
+                state = "lost" if own.loss else "held"
+                text += f" {state}{what} by {own.owner[:4]}…:{own.who.number} ×{len(own.holds)}"
+        waiting = self.waiting()
+        return f"{text}, {waiting} waiting here{what}" if waiting else text
+
+    def waiting(self) -> int:
+        """Return how many waiters this client has."""
+        return self.client.subscriptions.waiting(self.names.channel)
+
+    # ---- the owner -----------------------------------------------------------------------------------------------
+
+    def owner(self) -> Caller:
+        """Return the owner: the calling thread or task, unless this handle acts for another one."""
+        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
+        return self.made_for or asking
+
+    def caller(self) -> Caller:
+        """Return the owner; of several call chains that share a thread, the one that calls."""
+        return self._acting(self.owner())
+
+    def _acting(self, who: Caller) -> Caller:
+        client = self.client
+        if not who.shared:
+            return who
+        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
+
+    def mine(self, who: Caller | None = None) -> Ownership:
+        """Return the ownership of the caller. ``who``: the calling thread, task or made owner, if that is known."""
+        if who is None:
+            who = self.owner()
+        last, client = self.last, self.client
+        if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
+            in_flight, chains = last.in_flight, last.chains
+            busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
+            if not who.shared or not (busy or chains is None or len(chains.members) > 1):
+                return last
+        return self.ownership_of(self._acting(who))
+
+    def ownership_of(self, who: Caller) -> Ownership:
+        """Return the ownership of this owner: the one used last, the one in the table, or a new one."""
+        client = self.client
+        ownership = self.last
+        if ownership is None or ownership.who is not who or ownership.table is not client.ownerships:
+            key = (self.names.name, self.kind.field(who.number))
+            ownership = client.ownerships.find(key)
+            if ownership is None:
+                ownership = client.ownerships.enter(Ownership(key, who, client.runtime))
+            self.last = ownership
+        if ownership.call.thread:
+            client.refuse_interrupter(ownership)
+        return ownership
+
+    def ownerships_of(self, who: Caller) -> list[Ownership]:
+        """Return what a task or made owner holds of it, or what each call chain of a thread does."""
+        field = "" if who.shared else self.kind.field(who.number)
+        return self.client.ownerships.of_thread(self.names.name, who, field)
+
+    def is_usual(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready.
+
+        Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
+        """
+        client = self.client
+        if (
+            ownership.who is not who
+            or ownership.chains is None
+            or len(ownership.chains.members) != 1  # Others are, or were, other call chains of the thread.
+            or len(ownership.holds) != holds
+            or (holds and (not ownership.holds[0].plain or now >= ownership.deadline))
+            or ownership.in_flight.pending is not None
+            or ownership.in_flight.due
+            or ownership.in_flight.released_behind
+            or ownership.in_flight.queued_ms
+            or ownership.loss is not None
+            or ownership.ended
+            or ownership.table is not client.ownerships
+            or ownership.kind is not self.kind
+            or ownership.kind_state.until > now
+            or client.direct is None
+            or client.sync is not None
+            or client.has_listeners()
+            or not client.subscriptions.may_queue
+        ):
+            return False
+        ready, lease = ownership.ready, client.watchdog.lease_ms
+        if ready is None or ready.epoch != ownership.epoch or ready.lease_ms != lease:
+            if holds:
+                return False  # It may never be acquired again.
+            self.make_ready(ownership, lease)
+        return True
+
+    def make_ready(self, ownership: Ownership, lease: int) -> None:
+        """Make the usual requests, with a lease in ms, of an owner that comes again; for plain and fair locks alone."""
+        kind, epoch = self.kind, ownership.epoch
+        kind.waiting.begin(ownership, None, 0.0)
+        hold = Hold(lease, watchdog=True)
+        acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
+        release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
+        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, kind.wait_ms(ownership)))
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+        """Acquire the lock, waiting at most ``wait_time``.
+
+        Raises:
+            LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
+        """
+        hold = self._new_hold(lease_time)
+        wait = wait_seconds(wait_time)
+        acquired = await self.acquire_hold(wait, hold)
+        if not acquired and wait is None:
+            raise await self._timeout_error(None, self.mine())
+        return acquired
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire the lock for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
+        wait = wait_seconds(wait_time)
+        hold = self._new_hold(lease_time, block=True)
+        ownership = self.mine()
+        # Made before: once the lock is acquired, nothing is left to interrupt.
+        client = self.client
+        extending = partial(extend, client, ownership, hold=hold)
+        lease: Lease = client.runtime.lease(ownership, hold, client.runtime, extending)
+        if await self.acquire_hold(wait, hold, ownership):
+            return lease
+        if skip:
+            return None
+        raise await self._timeout_error(wait, ownership)
+
+    async def _timeout_error(self, wait: float | None, ownership: Ownership) -> LockTimeoutError:
+        """Return the error for an owner that did not acquire the lock within ``wait`` seconds, or by all its tries."""
+        name, without_end = self.names.name, ownership.in_flight.without_end
+        why, holder = await other_holder(self.client, self.kind, ownership)
+        if without_end and other_local_holder(self.kind, ownership) is None:
+            why = never_expires(name, self.kind.others)
+        text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
+        return LockTimeoutError(text, name=name, holder=holder)
+
+    def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
+        watchdog = self.client.watchdog
+        if lease_time is None:
+            return Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
+        return Hold(lease_ms(lease_time), watchdog=False, block=block)
+
+    async def acquire_hold(self, wait: float | None, hold: Hold, ownership: Ownership | None = None) -> bool:
+        """Acquire the lock for a hold, waiting at most ``wait`` seconds; ``None``: without end."""
+        acquiring = self._acquire(wait, hold, ownership)
+        return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
+
+    async def acquire_again(self, hold: Hold, ownership: Ownership) -> None:
+        """Acquire it for what a condition has given up, in the middle of its owner's wait."""
+        await self._acquire(None, hold, ownership)
+
+    async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
+        self.client.check_open()
+        if self.made_for is not None:
+            self.made_for.check_open()
+        client, own = self.client, ownership or self.mine()
+        return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait)
+
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let what the caller holds last for ``lease_time`` from now on. Returns whether that was confirmed."""
+        lease = lease_ms(lease_time)
+        self.client.check_open()
+        own = self.mine()
+        client = self.client
+        extending = own.called(client.runtime.thread(), extend, client, own, lease, None, self.kind)
+        return await (extending if self.made_for is None else self.made_for.alone(extending))
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock(self, progress: Progress | None = None) -> None:
+        """Release one hold of the caller, or complete its last release, if that could not be settled.
+
+        ``progress``: see ``run_to_the_end``.
+        """
+        unlocking = self._unlock(progress)
+        await (unlocking if self.made_for is None else self.made_for.alone(unlocking))
+
+    async def _unlock(self, progress: Progress | None) -> None:
+        self.client.check_open()
+        own = self.mine()
+        await own.called(self.client.runtime.thread(), unlock, self.client, self.kind, own, progress)
+
+    async def leave(
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
+    ) -> None:
+        """Release the hold of a block that ended with ``error``, which takes precedence over any error of ours.
+
+        Args:
+            error: The error that ended the block.
+            progress: As for :meth:`unlock`.
+            lease: The lease from :meth:`hold`. The hold is its, in whatever thread or task the block is left.
+        """
+        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
+            self._hand_over(lease)
+            return
+        try:
+            if self.client.closed:
+                key = self.names.name, owner_field(self.client.id, self.owner().number)
+                await leave_closed((self.client,), key, self._leave(progress, lease))
+            else:
+                await self._leave(progress, lease)
+        except Exception as ours:
+            if not gives_way(ours, error):
+                raise
+
+    async def _leave(self, progress: Progress | None, lease: Lease | None) -> None:
+        if lease is not None:
+            lease._check_process()
+        client = self.client
+        if not client.closed:
+            client.check_open()
+        ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
+        if ownership is None and lease is not None and lease._held.loss is not None:
+            raise lost_error(lease._held, lease._held.loss)  # The client is another one since.
+        releasable = HoldState.HELD, HoldState.GIVEN_UP
+        if ownership is None or (lease is not None and lease._hold.state not in releasable):
+            name = self.names.name
+            raise LockNotOwnedError(
+                f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
+            )
+        if lease is None:
+            ownership = to_release(self.kind, ownership)
+        hold = lease._hold if lease is not None else ownership.to_unlock()
+        if hold is None and client.closed:
+            client.check_open()
+        await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
+
+    def _hand_over(self, lease: Lease | None) -> None:
+        """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
+        ownership = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
+        if ownership is None:
+            return
+        if ownership.hand_over(lease._hold if lease is not None else ownership.to_unlock()):
+            self.client.watchdog.settle(ownership)
+            settle_later(self.client, ownership)
+        if not ownership.watched():
+            self.client.watchdog.unwatch(ownership)
+
+    def _ownership_of_block(self, lease: Lease) -> Ownership | None:
+        """Return the ownership of a ``hold()``; ``None`` if the client is another one since, as after a fork."""
+        held = lease._held
+        return held if isinstance(held, Ownership) and held.owner.startswith(self.client.id) else None
+
+    def _ownership_of_closed_block(self) -> Ownership | None:
+        """Return the ownership of the calling task, or of the task whose asynchronous generator it is closing."""
+        try:
+            who = self.owner()
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+        ownership = self.ownership_of(who)
+        if ownership.holds:
+            return ownership
+        mine = (each for each in self.kind.listed() if each.owner == self.kind.field(each.who.number))
+        return next((each for each in mine if each.chains and any(map(each.chains.sees, each.holds))), None)
+
+    async def force_unlock(self) -> bool:
+        """Free the lock, for any holder."""
+        self.client.check_open()
+        own = self.mine()
+        return await own.called(self.client.runtime.thread(), force_unlock, self.client, self.kind, own)
+
+    # ---- queries -------------------------------------------------------------------------------------------------
+
+    async def is_locked(self) -> bool:
+        """Return whether it is held."""
+        return await self.client.query("EXISTS", self.names.raw) == 1
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Return whether the calling thread or task holds it."""
+        return await self.is_held_by_thread(self.caller().number)
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Return whether that thread or task of this client holds it."""
+        self.check_thread_id(thread_id)
+        return await self.client.query("HEXISTS", self.names.raw, self.kind.field(thread_id)) == 1
+
+    @staticmethod
+    def check_thread_id(thread_id: object) -> None:
+        """Raise ``TypeError`` if it is not the number of a thread or task."""
+        if isinstance(thread_id, bool) or not isinstance(thread_id, int):
+            raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
+
+    async def get_hold_count(self) -> int:
+        """Return the number of holds of the calling thread or task."""
+        return read_count(await self.client.query("HGET", self.names.raw, self.kind.field(self.caller().number)))
+
+    async def remain_time_to_live(self) -> float | None:
+        """Return for how many seconds it is locked; infinite without a time to live; ``None`` if it is free."""
+        left = await self.client.query("PTTL", self.names.raw)
+        if type(left) is not int:
+            raise unusable(left).cause
+        return None if left == -2 else math.inf if left == -1 else left / 1000

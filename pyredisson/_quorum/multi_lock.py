@@ -1,0 +1,422 @@
+"""Several locks acquired as one: all of them, or a quorum of independent nodes (Redlock).
+
+Sources: "Distributed Locks with Redis" (redis.io), the Redlock algorithm, followed wholly where there is a quorum; and
+``org.redisson.RedissonMultiLock``, whose members are ordinary locks, as here. What differs on purpose: time and drift
+are taken off the validity; a release goes to every node; an extension needs a quorum; members that all have to be
+acquired are acquired in one order, by name, so that no clients wait for each other.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyredisson._core.acquiring.acquire import report_failed, report_outcome
+from pyredisson._core.acquiring.late import leave_closed
+from pyredisson._core.deadline import certain_for, lease_ms, wait_seconds
+from pyredisson._core.diagnosis.error_text import held_here, not_held, timed_out
+from pyredisson._core.diagnosis.holder_lookup import BUDGET, found_here
+from pyredisson._core.failures import gives_way, is_interruption
+from pyredisson._core.names import owner_field
+from pyredisson._core.ownership.hold import HoldState
+from pyredisson._core.ownership.liveness import lost_error
+from pyredisson._core.ownership.owned import CallNote
+from pyredisson._quorum.decisions import majority
+from pyredisson._quorum.hold import KIND, MultiHold, innermost
+from pyredisson._quorum.in_order import InOrder
+from pyredisson._quorum.member import Member
+from pyredisson._quorum.redlock import Redlock
+from pyredisson._quorum.release import extend, hand_over, release, undo, undo_interrupted
+from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.driver import Progress
+    from pyredisson._core.ownership.owner_protocols import Caller, MadeCaller
+    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._kinds.lock import LockCore
+    from pyredisson.holders import Holder
+    from pyredisson.lease import Lease
+
+
+def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
+    """Make a multi-lock: over a quorum of nodes, or of all its members.
+
+    Args:
+        members: The locks.
+        quorum: How many of them are needed. ``None``: the majority if all have one name and each belongs to a
+            different client, which means independent nodes; otherwise all.
+
+    Raises:
+        ValueError: No locks, one of them twice, or a quorum that two holders could have at once.
+        TypeError: ``quorum`` is not an ``int``.
+    """
+    count = len(members)
+    if not count:
+        raise ValueError("a multi-lock needs at least one lock")
+    if len({(id(each.client), each.names.raw, each.kind.layout, each.kind.label) for each in members}) < count:
+        raise ValueError("a multi-lock cannot have the same lock of the same client twice")
+    independent = len({id(member.client) for member in members}) == count
+    one_name = len({member.names.raw for member in members}) == 1
+    nodes = one_name and independent and (count > 1 or quorum is not None)
+    if quorum is None:
+        quorum = majority(count) if nodes else count
+    elif isinstance(quorum, bool) or not isinstance(quorum, int):
+        raise TypeError(f"quorum must be an int or None, not {type(quorum).__name__}")
+    if not majority(count) <= quorum <= count:
+        raise ValueError(
+            f"a quorum of {count} locks must be between {majority(count)} and {count}, not {quorum}: two owners could "
+            "hold a smaller one at the same time"
+        )
+    if quorum < count and not independent:
+        raise ValueError(
+            "a quorum needs independent nodes: give each lock a client of its own, for a server of its own"
+        )
+    return MultiLockCore(members, quorum, nodes=quorum < count or nodes)
+
+
+class MultiLockCore:
+    """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
+
+    What owners hold is in the ownerships of the members, so all handles on the same members are one lock.
+
+    Args:
+        locks: The members.
+        quorum: How many of them are needed.
+        nodes: Whether they are nodes that are asked at once, and not locks that are acquired in order.
+    """
+
+    def __init__(self, locks: Sequence[LockCore], quorum: int, *, nodes: bool) -> None:
+        # One order for all clients, whatever order they were given in.
+        ordered = sorted(locks, key=lambda lock: lock.names.raw)
+        self.locks: tuple[LockCore, ...] = tuple(ordered)
+        self.quorum: int = quorum
+        self.client: ClientCore = ordered[0].client
+        names = list(dict.fromkeys(lock.names.name for lock in ordered))
+        self.name: str = names[0] if len(names) == 1 else " + ".join(names)
+        self.members: tuple[Member, ...] = tuple(
+            Member(lock, _node(index, lock.client.address) if nodes else "") for index, lock in enumerate(ordered, 1)
+        )
+        self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
+        self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
+        # Under asyncio each client looks whether this is its event loop; threads are the same to all.
+        self._other_loops = [
+            client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
+        ]
+        self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
+        self._caller = _one_caller(ordered)
+
+    def describe(self) -> str:
+        """Return its state as this client knows it, for ``repr``; asks no server."""
+        text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
+        found: dict[str, list[MultiHold]] = {}
+        for member in self.members:
+            for own in member.client.ownerships.of(member.name):
+                for whole in (part.whole for part in own.holds if part.whole is not None):
+                    known = found.setdefault(whole.owner, [])
+                    if whole.key == self._key and whole.state is HoldState.HELD and whole not in known:
+                        known.append(whole)
+        for wholes in filter(None, found.values()):
+            state, who = "lost" if wholes[-1].loss else "held", wholes[-1].who
+            text += f" {state} by {wholes[-1].owner[:4]}…:{who.number} ×{len(wholes)}"
+        return text
+
+    # ---- whose call it is ----------------------------------------------------------------------------------------
+
+    def owner(self) -> Caller:
+        """Return the caller: the calling thread or task, if the members do not act for an owner of their own."""
+        asking = self.client.runtime.owner()
+        return self._caller or asking
+
+    def mine(self) -> MultiHold | None:
+        """Return the innermost hold of the caller."""
+        who, found = self.owner(), None
+        for index, lock in enumerate(self.locks):
+            if found is None or found.ownerships[index].holds[-1:] != [found.parts[index]]:
+                found = innermost(lock.ownerships_of(who), self._key, found)
+        return found
+
+    def _ownerships(self, who: Caller) -> tuple[Ownership, ...]:
+        """Return what the caller holds of each member; of both sides of one lock, by one number."""
+        found: list[Ownership] = []
+        for lock, member in zip(self.locks, self.members, strict=True):
+            twin = (
+                found[-1]
+                if found and found[-1].name == member.name and found[-1].table is lock.client.ownerships
+                else None
+            )
+            found.append(lock.mine(who) if twin is None else lock.ownership_of(twin.who))
+        return tuple(found)
+
+    def _check_open(self) -> None:
+        for client in self._clients:
+            if client.closed:
+                client.check_open()
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
+        """Acquire it if that is possible within ``wait_time``."""
+        return self.acquire_hold(wait_seconds(wait_time), self._new_hold(lease_time))
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
+        wait = wait_seconds(wait_time)
+        whole = self._new_hold(lease_time, block=True)
+        self._check_open()
+        lease: Lease = self.client.runtime.lease(whole, whole, self.client.runtime, partial(self._extend, whole))
+        if await self.acquire_hold(wait, whole):
+            return lease
+        if skip:
+            return None
+        why, holder, _ = await self._other_holder()
+        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
+
+    def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
+        return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease_time, block=block)
+
+    def acquire_hold(self, wait: float | None, whole: MultiHold) -> Coroutine[Any, Any, bool]:
+        """Acquire it for a hold."""
+        acquire = self._acquire(wait, whole)
+        return acquire if self._caller is None else self._caller.alone(acquire)
+
+    async def _acquire(self, wait: float | None, whole: MultiHold) -> bool:
+        client = self.client
+        asked = whole.since = client.runtime.now()
+        self._check_open()
+        if self._caller is not None:
+            self._caller.check_open()
+        for other in self._other_loops:
+            other.runtime.owner()
+        whole.ownerships = self._ownerships(whole.who)
+        outer = innermost(whole.ownerships, self._key)
+        for own in whole.ownerships:
+            if outer is None and own.chains is not None and len(own.chains.members) > 1:
+                outer = self.mine()  # What has ended may have been held by another number.
+        if outer is None:
+            client.note_acquire(whole.ownerships[0])
+        note = CallNote(client.runtime.thread())
+        try:
+            whole.note_call(note)
+            if outer is not None and not outer.released:
+                outer.raise_if_lost()
+            acquired = await self.strategy.acquire(whole, wait, asked)
+            if acquired:
+                if outer is not None and outer.released:
+                    outer.over()  # Its release was settled, and no one asks after it any more.
+                elif outer is not None:
+                    outer.raise_if_lost()  # Before the answers were read.
+                whole.acquired()
+            if client.has_listeners():
+                if acquired:
+                    whole.since = client.runtime.now()
+                key = whole.name, whole.owner
+                report_outcome(client, KIND, key, asked, acquired, whole.depth(), whole.fixed_lease)
+            return acquired
+        except BaseException as error:
+            if is_interruption(error):
+                await undo_interrupted(whole, error)
+            else:
+                await undo(whole)
+                report_failed(client, KIND, (whole.name, whole.owner), asked, error)
+            raise
+        finally:
+            note.thread = 0
+
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let what the caller holds last for ``lease_time`` from now on: on enough members, within their validity."""
+        lease = lease_ms(lease_time)
+        self._check_open()
+        whole = self.mine()
+        if whole is None:
+            raise LockNotOwnedError(not_held("multi-lock", self.name, self.owner(), None), name=self.name)
+        return await self._extend(whole, lease)
+
+    async def _extend(self, whole: MultiHold, lease: int) -> bool:
+        _raise_if_ended(whole)
+        sent = self.client.runtime.now()
+        await extend(whole, lease)
+        whole.extended()
+        _raise_if_ended(whole)
+        return whole.certain_until() >= sent + certain_for(lease)
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
+        """Release one hold of the calling thread or task.
+
+        ``progress``: see ``run_to_the_end``.
+        """
+        unlock = self._unlock(None, progress)
+        return unlock if self._caller is None else self._caller.alone(unlock)
+
+    async def _unlock(self, lease: Lease | None, progress: Progress | None, *, block: bool = False) -> None:
+        if lease is not None:
+            lease._check_process()
+        whole = self._hold_of_block(lease) if lease is not None else self.mine()
+        held = None if lease is None else lease._held
+        if held is not None and held.loss is not None and not held.owner.startswith(self.client.id):
+            raise lost_error(held, held.loss)  # The client is another one since.
+        if whole is None or (not block and False not in [client.closed for client in self._clients]):
+            self._check_open()
+        if whole is not None:
+            await release(
+                whole, progress, block=block
+            )  # Before an error, all is released that clients hold which are open.
+        elif lease is None:
+            raise await self._not_owned()
+        else:
+            raise LockNotOwnedError(
+                f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
+                name=self.name,
+            )
+
+    async def leave(
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
+    ) -> None:
+        """Release the hold of a block that ended with ``error``, which takes precedence over an error of the release.
+
+        See :meth:`LockCore.leave`.
+        """
+        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
+            whole = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
+            if whole is not None:
+                hand_over(whole)
+            return
+        try:
+            if True in [client.closed for client in self._clients]:
+                key = self.name, owner_field(self.client.id, self.owner().number)
+                await leave_closed(self._clients, key, self._unlock(lease, progress, block=True))
+            else:
+                await self._unlock(lease, progress, block=True)
+        except Exception as ours:
+            if not gives_way(ours, error):
+                raise
+
+    def _hold_of_block(self, lease: Lease) -> MultiHold | None:
+        """Return that of a ``hold()``, unless it has ended, or the client has begun anew since (after a fork)."""
+        whole = lease._hold
+        ours = isinstance(whole, MultiHold) and whole.state is HoldState.HELD
+        return whole if ours and whole.owner.startswith(self.client.id) else None
+
+    def _hold_of_closed_block(self) -> MultiHold | None:
+        """Return that of the calling task, or of the task whose asynchronous generator it is closing."""
+        try:
+            mine = self.mine()
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+        if mine is not None:
+            return mine
+        for own in (own for member in self.members for own in member.client.ownerships.of(member.name)):
+            for part in reversed(own.holds):
+                whole: MultiHold | None = part.whole
+                if whole is not None and whole.key == self._key and own.chains is not None and own.chains.sees(part):
+                    return whole
+        return None
+
+    async def force_unlock(self) -> bool:
+        """Free every member, for any holder. Returns whether any was locked."""
+        self._check_open()
+        who = self.owner()
+        owns = [own for lock in self.locks for own in lock.ownerships_of(who)]
+        mine = {part.whole for own in owns for part in own.holds if part.whole is not None and own.sees(part)}
+        mine = {whole for whole in mine if whole.key == self._key and whole.state is HoldState.HELD}
+        for whole in mine:
+            whole.released = True  # What its owner ends itself is not lost,
+        forced = [await lock.force_unlock() for lock in self.locks]
+        for whole in mine:
+            if whole.held():  # but if the read side is left of a lock that its owner has for writing.
+                whole.released = False
+                whole.lost_part()
+            else:
+                whole.over()
+        return any(forced)
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    def validity(self) -> float:
+        """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
+        whole = self.mine()
+        return whole.remaining(self.client.runtime.now()) if whole is not None else 0.0
+
+    async def is_locked(self) -> bool:
+        """Return whether enough members are locked, by any owner, that no other can acquire it."""
+        self._check_open()
+        spare = len(self.locks) - self.quorum
+        for lock in self.locks:
+            spare -= await lock.is_locked()
+            if spare < 0:
+                return True
+        return False
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Return whether the calling thread or task holds it for certain."""
+        self._check_open()
+        return self.validity() > 0
+
+    async def get_hold_count(self) -> int:
+        """Return how often the calling thread or task holds it."""
+        self._check_open()
+        whole = self.mine()
+        return whole.depth() if whole is not None and whole.remaining(self.client.runtime.now()) > 0 else 0
+
+    # ---- who holds it instead ------------------------------------------------------------------------------------
+
+    async def _not_owned(self) -> LockNotOwnedError:
+        self._check_open()  # A signal handler may have closed a client since the call began.
+        text, holder, free = await self._other_holder()
+        held = text if self._local_holder() is not None else None
+        return LockNotOwnedError(
+            not_held("multi-lock", self.name, self.owner(), held, free=free), name=self.name, holder=holder
+        )
+
+    def _local_holder(self) -> MultiHold | None:
+        """Return what another owner of this client holds of it, if one does."""
+        mine, owns = self.mine(), (own for member in self.members for own in member.client.ownerships.of(member.name))
+        wholes = [part.whole for own in owns for part in own.holds if part.whole not in (None, mine)]
+        return next((each for each in wholes if each.key == self._key and each.state is HoldState.HELD), None)
+
+    async def _other_holder(self) -> tuple[str | None, Holder | None, bool]:
+        """Find out who holds it, or one of its members.
+
+        Returns:
+            The holder in words, the holder, and whether it is known that no one holds any member.
+        """
+        other = self._local_holder()
+        if other is not None:
+            held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
+            return held_here(other.who), found_here(other.client, held).holder, False
+        now = self.client.runtime.now
+        until = now() + BUDGET
+        free = 0
+        for member in self.members:
+            found = await member.client.finder.find(member.name)
+            free += found.free
+            if found.holder is not None or now() >= until:
+                text = found.describe()
+                if text is not None and member.name != self.name:
+                    text = f"{member.name!r} is {text}"
+                return text, found.holder, False
+        return None, None, free == len(self.members)
+
+
+def _raise_if_ended(whole: MultiHold) -> None:
+    """Raise ``LockLostError`` unless it is certain to be held."""
+    lost = whole.find_loss()
+    if lost is not None or whole.certain_until() <= whole.client.runtime.now():
+        raise lost_error(whole, lost or "its lease expired")
+
+
+def _node(number: int, address: str | None) -> str:
+    return f"node {number} ({address})" if address else f"node {number}"
+
+
+def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
+    """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
+    callers = {member.made_for for member in members}
+    if len(callers) > 1:
+        raise ValueError("the members of a multi-lock must have one owner: pass the same owner= to all, or to none")
+    return callers.pop()
