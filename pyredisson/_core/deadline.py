@@ -25,6 +25,9 @@ DAY = 86_400
 #: The same for the lease that a watchdog renews: Redisson's default is 30,000 ms.
 HOUR = 3600
 
+#: How long an interrupted caller may wait for the release, in seconds.
+CLEANUP_BUDGET = 1.0
+
 
 class ExplicitSeconds(float):
     """Seconds beyond an hour that were given as a ``timedelta``, whose unit is not mistaken."""

@@ -16,6 +16,9 @@ from pyredisson.errors import (
 E = TypeVar("E", bound=Exception)
 F = TypeVar("F", bound="Failure")
 
+#: Why a request is not repeated whose client has become another one: the parent or the original goes on with it.
+ANOTHER = "this client has become another one, in the child of a fork or a restored copy of its process: call again"
+
 
 class Failure(Exception):
     """A request without a usable reply. ``cause`` is the error to show to the user.

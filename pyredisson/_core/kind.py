@@ -13,7 +13,7 @@ from pyredisson._core.requests.replies import read_acquire
 from pyredisson._core.waiting.fairness import Fairness
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
     from pyredisson._core.names import LockNames
     from pyredisson._core.outcomes import Answer, Outcome, Refused
@@ -32,7 +32,7 @@ class LockAttempt(Protocol):
     hold: Hold
 
     @property
-    def client(self) -> ClientBase:
+    def client(self) -> ClientCore:
         """The client."""
         ...
 
@@ -83,7 +83,7 @@ class OwnRival(Protocol):
     async def give_up(self, kind: LockKind, ownership: Ownership, exchange: Exchange | None) -> None:
         """Release that hold, of which the server knows; raise ``LockError`` if this client knows of it as well.
 
-        ``exchange``: how to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+        ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
         """
         ...
 
@@ -111,8 +111,8 @@ class HeldKind(ABC):
 
     __slots__ = ("client",)
 
-    def __init__(self, client: ClientBase) -> None:
-        self.client: ClientBase = client
+    def __init__(self, client: ClientCore) -> None:
+        self.client: ClientCore = client
 
     @abstractmethod
     def stored_as(self, ownership: Ownership) -> str:
@@ -157,7 +157,7 @@ class LockKind(HeldKind):
 
     __slots__ = ("names",)
 
-    def __init__(self, client: ClientBase, names: LockNames) -> None:
+    def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client)
         self.names: LockNames = names
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from pyredisson._core.diagnosis.identity import Identity
 from pyredisson._core.failures import Failure
 from pyredisson._core.ownership.owner_protocols import Caller
+
+if TYPE_CHECKING:
+    from pyredisson._core.client import ClientCore
 
 T = TypeVar("T")
 AskT = TypeVar("AskT", bound="Ask")
@@ -122,6 +125,10 @@ class Runtime(Protocol):
 
     def owner(self) -> Caller:
         """The thread or task that is asking."""
+        ...
+
+    def clients(self) -> Iterable[ClientCore]:
+        """The clients of this process."""
         ...
 
     def stuck_behind(self, holder: Caller) -> str | None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.client_base import ClientBase
     from pyredisson._core.deadline import Deadline
     from pyredisson._core.kind import LockAttempt, LockKind
     from pyredisson._core.outcomes import Answer
@@ -190,7 +189,7 @@ class FairGroup(WaitGroup[FairWaiter]):
 
     each_for_itself = True
 
-    def __init__(self, client: ClientBase, queue: InQueue) -> None:
+    def __init__(self, client: ClientCore, queue: InQueue) -> None:
         super().__init__(client.subscriptions, queue.names.channel, FairKind.label, lock_message)
         self.names: LockNames = queue.names
         self._queue = queue

@@ -9,7 +9,7 @@ from pyredisson._core.outcomes import Refused
 from pyredisson._core.waiting.pubsub_wait import ByMessage
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
     from pyredisson._core.kind import LockAttempt, LockKind
     from pyredisson._core.outcomes import Answer
@@ -68,7 +68,7 @@ class BeforeReaders(ByMessage):
                 kind.client.subscriptions.hint(_own_channel(kind, READERS), READERS, 0)
 
 
-def side_of(client: ClientBase, label: str) -> str:
+def side_of(client: ClientCore, label: str) -> str:
     """Return what stands for one side's waiters of a client in the wait queue."""
     return f"{client.id}.{label}"
 

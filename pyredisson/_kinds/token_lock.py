@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.client_base import ClientBase
     from pyredisson._core.kind import Waiting
     from pyredisson._core.ownership.owner_protocols import MadeCaller
     from pyredisson._core.ownership.ownership import Ownership
@@ -108,7 +107,7 @@ class TokenKind(LockKind):
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
 
-    def __init__(self, client: ClientBase, names: LockNames, waiting: Waiting, token: str | None) -> None:
+    def __init__(self, client: ClientCore, names: LockNames, waiting: Waiting, token: str | None) -> None:
         super().__init__(client, names)
         self.waiting: Waiting = waiting
         self._token = token

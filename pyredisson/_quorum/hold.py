@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.client_base import ClientBase
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.failures import Failure
     from pyredisson._core.ownership.owner_protocols import Caller
@@ -172,7 +171,7 @@ class MultiHold(Owned):
             left = sum(not each.client.away_reported for each in self.members)
             self.client.emit(events.QuorumNodeLost(self.name, member.node, failure.cause, left, self.quorum))
 
-    def note_client(self, client: ClientBase, failure: Failure | None) -> None:
+    def note_client(self, client: ClientCore, failure: Failure | None) -> None:
         """See :meth:`note_node`; by the client of a node."""
         index = next((at for at, member in enumerate(self.members) if member.client is client), None)
         if index is not None:

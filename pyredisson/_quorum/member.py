@@ -94,7 +94,7 @@ def ask_once(
 ) -> Generator[MemberAsk, None, tuple[Reply, float, bool]]:
     """Ask the server of a member once; once more if it knows a later epoch of the owner.
 
-    The arguments behind the member, and all that it returns and raises, are those of :meth:`ClientBase.exchange`.
+    The arguments behind the member, and all that it returns and raises, are those of :meth:`ClientCore.exchange`.
     """
     ownership, server, now = call.ownership, member.server, member.client.runtime.now
     answer: Any = None

@@ -13,7 +13,7 @@ from pyredisson._core.acquiring.late import settle_later
 from pyredisson._core.acquiring.release import resume
 from pyredisson._core.background.renewal import Renewal
 from pyredisson._core.backoff import DoublingBackoff
-from pyredisson._core.client_base import CLEANUP_BUDGET
+from pyredisson._core.deadline import CLEANUP_BUDGET
 from pyredisson._core.diagnosis.wrong_type import explain_type, is_wrong_type
 from pyredisson._core.driver import together
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption

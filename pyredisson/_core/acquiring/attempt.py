@@ -98,7 +98,7 @@ class FirstRequest(NamedTuple):
     Attributes:
         call: The request.
         epoch: The epoch of its first copy.
-        begun: As for :meth:`ClientBase.exchange`; ``None``: it was not sent.
+        begun: As for :meth:`ClientCore.exchange`; ``None``: it was not sent.
         seen: What :meth:`Subscriptions.messages_of` returned before.
     """
 
@@ -198,7 +198,7 @@ async def ask(
         kind: The kind of lock.
         ownership: What its owner holds of it.
         hold: What is to be held.
-        exchange: How to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
         update: How to change the wait queue.
         first: The request, if it has been noted already.
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._core import events
-from pyredisson._core.client_base import CLEANUP_BUDGET
+from pyredisson._core.deadline import CLEANUP_BUDGET
 from pyredisson._core.failures import OUR_ERRORS, Failure
 from pyredisson._core.requests.settle import settle
 from pyredisson.errors import LockNotOwnedError, OutcomeUnknownError

@@ -68,7 +68,7 @@ async def leave_block(
 ) -> None:
     """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
     """
     if ownership.pending is not None:
         if progress is not None:
@@ -135,7 +135,7 @@ async def release_all(
         ownership: What its owner holds.
         holds: The holds; without one, this is an error.
         progress: See ``run_to_the_end``.
-        exchange: How to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
         block: Whether it is the end of a block.
         becoming: What the holds become.
     """
@@ -189,7 +189,7 @@ async def finish_release(
 ) -> None:
     """Ask until there is an answer, and note it. Raises the error to show if there is none.
 
-    ``begun``: as for :meth:`ClientBase.exchange`.
+    ``begun``: as for :meth:`ClientCore.exchange`.
     """
     try:
         await ask_for_release(client, call, epoch, begun=begun)
@@ -208,7 +208,7 @@ async def ask_for_release(
 ) -> None:
     """Ask until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientBase.exchange` does. ``begun``: as for that.
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
     """
     try:
         reply, sent, repeated = await (exchange or client.exchange)(call, epoch, begun=begun)

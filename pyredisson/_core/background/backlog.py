@@ -20,7 +20,7 @@ from pyredisson._core.failures import Failure, Rejected, Unusable
 from pyredisson._core.requests.settle import settle
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership.ownership import Ownership
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
@@ -74,7 +74,7 @@ class Backlog:
 
     def __init__(
         self,
-        client: ClientBase,
+        client: ClientCore,
         answer_timeout: Callable[[float], float],
         next_round: Callable[[], float] = lambda: math.inf,
     ) -> None:

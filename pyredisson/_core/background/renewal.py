@@ -10,11 +10,11 @@ from pyredisson._core.requests.replies import read_renewed
 from pyredisson._core.runtime import Ask
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership.ownership import Ownership
 
 
-def batches(client: ClientBase, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:
+def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:
     """Return these ownerships by what one request can renew: at most ``size``, of kinds renewed alike, in one place."""
     place = client.runtime.place if client.runtime.place("") is not None else None
     found: list[list[Ownership]] = []
@@ -46,7 +46,7 @@ class Renewal(Ask):
     __slots__ = ("_client", "_counts", "_generations", "_lease_ms", "_sent", "ownerships")
 
     def __init__(
-        self, client: ClientBase, ownerships: list[Ownership], lease_ms: int, timeout: float, *, counts: bool = False
+        self, client: ClientCore, ownerships: list[Ownership], lease_ms: int, timeout: float, *, counts: bool = False
     ) -> None:
         kind = ownerships[0].kind
         assert kind is not None, "an ownership is renewed that no kind of lock has acquired"

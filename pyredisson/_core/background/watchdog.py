@@ -25,7 +25,7 @@ from pyredisson._core.failures import Failure, as_failure
 from pyredisson._core.ownership.liveness import gone_hint, holder_alive
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership.ownership import Ownership
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
@@ -43,7 +43,7 @@ LATE = 1.0
 class Watchdog:
     """Renews, warns and settles for one client. Plain methods note what to do; :meth:`step` does it."""
 
-    def __init__(self, client: ClientBase) -> None:
+    def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout

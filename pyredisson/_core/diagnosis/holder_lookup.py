@@ -36,7 +36,7 @@ from pyredisson._core.waiting.protocol import OBSERVERS
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.diagnosis.presence import Entry, Presence
     from pyredisson._core.ownership.ownership import Ownership
     from pyredisson._core.runtime import Reply, Runtime
@@ -100,7 +100,7 @@ class Found(NamedTuple):
         return "; ".join(parts) or None
 
 
-def found_here(client: ClientBase, ownership: Ownership) -> Found:
+def found_here(client: ClientCore, ownership: Ownership) -> Found:
     """Return the holder that an ownership of a client of this process stands for."""
     now = client.runtime.now()
     outermost = ownership.holds[:1]
@@ -133,8 +133,8 @@ class Finder:
         clients: Returns the clients of this process.
     """
 
-    def __init__(self, client: ClientBase, clients: Callable[[], Iterable[Neighbour]]) -> None:
-        self.client: ClientBase = client
+    def __init__(self, client: ClientCore, clients: Callable[[], Iterable[Neighbour]]) -> None:
+        self.client: ClientCore = client
         self.clients: Callable[[], Iterable[Neighbour]] = clients
         self._names: dict[str, Connection] | None = None
         self._names_at = -math.inf

@@ -34,7 +34,7 @@ from pyredisson._core.names import presence_key
 from pyredisson._core.ownership.pending_request import QUEUE_FOR
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership.owner_protocols import Caller
     from pyredisson._core.ownership.ownership import Ownership
 
@@ -130,7 +130,7 @@ class Presence:
     """
 
     def __init__(
-        self, client: ClientBase, look: Callable[[float], None], watched: Callable[[], list[Ownership]]
+        self, client: ClientCore, look: Callable[[float], None], watched: Callable[[], list[Ownership]]
     ) -> None:
         config = client.config
         self._client = client

@@ -9,7 +9,7 @@ from pyredisson._core.names import WAITING, prefixed
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.diagnosis.holder_lookup import Finder
 
 #: What of ours is stored as what, under its own name.
@@ -86,7 +86,7 @@ async def _wrong_type(finder: Finder, error: Exception, name: str, kind: str, wh
     return text
 
 
-async def _is_text(client: ClientBase, key: str) -> bool:
+async def _is_text(client: ClientCore, key: str) -> bool:
     """Whether a key holds a string that is no number."""
     try:
         held = await client.runtime.ask(("GET", key), client.config.timeout / 3)
@@ -98,7 +98,7 @@ async def _is_text(client: ClientBase, key: str) -> bool:
     return False
 
 
-async def _type_of(client: ClientBase, key: str) -> str:
+async def _type_of(client: ClientCore, key: str) -> str:
     """What a key holds, in Redis's word; empty if the server does not say."""
     patience = client.config.timeout / 3
     try:

@@ -106,7 +106,7 @@ class AcquireCall(Call):
 
 
 class Exchange(Protocol):
-    """Asks a server until it answers: :meth:`ClientBase.exchange`, or what stands for that in a multi-lock."""
+    """Asks a server until it answers: :meth:`ClientCore.exchange`, or what stands for that in a multi-lock."""
 
     def __call__(
         self,
@@ -117,7 +117,7 @@ class Exchange(Protocol):
         *,
         begun: tuple[Any, float] | None = None,
     ) -> Awaitable[tuple[Reply, float, bool]]:
-        """See :meth:`ClientBase.exchange`."""
+        """See :meth:`ClientCore.exchange`."""
         ...
 
 

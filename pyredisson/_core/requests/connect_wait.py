@@ -8,7 +8,7 @@ from pyredisson._core.diagnosis.remedies import remedy_of
 from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
 
 #: The classes of redis-py's errors for a server that could not be reached, and for one that let us in no further.
 UNREACHED = ("ConnectionError", "TimeoutError")
@@ -18,7 +18,7 @@ REFUSED = "AuthenticationError"
 NO_PASSWORD = ("HELLO must be called with the client already authenticated", "Authentication required")
 
 
-def unreached(client: ClientBase, failure: Failure, what: str = "") -> Exception:
+def unreached(client: ClientCore, failure: Failure, what: str = "") -> Exception:
     """Return the error to show for a request that had no effect: that of the connection, with the server's address.
 
     It also says what to do, for a refusal as for a server that the client has never reached. ``what`` the request is
@@ -40,7 +40,7 @@ def unreached(client: ClientBase, failure: Failure, what: str = "") -> Exception
     return error
 
 
-def _with_address(client: ClientBase, error: Exception) -> Exception:
+def _with_address(client: ClientCore, error: Exception) -> Exception:
     address = client.address
     text, kind = str(error), type(error).__name__
     if address is None or address in text or kind not in (*UNREACHED, REFUSED):
@@ -65,7 +65,7 @@ def _with_address(client: ClientBase, error: Exception) -> Exception:
     return error
 
 
-def passes(client: ClientBase, failure: Failure) -> bool:
+def passes(client: ClientCore, failure: Failure) -> bool:
     """Return whether the server refused a request for a reason that passes.
 
     A credential that was never accepted is not taken for one that is being rotated.
@@ -74,7 +74,7 @@ def passes(client: ClientBase, failure: Failure) -> bool:
     return failure.passes and (known or type(failure.cause).__name__ != REFUSED)
 
 
-async def waits_through(client: ClientBase, failure: Failure, wait: float | None, began: float) -> bool:
+async def waits_through(client: ClientCore, failure: Failure, wait: float | None, began: float) -> bool:
     """Wait until an acquire can go on whose first request brought no answer.
 
     Args:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
 from pyredisson._core import events
-from pyredisson._core.client_base import CLEANUP_BUDGET
+from pyredisson._core.deadline import CLEANUP_BUDGET
 from pyredisson._core.diagnosis.error_text import INTERRUPTED
 from pyredisson._core.diagnosis.wrong_type import explain_type
 from pyredisson._core.failures import Failure, Rejected, Unanswered, is_interruption, of_earlier

@@ -12,7 +12,7 @@ from pyredisson._core import events
 from pyredisson._core.failures import Unanswered
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.runtime import Reply, Request
 
 #: The number of things that are remembered, to be reported once.
@@ -51,7 +51,7 @@ class Ledger:
         seen_numbers: The last number at which waiters here return, and when it was asked for, by key.
     """
 
-    def __init__(self, client: ClientBase) -> None:
+    def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._mutex = client.runtime.mutex()
         self._numbers = itertools.count(1)

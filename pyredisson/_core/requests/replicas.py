@@ -27,7 +27,7 @@ from pyredisson._core.failures import Failure, Rejected, count_as_ours
 from pyredisson.errors import NoSyncedSlavesError
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.requests.call import Reader
     from pyredisson._core.requests.server import ServerFacts
     from pyredisson._core.runtime import Reply, Request
@@ -89,7 +89,7 @@ class ReplicaAcknowledgement:
 class Replicas:
     """What one client asks of the replicas of its server."""
 
-    def __init__(self, client: ClientBase) -> None:
+    def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._least = client.config.min_replicas
         self._checks = client.config.check_lock_synced_slaves
@@ -123,7 +123,12 @@ class Replicas:
         self._client.sync = self if worth else None
 
     async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
-        """See :meth:`ReplicaWait.acknowledge`."""
+        """Run a script that takes something, and let replicas acknowledge it if it did.
+
+        Raises:
+            Failure: As ``Runtime.eval``.
+            NotAcknowledged: It took something, and too few did.
+        """
         client = self._client
         await self._look_again(timeout)
         acknowledgement = ReplicaAcknowledgement(self, reader)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson._core import events
 from pyredisson._core.backoff import RETRY
-from pyredisson._core.client_base import CLEANUP_BUDGET
-from pyredisson._core.deadline import certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, certain_for
 from pyredisson._core.failures import Failure, Rejected, superseded
 from pyredisson._core.kind import LockKind
 from pyredisson._core.ownership.liveness import lost_error
@@ -17,7 +16,7 @@ from pyredisson._core.requests.call import ReleaseCall
 from pyredisson._core.requests.replies import unusable
 
 if TYPE_CHECKING:
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership.ownership import Ownership
     from pyredisson._core.ownership.pending_request import SettleBegun
     from pyredisson._core.requests.call import Exchange
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def settle(
-    client: ClientBase,
+    client: ClientCore,
     ownership: Ownership,
     budget: float | None = None,
     *,
@@ -41,7 +40,7 @@ async def settle(
         budget: Seconds; ``Config.timeout`` if ``None``.
         since: The request that was left pending, if it matters that no later one has begun.
         behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
-        exchange: How to ask the server; ``None``: as :meth:`ClientBase.exchange` does.
+        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
 
     Returns:
         The kind of the last pending request; ``None`` if there was none, or another call took it over.
@@ -86,7 +85,7 @@ async def settle(
 
 
 def _settled(
-    client: ClientBase,
+    client: ClientCore,
     ownership: Ownership,
     begun: SettleBegun,
     reply: Reply,
@@ -122,7 +121,7 @@ def _settled(
     return True
 
 
-async def settle_on_leaving(client: ClientBase, ownership: Ownership, *, leaving: bool = True) -> None:
+async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving: bool = True) -> None:
     """Settle although the caller is being interrupted; what cannot be done at once is left to the watchdog.
 
     ``leaving`` is as for :meth:`Runtime.guard`: whether it was interrupted, or may be meanwhile.
@@ -141,7 +140,7 @@ async def settle_on_leaving(client: ClientBase, ownership: Ownership, *, leaving
             client.settle_in_background(ownership)
 
 
-async def wait_for_turn(client: ClientBase, ownership: Ownership, until: float, exchange: Exchange | None) -> None:
+async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, exchange: Exchange | None) -> None:
     """Another call is at a request, of a thread or task that leaves a block of its owner, say. Wait for its answer.
 
     ``until``: how long. What asks by ``exchange`` cannot wait, and takes over at once; its caller has waited.

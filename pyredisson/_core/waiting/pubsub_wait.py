@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson._core import events
-from pyredisson._core.client_base import CLEANUP_BUDGET
+from pyredisson._core.deadline import CLEANUP_BUDGET
 from pyredisson._core.failures import Rejected, is_interruption
 from pyredisson._core.kind import Waiting
 from pyredisson._core.names import WAITING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from pyredisson._core.client_base import ClientBase
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
     from pyredisson._core.kind import LockAttempt, LockKind
     from pyredisson._core.outcomes import Answer, Refused
@@ -49,7 +49,7 @@ class WaitingCall(NamedTuple):
         leave_queue: Makes the request that takes a member out of the wait queue.
     """
 
-    client: ClientBase
+    client: ClientCore
     name: str
     attempt: Callable[..., Awaitable[Answer]]
     refused: Refused
@@ -117,12 +117,12 @@ async def _wait_queued(call: WaitingCall, group: QueuedGroup, seen: int | None) 
         raise
 
 
-def may_queue(client: ClientBase) -> bool:
+def may_queue(client: ClientCore) -> bool:
     """Return whether a client can use wait queues, as far as is known."""
     return client.subscriptions.may_queue and client.runtime.counts_listeners()
 
 
-def _may_not_queue(client: ClientBase, rejected: Rejected) -> bool:
+def _may_not_queue(client: ClientCore, rejected: Rejected) -> bool:
     """Return whether the server's user may not use wait queues: then this client no longer does."""
     if "NOPERM" not in str(rejected.cause):
         return False
@@ -133,7 +133,7 @@ def _may_not_queue(client: ClientBase, rejected: Rejected) -> bool:
     return True
 
 
-def released_as(client: ClientBase, reply: int) -> int:
+def released_as(client: ClientCore, reply: int) -> int:
     """Return what a release replied, less its note that the user may not publish to the queue; see denied.lua."""
     if reply >= 0:
         return reply
@@ -141,7 +141,7 @@ def released_as(client: ClientBase, reply: int) -> int:
     return -1 - reply
 
 
-def queue_refused(client: ClientBase, missing: str = "~") -> None:
+def queue_refused(client: ClientCore, missing: str = "~") -> None:
     """Note that a release could not use the wait queue: the user lacks a rule of this type."""
     _queue_no_longer(
         client,
@@ -150,7 +150,7 @@ def queue_refused(client: ClientBase, missing: str = "~") -> None:
     )
 
 
-def _queue_no_longer(client: ClientBase, why: str) -> None:
+def _queue_no_longer(client: ClientCore, why: str) -> None:
     """Make requests without wait queues from now on, and say why."""
     client.subscriptions.may_queue = False
     if client.server.first("acl"):
