@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring.late import settle_later
-from pyredisson._core.acquiring.release import resume
+from pyredisson._core.acquiring.attempt import resume
 from pyredisson._core.background.renewal import Renewal
 from pyredisson._core.backoff import DoublingBackoff
 from pyredisson._core.deadline import CLEANUP_BUDGET

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.attempt import Attempt, FirstRequest, adopt, check_layout, make_ready
-from pyredisson._core.acquiring.release import resume
+from pyredisson._core.acquiring.attempt import Attempt, FirstRequest, adopt, check_layout, make_ready, resume
 from pyredisson._core.deadline import Deadline
 from pyredisson._core.diagnosis.wrong_type import explain_type
 from pyredisson._core.failures import Failure, Rejected, Unanswered, reason_of

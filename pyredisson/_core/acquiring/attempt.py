@@ -89,6 +89,14 @@ def expire(client: ClientCore, ownership: Ownership) -> None:
     client.report_lost(ownership, ownership.expire(client.runtime.now()))
 
 
+def resume(client: ClientCore, ownership: Ownership) -> None:
+    """Watch the ownership if its holder is to be notified of a loss."""
+    if ownership.watched():
+        client.watchdog.watch(ownership)
+    else:
+        client.watchdog.unwatch(ownership)
+
+
 # ---- the attempt -----------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.attempt import adopt, expire
+from pyredisson._core.acquiring.attempt import adopt, expire, resume
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.diagnosis.error_text import held_here, not_held
 from pyredisson._core.diagnosis.holder_lookup import found_here
@@ -104,14 +104,6 @@ async def settle_or_explain(
             raise
         lease = client.watchdog.lease_ms
         raise client.explain(failure, ownership, "an earlier request", lease) from failure.cause
-
-
-def resume(client: ClientCore, ownership: Ownership) -> None:
-    """Watch the ownership if its holder is to be notified of a loss."""
-    if ownership.watched():
-        client.watchdog.watch(ownership)
-    else:
-        client.watchdog.unwatch(ownership)
 
 
 async def release_all(
