@@ -8,15 +8,15 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, final
 
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.driver import run
-from pyredisson._core.ownership.liveness import lost_error
+from pyredisson._core.hold import lost_error
+from pyredisson._core.runtime import run
 from pyredisson._shared.misuse import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.ownership.owned import Owned
+    from pyredisson._core.hold import Owned
     from pyredisson._core.runtime import Runtime
 
     TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")

@@ -10,13 +10,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring.acquire import leave, make_attempts
-from pyredisson._core.acquiring.attempt import Attempt, FirstRequest
-from pyredisson._core.acquiring.release import finish_release, leave_release
+from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.failures import Failure
-from pyredisson._core.ownership.hold import Hold, HoldState
-from pyredisson._core.ownership.pending_request import Pending
-from pyredisson._core.requests.call import AcquireCall, ReleaseCall
+from pyredisson._core.hold import Hold, HoldState
+from pyredisson._core.ownership import Pending
+from pyredisson._core.releasing import finish_release, leave_release
+from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._kinds.lock import LockCore
 from pyredisson._shared import process
 from pyredisson._shared.clock import monotonic

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._asyncio.fan_out import fan_out
 from pyredisson._asyncio.tasks import CONNECTING, TaskTicket
-from pyredisson._core.background.gc_notice import report_collected, what_it_held
 from pyredisson._core.failures import Failure, is_contained
-from pyredisson._core.ownership.owner_protocols import Caller
+from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._core.watchdog import report_collected, what_it_held
 from pyredisson._net.subscribing import subscriber_for
 from pyredisson._shared import process
 from pyredisson._shared.base_runtime import BaseRuntime, StepLoop

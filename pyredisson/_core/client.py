@@ -7,12 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.late import report_held
-from pyredisson._core.background.watchdog import Watchdog
-from pyredisson._core.backoff import RETRY
-from pyredisson._core.deadline import CLEANUP_BUDGET, certain_for
-from pyredisson._core.diagnosis.holder_lookup import Finder
-from pyredisson._core.diagnosis.wrong_type import explain_type
+from pyredisson._core.acquiring import settle
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
 from pyredisson._core.failures import (
     ANOTHER,
     Connecting,
@@ -26,25 +22,25 @@ from pyredisson._core.failures import (
     unasked,
     without_effect,
 )
+from pyredisson._core.holder_lookup import Finder
+from pyredisson._core.messages import explain_type
 from pyredisson._core.names import check_one_slot
-from pyredisson._core.outcomes import Stale
-from pyredisson._core.ownership.table import OwnershipTable
-from pyredisson._core.requests.connect_wait import unreached
-from pyredisson._core.requests.ledger import Ledger
-from pyredisson._core.requests.replicas import Replicas
-from pyredisson._core.requests.replies import read_stale, unusable
-from pyredisson._core.requests.server import Complaint, KnownRestarts, ServerChange, ServerState
-from pyredisson._core.requests.settle import settle
-from pyredisson._core.waiting.subscriptions import Subscriptions
+from pyredisson._core.numbered import Ledger
+from pyredisson._core.ownership_table import OwnershipTable
+from pyredisson._core.releasing import report_held
+from pyredisson._core.replicas import Replicas
+from pyredisson._core.requests import Stale, read_stale, unreached, unusable
+from pyredisson._core.server import Complaint, KnownRestarts, ServerChange, ServerState
+from pyredisson._core.subscriptions import Subscriptions
+from pyredisson._core.watchdog import Watchdog
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from pyredisson._core.diagnosis.presence import Presence
+    from pyredisson._core.hold import Hold, Owned
     from pyredisson._core.names import Names
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.owned import Owned
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import Call, Reader
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.presence import Presence
+    from pyredisson._core.requests import Call, Reader
     from pyredisson._core.runtime import Reply, Request, Runtime
     from pyredisson.config import Config
     from pyredisson.events import Event

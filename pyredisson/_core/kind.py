@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, final
 
-from pyredisson._core.names import owner_field
-from pyredisson._core.outcomes import LockAcquired
-from pyredisson._core.ownership.liveness import GONE
-from pyredisson._core.requests.replies import read_acquire
-from pyredisson._core.waiting.fairness import Fairness
+from pyredisson._core.hold import GONE
+from pyredisson._core.names import LockNames, NumberedNames, owner_field
+from pyredisson._core.requests import LockAcquired, read_acquire
+from pyredisson._core.wait_queue import Fairness
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.names import LockNames
-    from pyredisson._core.outcomes import Answer, Outcome, Refused
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import AcquireCall, Exchange, ReleaseCall
+    from pyredisson._core.hold import Hold
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome, Refused, ReleaseCall
     from pyredisson._core.runtime import Reply, Request
-    from pyredisson._core.waiting.wait_queue import QueueUpdate
+    from pyredisson._core.wait_queue import QueueUpdate
 
 
 class LockAttempt(Protocol):
@@ -264,3 +262,53 @@ class LockKind(HeldKind):
     def acquired(self, reply: Reply) -> bool:
         """Return whether the reply to an acquire says that the lock was acquired."""
         return isinstance(self.reads(reply), LockAcquired)
+
+
+# ---- stored ----------------------------------------------------------------------------------------------------------
+# How a kind is stored in Redis and what lists call it: all that tools know of it. Each kind's file describes it.
+
+
+Form: TypeAlias = Literal["owners", "sides", "token", "number", "permits"]
+"""What a key is: a hash with one owner; one with a mode and its owners; a string that is a token; one that is a number;
+one that is a number, while a sorted set has the permits that are taken."""
+
+
+@final
+@dataclass(frozen=True)
+class StoredKind:
+    """A kind as an inspection sees it.
+
+    Attributes:
+        kind: The word of ``get_*``.
+        label: What lists call it.
+        form: How it is stored. Kinds of one form look the same, unless another key distinguishes them.
+        names: Makes the names of its keys and its channel.
+        shown_by: What no other kind of this form has: a queue, a token, or that its holder has run.
+        number: What its number counts.
+        sides: What lists call its sides, by the words for them.
+        shared: The side that many can hold at a time.
+        reentrant: Whether an owner that holds it cannot wait for it.
+        announces: Whether each release is published on its channel.
+        subscribes: Whether those who wait for it are subscribed to its channel, or notified on one of their own.
+        force_unlock: The script that frees it; ``None`` if it has no owner that could be deprived of it.
+        title: Its name in words, where that is not the one of ``get_*``.
+    """
+
+    kind: str
+    label: str
+    form: Form
+    names: Callable[[str], LockNames | NumberedNames]
+    shown_by: Literal["queued", "token", "ran"] | None = None
+    number: Literal["permits", "count", "changes"] | None = None
+    sides: Mapping[str, str] = field(default_factory=dict)
+    shared: str | None = None
+    reentrant: bool = True
+    announces: bool = True
+    subscribes: bool = True
+    force_unlock: str | None = None
+    title: str = ""
+
+    @property
+    def words(self) -> str:
+        """Its name in words."""
+        return self.title or self.kind.replace("_", " ")

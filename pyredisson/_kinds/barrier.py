@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.deadline import Deadline, timeout_seconds
 from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import BarrierNames
-from pyredisson._core.outcomes import ACQUIRED, GRANTED, WITHOUT_END, Refused
-from pyredisson._core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
-from pyredisson._core.requests.replies import read_int, unusable
+from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
+from pyredisson._core.requests import ACQUIRED, GRANTED, WITHOUT_END, Refused, read_int, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.pubsub_wait import WaitingCall, wait_by_message
-from pyredisson._core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson._core.subscriptions import Waiter, WaitGroup
+from pyredisson._core.waiting import WaitingCall, wait_by_message
 from pyredisson._kinds.numbered import NumberedCore, count_of
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.outcomes import Answer, Granted
+    from pyredisson._core.requests import Answer, Granted
     from pyredisson._core.runtime import Reply
 
 #: How it is stored, for inspections.

@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyredisson._core.acquiring.attempt import expire
-from pyredisson._core.acquiring.release import release_all, settle_or_explain
+from pyredisson._core.acquiring import expire
 from pyredisson._core.deadline import Deadline, timeout_seconds
-from pyredisson._core.diagnosis.error_text import not_held
 from pyredisson._core.failures import Failure, is_cancellation, is_interruption
+from pyredisson._core.hold import HoldState, lost_error
+from pyredisson._core.kind import StoredKind
+from pyredisson._core.messages import not_held
 from pyredisson._core.names import ConditionNames
-from pyredisson._core.outcomes import ACQUIRED, WITHOUT_END, Refused
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.requests.connect_wait import unreached
-from pyredisson._core.requests.idempotent_request import Operation, ScriptCall
-from pyredisson._core.requests.replies import read_flag
+from pyredisson._core.numbered import Operation, ScriptCall
+from pyredisson._core.releasing import release_all, settle_or_explain
+from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Refused, read_flag, unreached
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.pubsub_wait import WaitingCall, wait_by_message
-from pyredisson._core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson._core.subscriptions import Waiter, WaitGroup
+from pyredisson._core.waiting import WaitingCall, wait_by_message
 from pyredisson._kinds.fair_lock import FairKind, queue_keys
 from pyredisson._kinds.lock import UNLOCKED, PlainKind
 from pyredisson._kinds.numbered import MAX_COUNT, NumberedCore, count_of
@@ -38,13 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
+    from pyredisson._core.hold import Hold
     from pyredisson._core.kind import LockKind
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import ReleaseCall
-    from pyredisson._core.runtime import Request
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import Answer, ReleaseCall
+    from pyredisson._core.runtime import Progress, Request
     from pyredisson._kinds.lock import LockCore
 
 T = TypeVar("T")

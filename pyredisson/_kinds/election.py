@@ -9,22 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson._core.deadline import Deadline
-from pyredisson._core.diagnosis.replies import read_owner
 from pyredisson._core.failures import Failure
+from pyredisson._core.holder_lookup import read_owner
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, elected_channel
-from pyredisson._core.outcomes import ACQUIRED, WITHOUT_END
-from pyredisson._core.requests.connect_wait import unreached
+from pyredisson._core.requests import ACQUIRED, WITHOUT_END, unreached
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.wait_groups import ALL, Waiter, WaitGroup
-from pyredisson._core.waiting.wait_loop import wait_loop
+from pyredisson._core.subscriptions import ALL, Waiter, WaitGroup
+from pyredisson._core.waiting import wait_loop
 from pyredisson._kinds.fenced_lock import FencedKind
 from pyredisson._kinds.lock import LockCore
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.requests.call import AcquireCall
+    from pyredisson._core.requests import AcquireCall, Answer
     from pyredisson._core.runtime import Reply, Request
 
 #: How it is stored, for inspections.

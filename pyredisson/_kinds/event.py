@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson._core.deadline import timeout_seconds
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import EventNames
-from pyredisson._core.requests.idempotent_request import ScriptCall
+from pyredisson._core.numbered import ScriptCall
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
 from pyredisson._kinds.numbered import OPENED, NumberWaitCore
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
+    from pyredisson._core.runtime import Progress
 
 #: How it is stored, for inspections.
 STORED = (StoredKind("event", "event", "number", EventNames, number="changes"),)

@@ -17,15 +17,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pyredisson._core.kind import Waiting
+from pyredisson._core.kind import StoredKind, Waiting
 from pyredisson._core.names import LockNames
-from pyredisson._core.outcomes import WITHOUT_END, Refused
-from pyredisson._core.requests.replies import unusable
+from pyredisson._core.requests import WITHOUT_END, Refused, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.pubsub_wait import lock_message
-from pyredisson._core.waiting.wait_groups import Waiter, WaitGroup
-from pyredisson._core.waiting.wait_loop import wait_loop
+from pyredisson._core.subscriptions import Waiter, WaitGroup
+from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
 
 if TYPE_CHECKING:
@@ -34,11 +31,10 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
     from pyredisson._core.kind import LockAttempt, LockKind
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import AcquireCall, ReleaseCall
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import AcquireCall, Answer, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Ticket
-    from pyredisson._core.waiting.subscriptions import Subscription
+    from pyredisson._core.subscriptions import Subscription
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000

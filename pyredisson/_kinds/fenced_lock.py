@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.outcomes import LockAcquired
-from pyredisson._core.requests.replies import read_count, read_digits, unusable
-from pyredisson._core.stored import StoredKind
+from pyredisson._core.requests import LockAcquired, read_count, read_digits, unusable
 from pyredisson._kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.outcomes import Outcome
-    from pyredisson._core.requests.call import AcquireCall
+    from pyredisson._core.requests import AcquireCall, Outcome
     from pyredisson._core.runtime import Reply, Request
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LatchNames
-from pyredisson._core.requests.idempotent_request import Operation, ScriptCall
-from pyredisson._core.requests.replies import read_int
+from pyredisson._core.numbered import Operation, ScriptCall
+from pyredisson._core.requests import read_int
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
 from pyredisson._kinds.numbered import CLOSED, OPENED, NumberWaitCore, count_of
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
+    from pyredisson._core.runtime import Progress
 
 
 #: How it is stored, for inspections.

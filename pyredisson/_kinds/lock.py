@@ -11,31 +11,28 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson._core.acquiring.acquire import acquire
-from pyredisson._core.acquiring.extend import extend
-from pyredisson._core.acquiring.late import leave_closed, settle_later
-from pyredisson._core.acquiring.release import (
+from pyredisson._core.acquiring import acquire
+from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.failures import gives_way
+from pyredisson._core.hold import Hold, HoldState, lost_error
+from pyredisson._core.kind import LockKind, StoredKind
+from pyredisson._core.messages import never_expires, timed_out
+from pyredisson._core.names import LockNames, owner_field
+from pyredisson._core.ownership import Ownership, ReadyRequests
+from pyredisson._core.releasing import (
+    extend,
     force_unlock,
     leave_block,
+    leave_closed,
     other_holder,
     other_local_holder,
+    settle_later,
     to_release,
     unlock,
 )
-from pyredisson._core.deadline import lease_ms, wait_seconds
-from pyredisson._core.diagnosis.error_text import never_expires, timed_out
-from pyredisson._core.failures import gives_way
-from pyredisson._core.kind import LockKind
-from pyredisson._core.names import LockNames, owner_field
-from pyredisson._core.ownership.hold import Hold, HoldState
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.ownership.pending_request import ReadyRequests
-from pyredisson._core.requests.call import AcquireCall, ReleaseCall
-from pyredisson._core.requests.replies import read_count, unusable
+from pyredisson._core.requests import AcquireCall, ReleaseCall, read_count, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.pubsub_wait import ByMessage
+from pyredisson._core.waiting import ByMessage
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
@@ -43,10 +40,9 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
     from pyredisson._core.kind import Waiting
-    from pyredisson._core.ownership.owner_protocols import Caller, MadeCaller
-    from pyredisson._core.runtime import Request, Runtime
+    from pyredisson._core.owners import Caller, MadeCaller
+    from pyredisson._core.runtime import Progress, Request, Runtime
     from pyredisson.lease import Lease
 
 

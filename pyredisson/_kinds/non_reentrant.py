@@ -5,8 +5,8 @@ Source: ``org.redisson.RedissonNonReentrantLock``. It is stored like the reentra
 
 from __future__ import annotations
 
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.stored import StoredKind
 from pyredisson._kinds.lock import LockCore, PlainKind
 
 #: How it is stored, for inspections.

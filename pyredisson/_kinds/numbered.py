@@ -6,25 +6,22 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from pyredisson._core.deadline import Deadline, lease_ms
-from pyredisson._core.diagnosis.wrong_type import explain_type, no_number
 from pyredisson._core.failures import Failure
+from pyredisson._core.messages import explain_type, no_number
 from pyredisson._core.names import owner_field
-from pyredisson._core.outcomes import ACQUIRED, AT_ONCE, WITHOUT_END
-from pyredisson._core.requests.connect_wait import passes
-from pyredisson._core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
-from pyredisson._core.requests.replies import read_int
+from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
+from pyredisson._core.requests import ACQUIRED, AT_ONCE, WITHOUT_END, passes, read_int
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.waiting.pubsub_wait import WaitingCall, wait_by_message
-from pyredisson._core.waiting.wait_groups import ALL, Waiter, WaitGroup
+from pyredisson._core.subscriptions import ALL, Waiter, WaitGroup
+from pyredisson._core.waiting import WaitingCall, wait_by_message
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.diagnosis.presence import Wait
-    from pyredisson._core.driver import Progress
     from pyredisson._core.names import NumberedNames
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.runtime import Reply
+    from pyredisson._core.presence import Wait
+    from pyredisson._core.requests import Answer
+    from pyredisson._core.runtime import Progress, Reply
 
 T = TypeVar("T")
 

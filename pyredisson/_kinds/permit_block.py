@@ -11,24 +11,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, final
 
-from pyredisson._core.acquiring.extend import extend
 from pyredisson._core.failures import gives_way
+from pyredisson._core.hold import check_skip, lost_error
 from pyredisson._core.kind import HeldKind
 from pyredisson._core.names import SemaphoreNames, owner_field
-from pyredisson._core.ownership.hold import check_skip
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.ownership import Ownership
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.releasing import extend
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.driver import Progress
-    from pyredisson._core.outcomes import PermitOutcome
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.requests.idempotent_request import NumberedCall, Operation
-    from pyredisson._core.runtime import Request, Runtime
+    from pyredisson._core.hold import Hold
+    from pyredisson._core.numbered import NumberedCall, Operation
+    from pyredisson._core.requests import PermitOutcome
+    from pyredisson._core.runtime import Progress, Request, Runtime
     from pyredisson._kinds.permits import PermitsCore
     from pyredisson.lease import Lease
 

@@ -12,16 +12,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyredisson._core.deadline import lease_ms, wait_seconds
-from pyredisson._core.diagnosis.wrong_type import explain_type
 from pyredisson._core.failures import Failure
+from pyredisson._core.hold import Hold
+from pyredisson._core.kind import StoredKind
+from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames
-from pyredisson._core.outcomes import GRANTED, GRANTED_AND_MORE, Granted, NeverSet, Refused
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.requests.connect_wait import unreached
-from pyredisson._core.requests.idempotent_request import Operation, ScriptCall
-from pyredisson._core.requests.replies import read_flag, read_left_ms, unusable
+from pyredisson._core.numbered import Operation, ScriptCall
+from pyredisson._core.requests import (
+    GRANTED,
+    GRANTED_AND_MORE,
+    Granted,
+    NeverSet,
+    Refused,
+    read_flag,
+    read_left_ms,
+    unreached,
+    unusable,
+)
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
 from pyredisson._kinds.numbered import count_of, number_in
 from pyredisson._kinds.permit_block import Block
 from pyredisson._kinds.permits import PermitsCore
@@ -29,9 +37,8 @@ from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
-    from pyredisson._core.outcomes import PermitOutcome
-    from pyredisson._core.runtime import Reply
+    from pyredisson._core.requests import PermitOutcome
+    from pyredisson._core.runtime import Progress, Reply
 
 ID_BYTES = 16
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")

@@ -8,19 +8,27 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.acquire import announce_wait, report_failed, report_outcome
-from pyredisson._core.acquiring.late import leave_closed, release_later
+from pyredisson._core.acquiring import announce_wait, report_failed, report_outcome
 from pyredisson._core.deadline import Deadline, lease_ms
-from pyredisson._core.diagnosis.wrong_type import explain_type
 from pyredisson._core.failures import OUR_ERRORS, Failure, is_interruption
+from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames, owner_field
-from pyredisson._core.outcomes import ACQUIRED, AT_ONCE, Granted, LockAcquired, NeverSet, Refused
-from pyredisson._core.requests.connect_wait import unreached, waits_through
-from pyredisson._core.requests.idempotent_request import NumberedCall, Operation, ScriptCall
-from pyredisson._core.requests.replies import read_int
+from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
+from pyredisson._core.releasing import leave_closed, release_later
+from pyredisson._core.requests import (
+    ACQUIRED,
+    AT_ONCE,
+    Granted,
+    LockAcquired,
+    NeverSet,
+    Refused,
+    read_int,
+    unreached,
+    waits_through,
+)
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.waiting.pubsub_wait import WaitingCall, released_as, wait_in_queue
-from pyredisson._core.waiting.wait_queue import QueuedGroup
+from pyredisson._core.wait_queue import QueuedGroup
+from pyredisson._core.waiting import WaitingCall, released_as, wait_in_queue
 from pyredisson._kinds.numbered import NumberedCore, count_of
 from pyredisson.errors import LockError, LockTimeoutError
 
@@ -29,10 +37,9 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
-    from pyredisson._core.outcomes import Answer, PermitOutcome
-    from pyredisson._core.runtime import Reply, Request
-    from pyredisson._core.waiting.wait_queue import QueueUpdate
+    from pyredisson._core.requests import Answer, PermitOutcome
+    from pyredisson._core.runtime import Progress, Reply, Request
+    from pyredisson._core.wait_queue import QueueUpdate
 
 
 def permits_message(payload: bytes, each: int, *, some: bool) -> int:

@@ -20,20 +20,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson._core.acquiring.attempt import check_layout, expire
+from pyredisson._core.acquiring import check_layout, expire, settle
 from pyredisson._core.failures import Failure, of_earlier
-from pyredisson._core.kind import LockKind
+from pyredisson._core.hold import lost_error
+from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import ReadWriteNames, owner_field, writer_field
-from pyredisson._core.outcomes import SELF_BLOCKED
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.requests.call import ReleaseCall
-from pyredisson._core.requests.replies import read_count, says, unusable
-from pyredisson._core.requests.settle import settle
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import SELF_BLOCKED, ReleaseCall, read_count, says, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.pubsub_wait import lock_message
-from pyredisson._core.waiting.wait_groups import ALL
+from pyredisson._core.subscriptions import ALL
+from pyredisson._core.waiting import lock_message
 from pyredisson._kinds.lock import UNLOCKED, LockCore, renew_locks
 from pyredisson._kinds.read_write_waiting import READERS, WRITERS, BeforeReaders, YieldToWriters, side_of
 from pyredisson.errors import LockError
@@ -45,9 +41,8 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.kind import OwnRival, Waiting
-    from pyredisson._core.outcomes import Outcome
-    from pyredisson._core.ownership.owner_protocols import MadeCaller
-    from pyredisson._core.requests.call import AcquireCall, Exchange
+    from pyredisson._core.owners import MadeCaller
+    from pyredisson._core.requests import AcquireCall, Exchange, Outcome
     from pyredisson._core.runtime import Reply, Request, Runtime
 
 #: What is added to the time on the list of those who wait, for writers; see ``_lua/shared/sides.lua``.

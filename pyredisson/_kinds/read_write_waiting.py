@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyredisson._core.names import writer_field
-from pyredisson._core.outcomes import Refused
-from pyredisson._core.waiting.pubsub_wait import ByMessage
+from pyredisson._core.requests import Refused
+from pyredisson._core.waiting import ByMessage
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
     from pyredisson._core.kind import LockAttempt, LockKind
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.waiting.fairness import Fairness
-    from pyredisson._core.waiting.wait_queue import QueueUpdate
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import Answer
+    from pyredisson._core.wait_queue import Fairness, QueueUpdate
 
 #: Seconds for which a reader yields to waiting writers of its client; at most half of its own wait. As long as reads
 #: take less, the current ones end meanwhile, and a writer acquires the lock however many readers there are.

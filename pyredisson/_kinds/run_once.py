@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.stored import StoredKind
 from pyredisson._kinds.lock import LockCore
 from pyredisson._kinds.non_reentrant import NonReentrantKind
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.requests.call import ReleaseCall
+    from pyredisson._core.requests import ReleaseCall
     from pyredisson._core.runtime import Request
     from pyredisson.lease import Lease
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from pyredisson._core.deadline import timeout_seconds, wait_seconds
 from pyredisson._core.failures import gives_way
+from pyredisson._core.hold import Hold
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import SemaphoreNames
-from pyredisson._core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.requests.idempotent_request import Operation, ScriptCall
-from pyredisson._core.requests.replies import read_int, unusable
+from pyredisson._core.numbered import Operation, ScriptCall
+from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet, read_int, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.stored import StoredKind
 from pyredisson._kinds.numbered import MAX_COUNT, count_of, number_in
 from pyredisson._kinds.permit_block import Block
 from pyredisson._kinds.permits import PermitsCore
@@ -26,9 +25,8 @@ from pyredisson._kinds.permits import PermitsCore
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
-    from pyredisson._core.outcomes import PermitOutcome
-    from pyredisson._core.runtime import Reply
+    from pyredisson._core.requests import PermitOutcome
+    from pyredisson._core.runtime import Progress, Reply
 
 
 def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.polling import Polling
+from pyredisson._core.waiting import Polling
 from pyredisson._kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.kind import Waiting
-    from pyredisson._core.waiting.polling import Delays
+    from pyredisson._core.waiting import Delays
 
 
 #: How it is stored, for inspections.

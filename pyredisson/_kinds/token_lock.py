@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson._core.acquiring.attempt import expire
-from pyredisson._core.acquiring.release import not_owned
-from pyredisson._core.backoff import DoublingBackoff
-from pyredisson._core.diagnosis.replies import token_id
+from pyredisson._core.acquiring import expire
+from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Failure
-from pyredisson._core.kind import LockKind
+from pyredisson._core.hold import GONE, HoldState, lost_error
+from pyredisson._core.holder_lookup import token_id
+from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import LockNames, token_field
-from pyredisson._core.outcomes import LOST, HoldLost
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.ownership.liveness import GONE, lost_error
-from pyredisson._core.requests.replies import read_left_ms, unusable
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.polling import Polling
+from pyredisson._core.releasing import not_owned
+from pyredisson._core.requests import LOST, HoldLost, read_left_ms, unusable
+from pyredisson._core.waiting import Polling
 from pyredisson._kinds.lock import LockCore
 
 if TYPE_CHECKING:
@@ -29,11 +26,11 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.kind import Waiting
-    from pyredisson._core.ownership.owner_protocols import MadeCaller
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import AcquireCall, ReleaseCall
+    from pyredisson._core.owners import MadeCaller
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import AcquireCall, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.waiting.polling import Delays
+    from pyredisson._core.waiting import Delays
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 

@@ -1,6 +1,6 @@
 """The Lua scripts, one a file. A line ``-- include: name`` stands for the block ``shared/name.lua`` without its header,
 a line ``-- attempt: name`` for a function ``attempt`` that is the script ``name.lua``, and ``$NAME`` for a word of the
-wait queue (see :mod:`pyredisson._core.waiting.protocol`).
+wait queue (see :mod:`pyredisson._core.names`).
 
 Scripts for one lock begin with the same arguments: KEYS 1 lock, 2 epoch of the owner; ARGV 1 owner, 2 epoch, 3 repeat.
 Scripts of semaphores and latches: KEYS 1 semaphore or latch, 2 last request of the owner; ARGV 1 number of the request.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from pyredisson._core.waiting.protocol import WORDS
+from pyredisson._core.names import WORDS
 
 _FOLDER = files(__name__)  # It may be in a zip.
 _INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)

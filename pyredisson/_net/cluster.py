@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson._core.backoff import DoublingBackoff
+from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Failure, NotNow, NotSent, Unanswered, as_failure
 from pyredisson._net.cluster_map import ClusterMap
 from pyredisson._net.link import Inspect, Introduce, MasterMoved, ignore

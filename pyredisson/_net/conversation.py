@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as rx
 
-from pyredisson._core.backoff import DoublingBackoff
+from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import NotSent, Rejected
 from pyredisson._net.refusals import LEAVES, failure_of
 from pyredisson._net.resp import pack
 
 if TYPE_CHECKING:
-    from pyredisson._core.waiting.subscriptions import SubscriberConnection, Subscriptions
+    from pyredisson._core.subscriptions import SubscriberConnection, Subscriptions
 
 #: Between two connections, and between two searches for displaced channels.
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pyredisson._core.diagnosis.identity import Identity
+from pyredisson._core.presence import Identity
 from pyredisson._net.resp import pack
 
 #: This library's. It is imported before all of its parts, which therefore do not import it.

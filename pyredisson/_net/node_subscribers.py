@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyredisson._core.failures import Failure
-from pyredisson._core.waiting.subscriptions import SubscriberConnection
+from pyredisson._core.subscriptions import SubscriberConnection
 from pyredisson._net.cluster_map import SHARE
 from pyredisson._net.subscriber import Subscriber
 

@@ -1,7 +1,7 @@
 """A subscriber: it receives the messages of all channels, on one connection. On a cluster there is one for each node.
 
 Written once for threads and asyncio, as the core is: ``async`` means "may block". A thread runs it through
-:func:`pyredisson._core.driver.run`, an event loop as a task.
+:func:`pyredisson._core.runtime.run`, an event loop as a task.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import redis.exceptions as rx
 
 from pyredisson._core import events
-from pyredisson._core.diagnosis.error_text import INTERRUPTED
 from pyredisson._core.failures import Failure, Rejected
+from pyredisson._core.messages import INTERRUPTED
 from pyredisson._net.conversation import RETRY, Conversation
 from pyredisson._net.sentinel import ASK_AGAIN
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.waiting.subscriptions import SubscriberConnection
+    from pyredisson._core.subscriptions import SubscriberConnection
     from pyredisson._net.link import Stream
 
 

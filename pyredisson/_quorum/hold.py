@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyredisson._core import events
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.ownership.hold import Hold, HoldState
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.owned import CallNote, Owned
+from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
 from pyredisson._quorum.decisions import certain_until
 
 if TYPE_CHECKING:
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.failures import Failure
-    from pyredisson._core.ownership.owner_protocols import Caller
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.owners import Caller
+    from pyredisson._core.ownership import Ownership
     from pyredisson._quorum.member import Member
 
 #: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.

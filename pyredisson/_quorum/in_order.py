@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson._core.acquiring.acquire import acquire
-from pyredisson._core.acquiring.attempt import check_not_lost, check_reentrant
+from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant
 from pyredisson._core.deadline import Deadline
 from pyredisson._core.failures import Failure
 from pyredisson._quorum.release import RETRY, extend, undo, unreachable

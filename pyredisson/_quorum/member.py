@@ -1,6 +1,7 @@
 """The members of a multi-lock: each is acquired, released and settled as a single lock is, but asked once.
 
-These coroutines are run concurrently, by :func:`pyredisson._core.driver.together`: a server that does not answer in its
+These coroutines are run concurrently, by :func:`pyredisson._core.runtime.together`:
+a server that does not answer in its
 time does not keep the others waiting. What stays pending is settled by the watchdog of that member's client.
 """
 
@@ -11,26 +12,24 @@ from functools import partial
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring.attempt import adopt, ask, end_attempt, make_ready
-from pyredisson._core.acquiring.release import leave_block, release_all
+from pyredisson._core.acquiring import adopt, ask, end_attempt, make_ready, settle
 from pyredisson._core.failures import Failure, Unanswered, superseded, without_effect
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.requests.replicas import NotAcknowledged, ReplicaAcknowledgement
-from pyredisson._core.requests.replies import read_stale, unusable
-from pyredisson._core.requests.settle import settle
+from pyredisson._core.hold import HoldState
+from pyredisson._core.releasing import leave_block, release_all
+from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
+from pyredisson._core.requests import read_stale, unusable
 from pyredisson._core.runtime import Ask
 from pyredisson._kinds.lock import LockCore
 from pyredisson._quorum.decisions import node_timeout
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.hold import Hold
     from pyredisson._core.kind import LockKind
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import Call
-    from pyredisson._core.requests.server import ServerState
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import Answer, Call
     from pyredisson._core.runtime import Acknowledging, Reply, Request, Runtime
+    from pyredisson._core.server import ServerState
 
 
 class Member:

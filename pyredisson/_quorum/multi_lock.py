@@ -11,16 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring.acquire import report_failed, report_outcome
-from pyredisson._core.acquiring.late import leave_closed
+from pyredisson._core.acquiring import report_failed, report_outcome
 from pyredisson._core.deadline import certain_for, lease_ms, wait_seconds
-from pyredisson._core.diagnosis.error_text import held_here, not_held, timed_out
-from pyredisson._core.diagnosis.holder_lookup import BUDGET, found_here
 from pyredisson._core.failures import gives_way, is_interruption
+from pyredisson._core.hold import CallNote, HoldState, lost_error
+from pyredisson._core.holder_lookup import BUDGET, found_here
+from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.names import owner_field
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.owned import CallNote
+from pyredisson._core.releasing import leave_closed
 from pyredisson._quorum.decisions import majority
 from pyredisson._quorum.hold import KIND, MultiHold, innermost
 from pyredisson._quorum.in_order import InOrder
@@ -34,9 +32,9 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
-    from pyredisson._core.ownership.owner_protocols import Caller, MadeCaller
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.owners import Caller, MadeCaller
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.runtime import Progress
     from pyredisson._kinds.lock import LockCore
     from pyredisson.holders import Holder
     from pyredisson.lease import Lease

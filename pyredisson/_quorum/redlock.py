@@ -11,17 +11,15 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.acquire import check_not_stuck
-from pyredisson._core.backoff import DoublingBackoff
-from pyredisson._core.deadline import Deadline
-from pyredisson._core.diagnosis.wrong_type import explain_type
-from pyredisson._core.driver import together
+from pyredisson._core.acquiring import check_not_stuck
+from pyredisson._core.deadline import Deadline, DoublingBackoff
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson._core.outcomes import ACQUIRED, LockAcquired, Refused
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.waiting.pubsub_wait import lock_message
-from pyredisson._core.waiting.wait_groups import Waiter, WaitGroup
-from pyredisson._core.waiting.wait_loop import wait_loop
+from pyredisson._core.hold import HoldState
+from pyredisson._core.messages import explain_type
+from pyredisson._core.requests import ACQUIRED, LockAcquired, Refused
+from pyredisson._core.runtime import together
+from pyredisson._core.subscriptions import Waiter, WaitGroup
+from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.token_lock import TOKEN_BYTES
 from pyredisson._quorum.decisions import free_in_ms, spread, weakness_of
 from pyredisson._quorum.member import acquire_part
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyredisson._core.kind import LockKind
-    from pyredisson._core.outcomes import Answer
+    from pyredisson._core.requests import Answer
     from pyredisson._core.runtime import Runtime
     from pyredisson._quorum.hold import MultiHold
     from pyredisson._quorum.member import Member

@@ -9,18 +9,14 @@ from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.late import settle_later
-from pyredisson._core.acquiring.attempt import resume
-from pyredisson._core.background.renewal import Renewal
-from pyredisson._core.backoff import DoublingBackoff
-from pyredisson._core.deadline import CLEANUP_BUDGET
-from pyredisson._core.diagnosis.wrong_type import explain_type, is_wrong_type
-from pyredisson._core.driver import together
+from pyredisson._core.acquiring import resume, wait_for_turn
+from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.owned import CallNote
-from pyredisson._core.requests.settle import wait_for_turn
+from pyredisson._core.hold import CallNote, HoldState, lost_error
+from pyredisson._core.messages import explain_type, is_wrong_type
+from pyredisson._core.releasing import settle_later
+from pyredisson._core.runtime import together
+from pyredisson._core.watchdog import Renewal
 from pyredisson._quorum.member import release_part, settle_part
 from pyredisson.errors import (
     ClientClosedError,
@@ -31,9 +27,9 @@ from pyredisson.errors import (
 )
 
 if TYPE_CHECKING:
-    from pyredisson._core.driver import Progress
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.hold import Hold
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.runtime import Progress
     from pyredisson._quorum.hold import MultiHold
     from pyredisson._quorum.member import Member
 

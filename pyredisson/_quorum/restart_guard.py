@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyredisson._core import events
-from pyredisson._core.requests.server import Complaint, lack_of_persistence
+from pyredisson._core.server import Complaint, lack_of_persistence
 
 if TYPE_CHECKING:
-    from pyredisson._core.requests.server import ServerFacts
+    from pyredisson._core.server import ServerFacts
     from pyredisson._quorum.member import Member
 
 #: The seconds by which a node has to be older than another one for it to have been there before. Uptimes are given in

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.ownership import Ownership
 
 _numbers = itertools.count(1)
 

@@ -13,9 +13,8 @@ from pyredisson._core.deadline import lease_ms, wait_seconds
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
-    from pyredisson._core.backoff import Uniform
-    from pyredisson._core.deadline import Seconds
-    from pyredisson._core.waiting.polling import Delays
+    from pyredisson._core.deadline import Seconds, Uniform
+    from pyredisson._core.waiting import Delays
     from pyredisson._kinds.lock import LockCore
 
 ClassT = TypeVar("ClassT", bound=type)
@@ -100,7 +99,7 @@ class UserBackoff:
         return repr(self._backoff)
 
     def delays(self, uniform: Uniform) -> Iterable[float]:
-        """See :class:`pyredisson._core.waiting.polling.Delays`."""
+        """See :class:`pyredisson._core.waiting.Delays`."""
         return self._backoff.delays()
 
 

@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.diagnosis.identity import Identity
 from pyredisson._core.failures import ANOTHER, Rejected, is_contained
-from pyredisson._core.waiting.pubsub_wait import queue_refused
+from pyredisson._core.presence import Identity
+from pyredisson._core.waiting import queue_refused
 from pyredisson._net.introduction import VERSION, introduction
 from pyredisson._net.resp import prepare
 from pyredisson._net.server_link import ServerLink

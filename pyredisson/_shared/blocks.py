@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic
 
-from pyredisson._core.ownership.hold import check_skip
+from pyredisson._core.hold import check_skip
 from pyredisson._shared.arguments import check_times
 from pyredisson._shared.handle import Handle
 from pyredisson._shared.misuse import NotPortable, warn_never_entered

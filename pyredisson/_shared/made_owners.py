@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.ownership.owner_protocols import MadeCaller
+    from pyredisson._core.owners import MadeCaller
 
 #: The number of names for which what their handles share is kept.
 KEPT: Final = 1000

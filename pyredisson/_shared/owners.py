@@ -4,7 +4,7 @@
 into a dead one's lock. And a context variable is inherited by child tasks, which would walk into their parent's.
 
 In a thread whose event loop runs a task, that task is the owner, for the locks of threads too. What call chains hold
-that share a thread is in :mod:`pyredisson._core.ownership.call_chains`.
+that share a thread is in :mod:`pyredisson._core.owners`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Threads as owners, and the call chains that share one: :mod:`pyredisson._core.ownership.call_chains`."""
+"""Threads as owners, and the call chains that share one: :mod:`pyredisson._core.owners`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from pyredisson._core.ownership.owned import CallNote
+from pyredisson._core.hold import CallNote
 from pyredisson._shared.any_owner import AnyOwner
 from pyredisson._shared.patching import check_patched
 from pyredisson._shared.stacks import stack_of_thread
 
 if TYPE_CHECKING:
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.ownership import Ownership
 
 
 class _Pulse:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeVar, final, 
 
 import redis
 
-from pyredisson._core.driver import run
 from pyredisson._core.names import check_name
+from pyredisson._core.runtime import run
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import lock_of_condition, own_keywords, pauses, refuse
 from pyredisson._shared.base_client import BaseClient

@@ -7,8 +7,8 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson._core.driver import run
 from pyredisson._core.failures import Connecting
+from pyredisson._core.runtime import run
 from pyredisson._shared.clock import monotonic
 from pyredisson._threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson._threads.interruption import Flag

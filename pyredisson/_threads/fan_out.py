@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
-from pyredisson._core.driver import run
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
-from pyredisson._core.runtime import Ask, Reply
+from pyredisson._core.runtime import Ask, Reply, run
 from pyredisson._net.link import CONNECTING
 from pyredisson._net.server_link import ServerLink
 from pyredisson._shared.clock import monotonic

@@ -14,14 +14,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyredisson._core.acquiring.acquire import leave, make_attempts
-from pyredisson._core.acquiring.attempt import Attempt, FirstRequest
-from pyredisson._core.acquiring.release import finish_release, leave_release
-from pyredisson._core.driver import run
-from pyredisson._core.ownership.hold import Hold, HoldState
-from pyredisson._core.ownership.owned import NO_CALL
-from pyredisson._core.ownership.pending_request import Pending
-from pyredisson._core.requests.call import AcquireCall, ReleaseCall
+from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
+from pyredisson._core.hold import NO_CALL, Hold, HoldState
+from pyredisson._core.ownership import Pending
+from pyredisson._core.releasing import finish_release, leave_release
+from pyredisson._core.requests import AcquireCall, ReleaseCall
+from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._shared import process
 from pyredisson._shared.clock import monotonic
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.driver import Progress
+    from pyredisson._core.runtime import Progress
 
 Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
 

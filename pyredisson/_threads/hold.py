@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
-from pyredisson._core.driver import run, run_to_the_end
+from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 
 if TYPE_CHECKING:
-    from pyredisson._core.driver import Progress
+    from pyredisson._core.runtime import Progress
     from pyredisson.lease import Lease
 
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson._core.deadline import wait_seconds
-from pyredisson._core.driver import run, run_to_the_end
+from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._quorum.decisions import majority
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of

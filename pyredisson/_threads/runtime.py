@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson._core.background.gc_notice import report_collected, what_it_held
-from pyredisson._core.driver import run
 from pyredisson._core.failures import Failure, is_contained
-from pyredisson._core.ownership.owner_protocols import Caller
-from pyredisson._core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket
+from pyredisson._core.owners import Caller
+from pyredisson._core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket, run
+from pyredisson._core.watchdog import report_collected, what_it_held
 from pyredisson._net.subscribing import subscriber_for
 from pyredisson._shared import process
 from pyredisson._shared.base_runtime import BaseRuntime, StepLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from pyredisson._core.driver import run, run_to_the_end
+from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.handle import Handle
 from pyredisson._shared.misuse import BY_HAND
 

@@ -110,7 +110,7 @@ def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
         error: What happened.
         url: The server, its password masked.
     """
-    from pyredisson._core.diagnosis.remedies import remedy_of
+    from pyredisson._core.messages import remedy_of
     from pyredisson.inspection.refusals import answered, text_of
     from pyredisson.inspection.servers import describe
 

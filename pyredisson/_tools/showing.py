@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson._core.requests.server import read_info
+from pyredisson._core.server import read_info
 from pyredisson._tools.common import ExitCode
 from pyredisson._tools.durations import duration_text
 from pyredisson._tools.looking import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyredisson._core.diagnosis.replies import PresenceEntry
+from pyredisson._core.holder_lookup import PresenceEntry
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.graph import Edge, WaitGraph, wait_graph
 from pyredisson.inspection.inspector import Inspector, is_meant

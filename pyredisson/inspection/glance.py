@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-from pyredisson._core.diagnosis.replies import read_count
-from pyredisson._core.names import LockNames, SemaphoreNames, watched_channel
-from pyredisson._core.stored import Form
-from pyredisson._core.waiting.protocol import OBSERVERS
+from pyredisson._core.holder_lookup import read_count
+from pyredisson._core.kind import Form
+from pyredisson._core.names import OBSERVERS, LockNames, SemaphoreNames, watched_channel
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.inspector import Inspector
 from pyredisson.inspection.kinds import stored_kinds, usual_kind

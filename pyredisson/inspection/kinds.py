@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import get_args
 
-from pyredisson._core.stored import Form, StoredKind
+from pyredisson._core.kind import Form, StoredKind
 from pyredisson._shared.kinds import MODULES
 
 

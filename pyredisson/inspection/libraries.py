@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, final
 from uuid import UUID
 
-from pyredisson._core.diagnosis.replies import CLIENT_ID, read_count
+from pyredisson._core.holder_lookup import CLIENT_ID, read_count
 
 Tell: TypeAlias = Callable[..., Any]
 """Sends a command to the server of its first key, and returns the reply."""

@@ -13,7 +13,7 @@ from typing import TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson._core.diagnosis.replies import (
+from pyredisson._core.holder_lookup import (
     MAX_PRESENCE_BYTES,
     Connection,
     read_client_list,
@@ -21,8 +21,8 @@ from pyredisson._core.diagnosis.replies import (
     read_owner,
     read_presence,
 )
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import PRESENCE_KEYS, presence_key
-from pyredisson._core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
 from pyredisson.inspection.model import LockView

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias, final
 
-from pyredisson._core.diagnosis.replies import PresenceEntry
+from pyredisson._core.holder_lookup import PresenceEntry
 
 Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
 """Why a lock may stay held, or its queue stay, although no one uses it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias, final
 
-from pyredisson._core.diagnosis.replies import (
+from pyredisson._core.holder_lookup import (
     Connection,
     PresenceEntry,
     StoredOwner,

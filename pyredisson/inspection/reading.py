@@ -9,8 +9,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, final
 
-from pyredisson._core.diagnosis.replies import read_count, read_owner
+from pyredisson._core.holder_lookup import read_count, read_owner
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import (
+    OBSERVERS,
     LockNames,
     NumberedNames,
     QueueNames,
@@ -18,8 +20,6 @@ from pyredisson._core.names import (
     SemaphoreNames,
     watched_channel,
 )
-from pyredisson._core.stored import StoredKind
-from pyredisson._core.waiting.protocol import OBSERVERS
 from pyredisson.inspection.libraries import MAX_VALUE
 from pyredisson.inspection.refusals import is_of_another_type, refusal_of
 from pyredisson.inspection.replies import encode_name, read_numsub

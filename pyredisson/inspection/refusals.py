@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson._core.requests.connect_wait import NO_PASSWORD
+from pyredisson._core.requests import NO_PASSWORD
 from pyredisson._net.refusals import Meaning, meaning_of, reply_error
 
 Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]

@@ -1,6 +1,6 @@
 """How other answers of servers are read: names, subscribers, patterns. Pure, and never an exception.
 
-Who an owner or a client is, is read by :mod:`pyredisson._core.diagnosis.replies`.
+Who an owner or a client is, is read by :mod:`pyredisson._core.holder_lookup`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import redis.exceptions as rx
 
-from pyredisson._core.diagnosis.replies import read_count
+from pyredisson._core.holder_lookup import read_count
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames
-from pyredisson._core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, usual_kind
 from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, may_be_known, read_token
 from pyredisson.inspection.replies import encode_name

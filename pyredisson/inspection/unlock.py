@@ -9,8 +9,8 @@ from typing import Any, final
 
 import redis.exceptions as rx
 
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.stored import StoredKind
 from pyredisson._lua import script_text
 from pyredisson.inspection.model import LockView
 from pyredisson.inspection.servers import Server

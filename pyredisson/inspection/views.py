@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pyredisson._core.diagnosis.replies import read_count, read_owner
+from pyredisson._core.holder_lookup import read_count, read_owner
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames
-from pyredisson._core.stored import StoredKind
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.inspection.libraries import TokenView, keys_of_lock, read_token
 from pyredisson.inspection.model import LockView, WaiterView, Who

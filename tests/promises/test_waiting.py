@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError
-from pyredisson._core.driver import run
+from pyredisson._core.runtime import run
 from tests.promises.kinds import ended, handle, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyredisson
-from pyredisson._core.requests.server import read_info
+from pyredisson._core.server import read_info
 from pyredisson._tools.doctor import examine
 from pyredisson._tools.doctor.judge import Grade, Report, judge
 from pyredisson._tools.doctor.probe import Node

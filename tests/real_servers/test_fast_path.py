@@ -23,12 +23,12 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._asyncio.pipe import Pipe
-from pyredisson._core.driver import run
+from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._core.ownership.call_chains import CallChains
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.requests import settle
+from pyredisson._core.hold import Hold
+from pyredisson._core.owners import CallChains
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._threads import fast_path
 from pyredisson._threads.sockets import Connection
@@ -390,7 +390,7 @@ def test_a_fair_hand_over_takes_three_scripts(
     valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
-    monkeypatch.setattr("pyredisson._core.waiting.subscriptions.LINGER", 60.0)
+    monkeypatch.setattr("pyredisson._core.subscriptions.LINGER", 60.0)
     sent: list[bytes] = []
     exchange = Connection.exchange
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from pyredisson._core.kind import LockAttempt
-from pyredisson._core.outcomes import Answer, Refused
-from pyredisson._core.waiting.wait_queue import QueuedGroup, QueueUpdate
+from pyredisson._core.requests import Answer, Refused
+from pyredisson._core.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson._kinds import read_write_waiting
 from pyredisson._kinds.read_write_lock import ReadKind
 from pyredisson._kinds.read_write_waiting import YieldToWriters

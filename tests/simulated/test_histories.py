@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson._core.requests.call import AcquireCall, ReleaseCall
+from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import Request
 from pyredisson._kinds.token_lock import TokenKind
 from tests.simulated import history, permit_history

@@ -19,20 +19,20 @@ from typing import Any
 
 import pytest
 
-from pyredisson._core import client
-from pyredisson._core.acquiring import acquire, release
-from pyredisson._core.background.backlog import Backlog
+from pyredisson._core import acquiring as acquire
+from pyredisson._core import acquiring as settling
+from pyredisson._core import client, hold
+from pyredisson._core import ownership as ownerships
+from pyredisson._core import releasing as release
+from pyredisson._core import waiting as wait_loop
+from pyredisson._core.acquiring import settle
 from pyredisson._core.failures import Failure
-from pyredisson._core.outcomes import ACQUIRED, LockAcquired
-from pyredisson._core.ownership import hold
-from pyredisson._core.ownership import ownership as ownerships
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.ownership.table import OwnershipTable
-from pyredisson._core.requests import settle as settling
-from pyredisson._core.requests.settle import settle
-from pyredisson._core.waiting import wait_loop
-from pyredisson._core.waiting.subscriptions import Subscriptions
+from pyredisson._core.hold import Hold
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.ownership_table import OwnershipTable
+from pyredisson._core.requests import ACQUIRED, LockAcquired
+from pyredisson._core.subscriptions import Subscriptions
+from pyredisson._core.watchdog import Backlog
 from pyredisson._kinds import fair_lock
 from pyredisson._kinds.fenced_lock import FencedKind
 from pyredisson._kinds.non_reentrant import NonReentrantKind

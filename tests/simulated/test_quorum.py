@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pyredisson._asyncio.primitives import MultiLock
-from pyredisson._core.acquiring import release
+from pyredisson._core import releasing as release
 from pyredisson._core.client import ClientCore
-from pyredisson._core.driver import run
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.requests.server import KnownRestarts
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.runtime import run
+from pyredisson._core.server import KnownRestarts
 from pyredisson._quorum import hold, multi_lock, redlock, restart_guard
 from pyredisson._quorum.decisions import certain_until
 from pyredisson._quorum.hold import MultiHold

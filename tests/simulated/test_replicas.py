@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from pyredisson._core import acquiring as attempt
 from pyredisson._core import client
-from pyredisson._core.acquiring import attempt
 from pyredisson._core.client import ClientCore
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.requests.call import Reader
-from pyredisson._core.requests.idempotent_request import NumberedCall
-from pyredisson._core.requests.replicas import NotAcknowledged, Replicas
+from pyredisson._core.hold import Hold
+from pyredisson._core.numbered import NumberedCall
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.replicas import NotAcknowledged, Replicas
+from pyredisson._core.requests import Reader
 from pyredisson._core.runtime import Reply, Request
 from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.config import Config

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from pyredisson._core.background.watchdog import Watchdog
-from pyredisson._core.backoff import DoublingBackoff
+from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Rejected
+from pyredisson._core.watchdog import Watchdog
 from pyredisson._net import cluster, refusals
 from pyredisson._net.cluster_map import ClusterMap
 from pyredisson._net.conversation import Conversation

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyredisson import Redisson
-from pyredisson._core.requests.server import read_info
+from pyredisson._core.server import read_info
 from pyredisson._shared import rights
 from pyredisson._tools.doctor import examine
 from pyredisson._tools.doctor.ability import unable, unchecked

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson._core.diagnosis.replies import StoredOwner, read_client_list, read_owner, read_presence
+from pyredisson._core.holder_lookup import StoredOwner, read_client_list, read_owner, read_presence
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.kinds import usual_kind
 from pyredisson.inspection.libraries import read_token

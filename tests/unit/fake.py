@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.diagnosis.identity import Identity
 from pyredisson._core.failures import Failure
-from pyredisson._core.ownership.owner_protocols import Caller
+from pyredisson._core.owners import Caller
+from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson._shared.any_owner import AnyOwner
 from pyredisson.lease import Lease

@@ -6,8 +6,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson._core.failures import Rejected
-from pyredisson._core.waiting.subscriptions import Subscriptions
-from pyredisson._core.waiting.wait_groups import Waiter
+from pyredisson._core.subscriptions import Subscriptions, Waiter
 from pyredisson._net.conversation import Conversation
 from tests.unit.waiters import join
 

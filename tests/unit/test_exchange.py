@@ -10,9 +10,8 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.driver import run
 from pyredisson._core.failures import Failure, NotNow, Unanswered
-from pyredisson._core.runtime import Reply, Request
+from pyredisson._core.runtime import Reply, Request, run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.config import Config

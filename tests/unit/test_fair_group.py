@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.driver import run
 from pyredisson._core.names import LockNames
-from pyredisson._core.outcomes import WITHOUT_END, Answer, Refused
+from pyredisson._core.requests import WITHOUT_END, Answer, Refused
+from pyredisson._core.runtime import run
 from pyredisson._kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from pyredisson.config import Config
 from tests.unit.fake import FakeRuntime

@@ -9,11 +9,9 @@ from functools import partial
 import pytest
 
 from pyredisson._core.deadline import certain_for
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.ownership.liveness import GONE
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.ownership.pending_request import Pending, ReleaseBegun, Unlock
-from pyredisson._core.ownership.table import REMEMBERED, OwnershipTable
+from pyredisson._core.hold import GONE, Hold
+from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
+from pyredisson._core.ownership_table import REMEMBERED, OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
 
 PLAIN = partial(Hold, 30_000, watchdog=True)

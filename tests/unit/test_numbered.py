@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.driver import run
-from pyredisson._core.waiting.subscriptions import Subscriptions
-from pyredisson._core.waiting.wait_groups import ALL, Waiter
+from pyredisson._core.runtime import run
+from pyredisson._core.subscriptions import ALL, Subscriptions, Waiter
 from pyredisson._kinds.numbered import opened_message
 from pyredisson._kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson._kinds.permits import permits_message

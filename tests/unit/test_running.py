@@ -10,13 +10,11 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.driver import run, together
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson._core.outcomes import ACQUIRED, Refused
-from pyredisson._core.ownership.hold import Hold
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.ownership.pending_request import Pending
-from pyredisson._core.runtime import Ask, Runtime
+from pyredisson._core.hold import Hold
+from pyredisson._core.ownership import Ownership, Pending
+from pyredisson._core.requests import ACQUIRED, Refused
+from pyredisson._core.runtime import Ask, Runtime, run, together
 from pyredisson._kinds.lock import LockCore
 from pyredisson._quorum.member import Member, acquire_part, release_part
 from pyredisson.config import Config

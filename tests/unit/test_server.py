@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.requests.server import (
+from pyredisson._core.server import (
     Complaint,
     ServerFacts,
     ServerState,

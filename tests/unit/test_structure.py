@@ -257,7 +257,7 @@ def test_each_script_is_called_in_one_place_by_its_kind() -> None:
 
 def test_requests_are_made_by_kinds_alone() -> None:
     for path in CORE:
-        if path.parent.name != "_kinds" and path.name not in ("kind.py", "idempotent_request.py"):
+        if path.parent.name != "_kinds" and path.name not in ("kind.py", "numbered.py"):
             assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
 
 
@@ -453,7 +453,7 @@ def assignments_to_ownerships(tree: ast.Module) -> list[str]:
     return found
 
 
-OWN_STATE = ("ownership.py", "pending_request.py")
+OWN_STATE = ("ownership.py",)
 
 
 @every([path for path in SOURCES if path.name not in (*OWN_STATE, "fast_path.py")])  # Spells out what these do.

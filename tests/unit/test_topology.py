@@ -9,9 +9,8 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson._core.driver import run
 from pyredisson._core.failures import Failure, NotNow, NotSent, Unanswered
-from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.runtime import PUBLISH, run
 from pyredisson._net.cluster import ClusterLink
 from pyredisson._net.refusals import failure_of, reply_error
 from pyredisson._net.resp import Packed, pack, prepare

@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import pytest
 
 from pyredisson import events
-from pyredisson._core.background.watchdog import LATE
 from pyredisson._core.client import ClientCore
-from pyredisson._core.driver import run
+from pyredisson._core.runtime import run
+from pyredisson._core.watchdog import LATE
 from pyredisson.config import Config
 from tests.unit.fake import FakeRuntime
 

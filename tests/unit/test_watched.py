@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson._core.requests.server import read_info
+from pyredisson._core.server import read_info
 from pyredisson._tools.doctor.judge import Grade, judge
 from pyredisson._tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, read_replicas
 from pyredisson._tools.doctor.show import show

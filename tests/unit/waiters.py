@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pyredisson._core.waiting.pubsub_wait import lock_message
-from pyredisson._core.waiting.subscriptions import Subscriptions
-from pyredisson._core.waiting.wait_groups import Notifies, Waiter, WaitGroup
+from pyredisson._core.subscriptions import Notifies, Subscriptions, Waiter, WaitGroup
+from pyredisson._core.waiting import lock_message
 from tests.unit.fake import FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import final
 
-from pyredisson._core.requests.server import complaints, lack_of_persistence
+from pyredisson._core.server import complaints, lack_of_persistence
 from pyredisson._tools.doctor.ability import obstacles
 from pyredisson._tools.doctor.probe import Node, SentinelView
 

@@ -14,7 +14,7 @@ from typing import TypeVar, final
 
 import redis.exceptions as rx
 
-from pyredisson._core.requests.server import ServerFacts, read_info
+from pyredisson._core.server import ServerFacts, read_info
 from pyredisson._net.wire import Address
 from pyredisson._tools.doctor.permissions import Permissions, probe_permissions
 from pyredisson.inspection import describe

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson._core.names import check_name, forced_channel, watched_channel
-from pyredisson._core.requests.server import ServerState
+from pyredisson._core.server import ServerState
 from pyredisson._tools.common import BadUsage, failure, say
 from pyredisson._tools.looking import inspecting
 from pyredisson._tools.output import is_without_reader, without_reader

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
-from pyredisson._core.driver import run, run_to_the_end
 from pyredisson._core.failures import is_interruption
+from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared import process
 from pyredisson._shared.made_owners import HandleOwner
 from pyredisson._shared.thread_owners import current_thread_owner

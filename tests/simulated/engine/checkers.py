@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from pyredisson._core.hold import HoldState, Owned
 from pyredisson._core.names import ReadWriteNames
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.ownership.owned import Owned
-from pyredisson._core.ownership.ownership import Ownership
-from pyredisson._core.ownership.pending_request import Pending
+from pyredisson._core.ownership import Ownership, Pending
 from pyredisson._kinds.token_lock import TokenPair
 from pyredisson._quorum.hold import MultiHold
 from pyredisson.events import Acquired, Event, Lost, Released

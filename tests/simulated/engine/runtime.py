@@ -16,11 +16,11 @@ from typing_extensions import Self
 
 from pyredisson._asyncio.factory import Factory
 from pyredisson._core.client import ClientCore
-from pyredisson._core.diagnosis.identity import Identity
 from pyredisson._core.failures import Failure, NotSent, Unanswered
-from pyredisson._core.ownership.owner_protocols import Caller
+from pyredisson._core.owners import Caller
+from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
-from pyredisson._core.waiting.subscriptions import Subscriptions
+from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import resp
 from pyredisson._net.link import Inspect
 from pyredisson._net.refusals import failure_of, reply_error

@@ -5,35 +5,31 @@ And freeing a lock, for any holder.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._core import events
-from pyredisson._core.acquiring.attempt import adopt, expire, resume
-from pyredisson._core.deadline import certain_for
-from pyredisson._core.diagnosis.error_text import held_here, not_held
-from pyredisson._core.diagnosis.holder_lookup import found_here
-from pyredisson._core.diagnosis.wrong_type import explain_type
-from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption
-from pyredisson._core.ownership.hold import HoldState
-from pyredisson._core.ownership.liveness import lost_error
-from pyredisson._core.ownership.pending_request import Pending, Unlock
-from pyredisson._core.requests.call import ForceCall, ReleaseCall
-from pyredisson._core.requests.replies import unusable
-from pyredisson._core.requests.settle import settle, settle_on_leaving, wait_for_turn
-from pyredisson._core.waiting.pubsub_wait import released_as
-from pyredisson.errors import LockLostError, LockNotOwnedError
+from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
+from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, certain_for
+from pyredisson._core.failures import OUR_ERRORS, Failure, Rejected, Unusable, is_interruption
+from pyredisson._core.hold import HoldState, lost_error
+from pyredisson._core.holder_lookup import found_here
+from pyredisson._core.messages import explain_type, held_here, not_held
+from pyredisson._core.ownership import Pending, Unlock
+from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
+from pyredisson._core.waiting import released_as
+from pyredisson._core.watchdog import Renewal
+from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.driver import Progress
+    from pyredisson._core.hold import Hold
     from pyredisson._core.kind import LockKind
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.ownership import Ownership
-    from pyredisson._core.requests.call import Exchange
-    from pyredisson._core.runtime import Reply
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import Exchange
+    from pyredisson._core.runtime import Progress, Reply
     from pyredisson.holders import Holder
 
 
@@ -390,3 +386,151 @@ async def _with_holder(client: ClientCore, ownership: Ownership, error: LockNotO
     if found.holder is None:
         return error
     return LockNotOwnedError(f"{error}. The lock is {found.describe()}", name=error.name, holder=found.holder)
+
+
+# ---- extend ----------------------------------------------------------------------------------------------------------
+# Extending: what an owner holds lasts longer than it would. It is renewed once, by another lease.
+
+
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
+
+
+async def extend(
+    client: ClientCore, ownership: Ownership, lease_ms: int, hold: Hold | None = None, kind: LockKind | None = None
+) -> bool:
+    """Let what an owner holds last for ``lease_ms`` from now on; what lasts longer stays as it is.
+
+    A renewal never shortens a lease, so that it may be repeated.
+
+    Args:
+        client: The client.
+        ownership: What the owner holds.
+        lease_ms: The lease.
+        hold: The hold that is meant; ``None``: the innermost of its own, of a lock of this ``kind``.
+        kind: As above.
+
+    Returns:
+        Whether the server has confirmed it within ``Config.timeout``.
+
+    Raises:
+        LockLostError: It was lost.
+        LockNotOwnedError: Its owner does not hold it.
+    """
+    if ownership.pending is not None:
+        await settle_or_explain(client, ownership)
+    expire(client, ownership)
+    if hold is None:
+        hold = ownership.to_unlock()
+    if hold is None:
+        assert kind is not None, "an owner extends a lock of some kind"
+        raise not_owned(kind, ownership)
+    _raise_if_lost(ownership, hold)
+    runtime, failures = client.runtime, 0
+    over = runtime.now() + client.config.timeout
+    while (left := over - runtime.now()) > 0:
+        renewal = Renewal(client, [ownership], lease_ms, min(left, client.attempt_timeout(lease_ms)))
+        try:
+            renewal.answer = await runtime.eval(renewal.request, renewal.timeout)
+        except Failure as failure:
+            renewal.answer = failure
+        await renewal.learn_cause()
+        failed = renewal.note()
+        _raise_if_lost(ownership, hold)
+        if failed is None:
+            return True
+        if isinstance(failed, (Rejected, Unusable)):
+            raise client.explain(failed, ownership, "an extension", lease_ms) from failed.cause
+        await runtime.sleep(min(RETRY.pause(failures, runtime.jitter), max(0.0, over - runtime.now())))
+        failures += 1
+        expire(client, ownership)
+        _raise_if_lost(ownership, hold)
+    return False
+
+
+def _raise_if_lost(ownership: Ownership, hold: Hold) -> None:
+    if ownership.loss is not None or hold.state is not HoldState.HELD:
+        raise lost_error(ownership, ownership.loss or "its lease expired")
+
+
+# ---- late ------------------------------------------------------------------------------------------------------------
+# Blocks that are left after their client was closed.
+#
+# ``close()`` ends connections, renewals and the settling of requests, but releases nothing: a block that runs still is
+# protected until the deadline of its hold. When it is left before that, its release is sent once, on a connection of
+# its own. What comes of it is no error of the block's: its work was done while it held the lock, and what is not
+# released expires.
+
+
+T = TypeVar("T")
+
+
+async def leave_closed(
+    clients: Sequence[ClientCore], key: tuple[str, str], release: Coroutine[Any, Any, T]
+) -> T | None:
+    """Make the release of a block; some of these clients are closed. An error of the server is reported, not raised.
+
+    ``key``: the names of what is released and of its owner.
+
+    Raises:
+        LockNotOwnedError: The block held it no longer.
+    """
+    closed = [client for client in clients if client.closed]
+    for client in closed:
+        client.runtime.reopen()
+    try:
+        released = await release
+        for client in closed:
+            await client.presence.end()
+        return released
+    except (LockNotOwnedError, OutcomeUnknownError) as error:
+        if isinstance(error, LockNotOwnedError):
+            raise
+    except tuple(OUR_ERRORS) as error:
+        closed[0].emit(events.OutcomeUnknown(*key, "the release of a block", error))
+    finally:
+        for client in closed:
+            client.runtime.close_again()
+            client.watchdog.report_when_closed()
+    return None
+
+
+def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
+
+    async def send() -> None:
+        client.runtime.reopen()
+        try:
+            with suppress(Failure, LockNotOwnedError):
+                await release()
+                await client.presence.end()
+        finally:
+            client.runtime.close_again()
+            client.watchdog.report_when_closed()
+
+    if client.closed and client.runtime.suspends:
+        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
+            client.runtime.call_back(send)
+
+
+def settle_later(client: ClientCore, ownership: Ownership) -> None:
+    """Settle what such a block has left pending of an ownership: as :func:`release_later`."""
+    release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
+
+
+def report_held(client: ClientCore) -> None:
+    """Report what a client holds that is being closed: an event for each hold, and one about all of them."""
+    now, found = client.runtime.now(), dict[object, tuple[str, str, float]]()
+    held = (*client.ownerships.held(), *client.watchdog.ownerships(), *list(client.presence.blocks))
+    for own in dict.fromkeys(held):
+        for hold in list(own.holds) if own.loss is None else ():
+            if hold.whole is None:
+                found[hold] = own.name, own.owner, own.remaining_of(hold, now)
+            else:
+                found[hold.whole] = hold.whole.name, own.owner, hold.whole.remaining(now)
+    certain = [each for each in found.values() if each[2] > 0]
+    for name, owner, remaining in certain:
+        client.emit(events.HeldAtClose(name, owner, remaining))
+    if certain:
+        names = tuple(dict.fromkeys(name for name, _, _ in certain))
+        shortest = min(remaining for _, _, remaining in certain)
+        client.emit(events.ClosedWhileHolding(client.id, names[:10], len(names), shortest))

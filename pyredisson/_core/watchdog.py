@@ -12,21 +12,136 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.background.backlog import Backlog
-from pyredisson._core.background.renewal import Renewal, batches
-from pyredisson._core.backoff import DoublingBackoff
-from pyredisson._core.deadline import certain_for, lease_ms
-from pyredisson._core.diagnosis.presence import Presence
-from pyredisson._core.failures import Failure, as_failure
-from pyredisson._core.ownership.liveness import gone_hint, holder_alive
+from pyredisson._core.acquiring import settle
+from pyredisson._core.deadline import DoublingBackoff, certain_for, lease_ms
+from pyredisson._core.failures import Failure, Rejected, Unusable, as_failure
+from pyredisson._core.hold import gone_hint, holder_alive
+from pyredisson._core.presence import Presence
+from pyredisson._core.requests import read_renewed
+from pyredisson._core.runtime import Ask
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.ownership import Ownership
+
+# ---- renewal ---------------------------------------------------------------------------------------------------------
+# One request that renews the holds of many owners: which of them it is about, and its answer for each.
+
+
+def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> list[list[Ownership]]:
+    """Return these ownerships by what one request can renew: at most ``size``, of kinds renewed alike, in one place."""
+    place = client.runtime.place if client.runtime.place("") is not None else None
+    found: list[list[Ownership]] = []
+    last: dict[object, list[Ownership]] = {}
+    for ownership in ownerships:
+        if ownership.kind is not None:
+            key = ownership.kind.renew, place and place(client.key_of(ownership.name))
+            if len(last.get(key, ())) in (0, size):
+                last[key] = []
+                found.append(last[key])
+            last[key].append(ownership)
+    return found
+
+
+class Renewal(Ask):
+    """A request that renews the holds of these owners.
+
+    Args:
+        client: The client of their server.
+        ownerships: One of the :func:`batches`.
+        lease_ms: The lease.
+        timeout: As for :class:`Ask`.
+        counts: Whether it is one of the renewals of which a hold may have a limited number.
+
+    Attributes:
+        ownerships: As above.
+    """
+
+    __slots__ = ("_client", "_counts", "_generations", "_lease_ms", "_sent", "ownerships")
+
+    def __init__(
+        self, client: ClientCore, ownerships: list[Ownership], lease_ms: int, timeout: float, *, counts: bool = False
+    ) -> None:
+        kind = ownerships[0].kind
+        assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
+        held = [(client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in ownerships]
+        super().__init__(client.runtime, kind.renew(client.runtime, held, lease_ms=lease_ms), timeout)
+        self.ownerships: list[Ownership] = ownerships
+        self._client = client
+        self._counts = counts
+        self._lease_ms = lease_ms
+        self._generations = [ownership.generation for ownership in ownerships]
+        self._sent = client.runtime.now()
+
+    async def learn_cause(self) -> None:
+        """Ask the server what became of what it says is lost, if something is; before :meth:`note`."""
+        if isinstance(self.answer, list):
+            lost = next((own for own, kept in zip(self.ownerships, self.answer, strict=False) if not kept), None)
+            if lost is not None:
+                await self._client.learn_cause(lost.name)
+
+    def _note_node(self, failure: Failure | None) -> None:
+        """Let a quorum know whether its node answers."""
+        if isinstance(failure, Rejected):
+            return
+        for hold in (hold for own in self.ownerships for hold in own.holds):
+            if hold.whole is not None:
+                hold.whole.note_client(self._client, failure)
+                return
+
+    def note(self) -> Failure | None:
+        """Note the answer in the ownerships, and report those that are lost. Returns why there is no answer of use."""
+        try:
+            if isinstance(self.answer, Failure):
+                raise self.answer
+            renewed = read_renewed(self.answer, len(self.ownerships))
+        except Failure as failure:
+            self._note_node(failure)
+            return failure
+        if self._client.away_since is not None:
+            self._note_node(None)
+        self._client.server.heard(name=self.ownerships[0].name)
+        for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
+            if kept:
+                ownership.renewed(generation, self._sent, self._lease_ms, counts=self._counts)
+            else:
+                self._client.report_lost(ownership, ownership.lose(self._client.cause_of(ownership), generation))
+        return None
+
+
+# ---- gc notice -------------------------------------------------------------------------------------------------------
+# A client that is garbage-collected while it holds locks: they cannot be released any more.
+#
+# The garbage collector may run anywhere, in the middle of one of our own methods, too. So functions for a finalizer
+# only read, and take no mutex; the rest is done where the client's watchdog runs.
+
+
+#: How many names are reported.
+NAMES = 10
+
+REASON = "its client was garbage-collected"
+
+
+def what_it_held(client: ClientCore) -> events.ClientCollected | None:
+    """Describe the locks that a client holds that was not closed; ``None`` if there are none. For a finalizer."""
+    watched = [ownership for ownership in client.watchdog.ownerships() if ownership.watched()]
+    held = [hold.whole.name if hold.whole else own.name for own in watched for hold in own.holds]
+    held = list(dict.fromkeys(held))
+    if client.closed or not held:
+        return None
+    return events.ClientCollected(client.id, tuple(held[:NAMES]), len(held))
+
+
+def report_collected(client: ClientCore, event: events.ClientCollected) -> None:
+    """Notify the listeners, and each holder's ``on_lock_lost``. Not for a finalizer."""
+    client.emit(event)
+    for ownership in client.watchdog.ownerships():
+        client.report_lost(ownership, ownership.lose(REASON), quietly=True)
+
 
 RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
@@ -361,3 +476,179 @@ class Watchdog:
         if self._several:
             most = min(most, self._period / 6)
         return max(0.001, min(most, self._earliest - now))
+
+
+# ---- backlog ---------------------------------------------------------------------------------------------------------
+# The requests and other work that a client's callers left unfinished; the watchdog settles them in the background.
+#
+# Rules kept here:
+# 1. Each entry has its back-off, and those with the fewest failures come first: none delays the others. An
+#    unexpected error (no ``Failure``) concerns the entry that raised it, and is reported.
+# 2. A round is bounded, so that renewals are never delayed for long: by time, and by how often the server may fail to
+#    answer. On one server that is once, since the others would fail too; on a cluster it may be one node that is down.
+
+
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
+#: A round takes this number of seconds, and one request more.
+ROUND = 1.0
+
+#: How often a cluster may fail to answer in one round: many entries may wait for one node.
+UNANSWERED_AT_MOST = 16
+
+#: Seconds to wait for a node of a cluster that did not answer before, except at each fourth attempt.
+QUICK = 0.25
+
+
+class BacklogEntry:
+    """One entry of the backlog: an ownership to be settled, or other work.
+
+    Attributes:
+        at: When to try it.
+        until: When other work is no longer worth doing.
+        ownership: The ownership; ``None``: it is other work.
+        work: That: it is to be tried until it raises no ``Failure``.
+        request_id: Of an ownership, the request that it left open.
+        failures: How often that failed.
+    """
+
+    __slots__ = ("at", "failures", "ownership", "request_id", "until", "work")
+
+    def __init__(self, at: float, ownership: Ownership | None, work: Work | None = None, until: float = 0.0) -> None:
+        self.at: float = at
+        self.ownership: Ownership | None = ownership
+        self.work: Work | None = work
+        self.until: float = until
+        self.request_id: int = 0 if ownership is None else ownership.request_id
+        self.failures: int = 0
+
+
+class Backlog:
+    """The entries of one client.
+
+    Args:
+        client: The client.
+        answer_timeout: How long the watchdog may wait for one answer, now.
+        next_round: When it has to renew again.
+
+    Attributes:
+        ownerships: Those with a request, or a debt, to be settled.
+    """
+
+    def __init__(
+        self,
+        client: ClientCore,
+        answer_timeout: Callable[[float], float],
+        next_round: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self._client = client
+        self._runtime = client.runtime
+        self._answer_timeout = answer_timeout
+        self._next_round = next_round
+        self._several = client.runtime.place("") is not None
+        self.ownerships: dict[Ownership, BacklogEntry] = {}
+        self._work_entries: dict[BacklogEntry, None] = {}
+        self._unanswered_rounds = 0
+        self._paused_until = -math.inf
+        self._new_at = math.inf  # When the first entry is due that was added since the round began.
+
+    def settle(self, ownership: Ownership) -> bool:
+        """Settle the pending request of an ownership. Returns whether it was not in the backlog yet."""
+        known = self.ownerships.get(ownership)
+        if known is not None:
+            known.request_id = ownership.request_id
+            return False
+        self.ownerships[ownership] = BacklogEntry(self._soon(), ownership)
+        return True
+
+    def do(self, work: Work, until: float, at: float | None = None) -> None:
+        """Do this work, until it raises no ``Failure`` or ``until`` has passed; first ``at`` that time, or soon."""
+        self._work_entries[BacklogEntry(self._soon() if at is None else at, None, work, until)] = None
+
+    def _soon(self) -> float:
+        at = self._runtime.now() + RETRY.first
+        self._new_at = min(self._new_at, at)
+        return at
+
+    def due(self) -> float:
+        """When :meth:`step` has something to do; infinite if never."""
+        return min([self._due(each) for each in self._all()], default=math.inf)
+
+    def _all(self) -> list[BacklogEntry]:
+        return [*list(self.ownerships.values()), *list(self._work_entries)]
+
+    def _due(self, each: BacklogEntry) -> float:
+        """When to try an entry: a new one need not wait, although the server did not answer others."""
+        return max(each.at, self._paused_until) if each.failures else each.at
+
+    async def step(self) -> None:
+        """Try the entries that are due."""
+        now = self._runtime.now()
+        due = [each for each in self._all() if self._due(each) <= now]
+        due.sort(key=lambda each: (each.failures, each.at))  # The least failed first.
+        self._new_at = math.inf
+        unanswered = 0
+        over = min(now + ROUND, max(now, self._next_round()))
+        for each in due:
+            if (at := self._runtime.now()) > now and at >= (min(over, self._new_at) if each.failures else over):
+                return
+            if await self._try(each):
+                continue
+            unanswered += 1
+            if unanswered >= (UNANSWERED_AT_MOST if self._several else 1):
+                self._paused_until = self._runtime.now() + RETRY.longest(self._unanswered_rounds)
+                self._unanswered_rounds += 1
+                return
+        if due:
+            self._unanswered_rounds = 0
+
+    async def end(self) -> None:
+        """Do the work of a closed client now, once: what is not done then expires by itself."""
+        until = self._runtime.now() + ROUND
+        for each in list(self._work_entries):
+            if self._runtime.now() >= until or not await self._try(each):
+                return
+
+    async def _try(self, each: BacklogEntry) -> bool:
+        """Try one entry. Returns whether the server answers, as far as is known."""
+        try:
+            if each.ownership is not None:
+                await self._settle(each.ownership, each)
+            elif each.work is not None:
+                if self._runtime.now() < each.until:
+                    await each.work()
+                self._work_entries.pop(each, None)
+        except (Rejected, Unusable):
+            self._later(each)
+        except Failure:
+            self._later(each)
+            return False
+        except Exception as error:
+            if not each.failures:
+                self._client.emit(events.BackgroundFailed(repr(each.ownership or each.work), error))
+            self._later(each)
+        return True
+
+    def _later(self, each: BacklogEntry) -> None:
+        each.at = self._runtime.now() + RETRY.pause(each.failures, self._runtime.jitter)
+        each.failures += 1
+
+    async def _settle(self, ownership: Ownership, each: BacklogEntry) -> None:
+        if ownership.in_flight.due:
+            each.request_id = ownership.request_id  # Its owner may have gone on, and left this to us.
+        request_id = each.request_id
+        if (ownership.pending is not None or ownership.in_flight.due) and ownership.request_id == request_id:
+            now = self._runtime.now()
+            if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
+                ownership.abandon(request_id)
+            elif ownership.busy():
+                self._later(each)
+                return
+            else:
+                timeout = self._answer_timeout(now)
+                if self._several and each.failures % 4:
+                    timeout = min(timeout, QUICK)
+                await settle(self._client, ownership, timeout, since=request_id, behind=True)
+                self._client.server.heard(name=ownership.name)
+        # Else its owner has begun something new, and settles what that leaves open.
+        if each.request_id == request_id:
+            self.ownerships.pop(ownership, None)

@@ -28,9 +28,9 @@ from pyredisson.errors import NoSyncedSlavesError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.requests.call import Reader
-    from pyredisson._core.requests.server import ServerFacts
+    from pyredisson._core.requests import Reader
     from pyredisson._core.runtime import Reply, Request
+    from pyredisson._core.server import ServerFacts
 
 LOOK_AGAIN = 5.0
 

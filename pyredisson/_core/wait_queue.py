@@ -25,9 +25,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyredisson._core.outcomes import LockAcquired
-from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.waiting.protocol import (
+from pyredisson._core.names import (
     ACQUIRED,
     EXPIRES,
     GO,
@@ -37,13 +35,14 @@ from pyredisson._core.waiting.protocol import (
     OBSERVE,
     OBSERVE_AND_ATTEMPT,
 )
-from pyredisson._core.waiting.wait_groups import Waiter, WaitGroup
+from pyredisson._core.requests import LockAcquired, Refused
+from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.subscriptions import Waiter, WaitGroup
 
 if TYPE_CHECKING:
     from pyredisson._core.names import QueueNames
-    from pyredisson._core.outcomes import Answer
-    from pyredisson._core.waiting.subscriptions import Subscription, Subscriptions
-    from pyredisson._core.waiting.wait_groups import Notifies
+    from pyredisson._core.requests import Answer
+    from pyredisson._core.subscriptions import Notifies, Subscription, Subscriptions
 
 #: Seconds that a notified client has for its attempt, before others attempt.
 NOTIFIED_FOR = int(NOTIFIED_FOR_MS) / 1000
@@ -250,3 +249,60 @@ class QueuedGroup(WaitGroup[Waiter]):
 
 def _whole_ms(seconds: float) -> int:
     return max(0, int(1000 * seconds))
+
+
+# ---- fairness --------------------------------------------------------------------------------------------------------
+# How an owner that has just released a lock lets those who wait for it come first.
+
+
+NEVER = -math.inf
+
+#: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to
+#: hand over each time costs more than many a short hold. What it was measured by: docs/explanation/architecture.md.
+SLICE = 0.08
+
+#: For how long an owner yields after a release, in seconds: this long and two round trips, so that those who wait can
+#: be notified of the release and attempt.
+YIELD_MIN = 0.001
+YIELD_MAX = 0.02
+
+
+class Fairness:
+    """Whether an owner yields to those who wait for a lock.
+
+    Attributes:
+        until: Until when.
+        refused: What an attempt was refused with that was not made, the last time.
+    """
+
+    __slots__ = ("_slice_began", "refused", "until")
+
+    def __init__(self) -> None:
+        self._slice_began = NEVER
+        self.until: float = NEVER
+        self.refused: Refused | None = None
+
+    def waited(self, now: float) -> None:
+        """It has waited, and may keep the lock for a while."""
+        self._slice_began = now
+
+    def released(self, listeners: int, sent: float, now: float) -> None:
+        """Note that a release that was ``sent`` then had this number of listeners in other processes."""
+        if listeners > 0 and now - self._slice_began > SLICE:
+            self.until = now + min(YIELD_MIN + 2 * (now - sent), YIELD_MAX)
+
+    def yield_for(self, seconds: float, now: float) -> Refused:
+        """Yield for so long, from now on. Returns the refusal to act on, as if it were the server's."""
+        self.until = now + seconds
+        self.refused = Refused(int(1000 * seconds))
+        return self.refused
+
+    def stop(self) -> None:
+        """It has waited long enough."""
+        self.until = NEVER
+
+    def refuse(self, wait: float | None, now: float) -> Refused | None:
+        """Return the refusal to act on, as if it were the server's; the owner may wait for ``wait`` seconds."""
+        left = self.until - now
+        self.refused = Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
+        return self.refused

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyredisson._core.ownership.call_chains import CallChains
-from pyredisson._core.ownership.liveness import holder_alive
+from pyredisson._core.hold import holder_alive
+from pyredisson._core.owners import CallChains
 
 if TYPE_CHECKING:
-    from pyredisson._core.ownership.owner_protocols import Caller
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.owners import Caller
+    from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Runtime
 
 #: How many ownerships may be kept for nothing but to say "lost" to a late unlock.
@@ -58,7 +58,7 @@ class OwnershipTable:
     # ---- who acts ------------------------------------------------------------------------------------------------
 
     def acting(self, name: str, who: Caller, thread: int, settled_later: Callable[[Ownership], bool]) -> Caller:
-        """Return as whom the calling context acts: rule 4 of :mod:`pyredisson._core.ownership.call_chains`.
+        """Return as whom the calling context acts: rule 4 of :mod:`pyredisson._core.owners`.
 
         Args:
             name: The lock.

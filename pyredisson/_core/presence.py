@@ -31,12 +31,12 @@ from pyredisson._core import events
 from pyredisson._core.deadline import whole_ms
 from pyredisson._core.failures import Failure, Rejected
 from pyredisson._core.names import presence_key
-from pyredisson._core.ownership.pending_request import QUEUE_FOR
+from pyredisson._core.ownership import QUEUE_FOR
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.ownership.owner_protocols import Caller
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.owners import Caller
+    from pyredisson._core.ownership import Ownership
 
 #: The largest value that is written, in bytes.
 LIMIT: Final = 16 * 1024
@@ -404,3 +404,23 @@ def _or_never(limit: float | None) -> float:
 def _json(said: object) -> str:
     # The names of threads may contain what is no text in UTF-8.
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace").decode()
+
+
+# ---- identity --------------------------------------------------------------------------------------------------------
+# What identifies a client's process: for people, not for the protocol.
+
+
+class Identity(NamedTuple):
+    """A process, as people know it.
+
+    Attributes:
+        app: What its user calls it; ``None``: nothing.
+        host: The name of its host.
+        pid: Its number there.
+        version: This library's version.
+    """
+
+    app: str | None
+    host: str
+    pid: int
+    version: str

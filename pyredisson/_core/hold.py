@@ -19,14 +19,17 @@ OVER       nothing
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyredisson._core.deadline import certain_for
+from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
-    from pyredisson._core.ownership.call_chains import Trace
+    from pyredisson._core.owners import Caller, Trace
+    from pyredisson._core.ownership import Ownership
 
 
 class HoldState(Enum):
@@ -118,3 +121,103 @@ def check_skip(skip: object) -> None:
     """Raise ``TypeError`` unless it says whether a block runs without what it does not acquire in time."""
     if not isinstance(skip, bool):
         raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
+
+
+# ---- liveness --------------------------------------------------------------------------------------------------------
+# Whether the holder of locks or permits lives, and the error for one that comes too late.
+
+
+#: How a loss is explained that the server reported.
+GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
+
+
+def holder_alive(held: Ownership) -> bool:
+    """Whether there is a caller to release it: its owner in the same call chain, or the block of a ``hold()``."""
+    holds, alive = list(held.holds), held.who.alive()
+    for hold in holds:
+        if hold.block is not None:
+            if hold.block() is not None:
+                return True
+        elif alive and not (held.who.shared and hold.trace is not None and hold.trace() is None):
+            return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
+    return alive and not holds
+
+
+def gone_hint(held: Ownership) -> str:
+    """Explain why no one can release these holds any more."""
+    if held.holds and all(hold.block is not None for hold in held.holds):
+        return "the object that hold() returned was dropped without leaving its block"
+    return held.who.gone_hint()
+
+
+def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
+    """The error for a holder who comes to use or to release what it lost."""
+    return LockLostError(
+        f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}. Work done since then may have "
+        f"overlapped with {held.overlaps}",
+        name=held.name,
+    )
+
+
+# ---- owned -----------------------------------------------------------------------------------------------------------
+# What a :class:`pyredisson.Lease` can be of: what an owner holds of a lock, or one hold of a multi-lock.
+
+
+class CallNote:
+    """Notes on what is held that a thread is in the middle of a call on it.
+
+    Attributes:
+        thread: The thread; 0: the call has ended. That is an assignment, and signal handlers run at calls and in loops:
+            whatever they raise, no note outlives its call.
+    """
+
+    __slots__ = ("thread",)
+
+    def __init__(self, thread: int) -> None:
+        self.thread: int = thread
+
+
+NO_CALL: Final = CallNote(0)
+
+
+class Owned(ABC):
+    """What is held. Plain state, to which a :class:`pyredisson.Lease` can be.
+
+    Attributes:
+        name: The name of the lock, or of what else it is.
+        owner: The owner's field in Redis.
+        who: The owner.
+        loss: Why it was lost, if it was.
+        on_loss: Called when it is lost.
+    """
+
+    __slots__ = ("__weakref__", "loss", "name", "on_loss", "owner", "who")
+
+    def __init__(self, name: str, owner: str, who: Caller) -> None:
+        self.name: str = name
+        self.owner: str = owner
+        self.who: Caller = who
+        self.loss: str | None = None
+        self.on_loss: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def what(self) -> str:
+        """What is held, in messages."""
+        return "lock"
+
+    @property
+    def overlaps(self) -> str:
+        """With whom its holder may have worked at the same time after a loss, and what to do about it."""
+        return "another holder; protect such writes with a fencing token"
+
+    @abstractmethod
+    def remaining_of(self, hold: Any, now: float) -> float:
+        """Return the seconds for which this hold is certain."""
+
+    def call_when_lost(self, callback: Callable[[], None]) -> None:
+        """Call this, too, when it is lost."""
+        self.on_loss = (*self.on_loss, callback)
+
+    def call_no_more(self, callback: Callable[[], None]) -> None:
+        """Its block was left."""
+        self.on_loss = tuple(each for each in self.on_loss if each != callback)

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Coroutine
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from pyredisson._core.ownership.hold import HoldState
+from pyredisson._core.hold import HoldState
 
 if TYPE_CHECKING:
-    from pyredisson._core.ownership.hold import Hold
-    from pyredisson._core.ownership.owner_protocols import Caller
-    from pyredisson._core.ownership.ownership import Ownership
+    from pyredisson._core.hold import Hold
+    from pyredisson._core.ownership import Ownership
 
 #: How many traces in a context are no reason to look for those that have ended.
 FEW: Final = 16
@@ -141,3 +141,75 @@ class CallChains:
                 return trace.who
             trace = trace.outer
         return None
+
+
+# ---- owner protocols -------------------------------------------------------------------------------------------------
+# Callers; ``_shared/`` has the classes.
+
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """A caller: a thread, a task or an owner that the user made, by a number that is never used for another."""
+
+    @property
+    def number(self) -> int:
+        """The number, as in ``<client id>:<number>``."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether call chains that have nothing to do with each other may run under it; see :class:`CallChains`."""
+        ...
+
+    @property
+    def traced(self) -> bool:
+        """Whether its holds are visible in the contexts in which they were acquired."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the thread or task, as its program knows it."""
+        ...
+
+    def stack(self) -> tuple[str, ...]:
+        """What it executes at this moment, in lines, the innermost call last; empty if that is not known."""
+        ...
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the thread or task still runs."""
+        ...
+
+    def gone_hint(self) -> str:
+        """Describe one that ended while it held a lock."""
+        ...
+
+    @property
+    def thread_number(self) -> int:
+        """The number of the thread that it shares with other call chains; its own, if that cannot be."""
+        ...
+
+    def divide(self) -> Caller:
+        """Return another call chain of the same thread, with a number of its own."""
+        ...
+
+    def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
+        """Note what its thread acquires; return what that holds for another call chain, although it has gone on."""
+        ...
+
+
+class MadeCaller(Caller, Protocol):
+    """An owner that the user made: it may be used from any thread or task, for one call at a time."""
+
+    def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Make a call in its name. Raises ``LockError`` if another one runs."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise ``LockError`` if it was closed: what it acquires would not be renewed."""
+        ...
