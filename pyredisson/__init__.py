@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyredisson import events as events
-    from pyredisson._shared.made_owners import Owner
-    from pyredisson._shared.owners import current_thread_id
+    from pyredisson._owners.made import Owner
+    from pyredisson._owners.owners import current_thread_id
     from pyredisson._threads.client import Redisson
     from pyredisson._threads.election import Campaign, LeaderElection, Observation, Term
     from pyredisson._threads.hold import HoldContext as Hold
@@ -96,7 +96,7 @@ __version__ = "0.3.0.dev0"
 if not TYPE_CHECKING:
     from importlib import import_module as _import_module
 
-    _import_module("pyredisson._shared.patching")  # It notes what threads are when this library is imported.
+    _import_module("pyredisson._owners.forks")  # It notes what threads are when this library is imported.
     del TYPE_CHECKING
 
     _SUBMODULES = ("config", "errors", "events", "holders", "lease", "runs")
@@ -108,8 +108,8 @@ if not TYPE_CHECKING:
         "holders",
         "lease",
         "runs",
-        "_shared.made_owners",
-        "_shared.owners",
+        "_owners.made",
+        "_owners.owners",
         "_threads.client",
         "_threads.primitives",
         "_threads.hold",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, final
 from pyredisson._core.deadline import lease_ms
 from pyredisson._core.hold import lost_error
 from pyredisson._core.runtime import run
-from pyredisson._shared.misuse import NotPortable
+from pyredisson._shared.arguments import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -21,9 +21,9 @@ from pyredisson._asyncio.primitives import (
 from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson._asyncio.signals import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._core.client import ClientCore
+from pyredisson._owners.made import Owner, caller_of, lock_core, make_core
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import lock_of_condition, pauses
-from pyredisson._shared.made_owners import Owner, caller_of, lock_core, make_core
 from pyredisson.config import Backoff, ExponentialBackoff
 
 if TYPE_CHECKING:

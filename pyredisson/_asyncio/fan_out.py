@@ -11,12 +11,11 @@ import redis.exceptions as rx
 from pyredisson._asyncio.tasks import look_at
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson._core.runtime import Ask, Reply
-from pyredisson._net.link import CONNECTING
-from pyredisson._net.server_link import ServerLink
+from pyredisson._net.link import CONNECTING, ServerLink
 
 if TYPE_CHECKING:
-    from pyredisson._net.connect import Link
-    from pyredisson._net.pool import Pool
+    from pyredisson._net.link import Pool
+    from pyredisson._net.urls import Link
 
 AskT = TypeVar("AskT", bound=Ask)
 

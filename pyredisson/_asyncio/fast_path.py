@@ -17,7 +17,7 @@ from pyredisson._core.ownership import Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._kinds.lock import LockCore
-from pyredisson._shared import process
+from pyredisson._owners import forks
 from pyredisson._shared.clock import monotonic
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
 def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
     """Return the connection; ``None`` if anything is out of the ordinary."""
     loop = asyncio._get_running_loop()
-    if core.last is None or core.made_for is not None or loop is None or os.getpid() != process.pid:
+    if core.last is None or core.made_for is not None or loop is None or os.getpid() != forks.pid:
         return None
     who: Any = core.last.who
     if who.task() is not asyncio.current_task(loop) or not core.is_usual(core.last, who, holds, now):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from pyredisson._asyncio.cancel_on_loss import CancelOnLoss
 from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
-from pyredisson._shared.handle import Handle
+from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds

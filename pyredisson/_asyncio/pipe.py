@@ -22,8 +22,8 @@ from redis.backoff import NoBackoff
 from pyredisson._asyncio.tasks import TaskTicket
 from pyredisson._core.failures import NotSent, Unanswered
 from pyredisson._net.refusals import as_redis_error, not_opened
-from pyredisson._net.resp import is_push, new_reader
 from pyredisson._net.urls import own_settings
+from pyredisson._net.wire import is_push, new_reader
 
 if TYPE_CHECKING:
     from hiredis import Reader

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.hold import HoldContext as Hold
 from pyredisson._core.deadline import wait_seconds
-from pyredisson._quorum.decisions import majority
+from pyredisson._quorum.hold import majority
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
-from pyredisson._shared.handle import Handle
+from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
 if TYPE_CHECKING:

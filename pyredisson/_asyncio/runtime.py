@@ -17,19 +17,17 @@ from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
 from pyredisson._core.watchdog import report_collected, what_it_held
-from pyredisson._net.subscribing import subscriber_for
-from pyredisson._shared import process
-from pyredisson._shared.base_runtime import BaseRuntime, StepLoop
-from pyredisson._shared.callbacks import Callbacks
-from pyredisson._shared.misuse import no_event_loop
-from pyredisson._shared.task_owners import TaskOwner, current_task_owner
+from pyredisson._owners import forks
+from pyredisson._owners.owners import TaskOwner, current_task_owner
+from pyredisson._shared.arguments import no_event_loop
+from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.observe.logging import log_collected
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._net.connect import Link, Target
     from pyredisson._net.subscriber import Subscriber
+    from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
 
 T = TypeVar("T")
@@ -77,7 +75,7 @@ class AsyncioRuntime(BaseRuntime):
         Raises:
             RuntimeError: Another loop is served, and still alive; or none of asyncio's is running.
         """
-        process.check()
+        forks.check()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -235,7 +233,7 @@ class AsyncioRuntime(BaseRuntime):
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End the client: it is closed, or was garbage-collected."""
-        process.check()
+        forks.check()
         held = what_it_held(core)
         core.close(collected=True)
         if held is not None:

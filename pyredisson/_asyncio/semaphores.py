@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson._asyncio.hold import PermitHold
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._shared.arguments import own_keywords, refuse
-from pyredisson._shared.handle import Handle
+from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
 if TYPE_CHECKING:

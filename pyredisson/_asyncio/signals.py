@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from pyredisson._shared.handle import Handle
-from pyredisson._shared.misuse import BY_HAND
+from pyredisson._shared.arguments import BY_HAND
+from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
     from pyredisson._asyncio.primitives import FairLock, Lock

@@ -16,8 +16,8 @@ from redis.backoff import NoBackoff
 from pyredisson._asyncio.pipe import AsyncSocketStream, Pipe, open_connection
 from pyredisson._asyncio.tasks import TaskDial, shielded
 from pyredisson._core.failures import NotSent
-from pyredisson._net.connect import Form
-from pyredisson._net.pool import Pool, SharedPool
+from pyredisson._net.link import Pool, SharedPool
+from pyredisson._net.urls import Form
 from pyredisson._shared.clock import monotonic
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class PipeTransport:
 
 
 class TaskMutex:
-    """See :class:`pyredisson._net.cluster_map.TimedMutex`."""
+    """See :class:`pyredisson._net.cluster.TimedMutex`."""
 
     def __init__(self) -> None:
         self._taken: asyncio.Future[None] | None = None

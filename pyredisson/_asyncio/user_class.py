@@ -1,4 +1,4 @@
-"""Connections of a class that is the user's, for an event loop; see :mod:`pyredisson._net.user_class`."""
+"""Connections of a class that is the user's, for an event loop; see :mod:`pyredisson._net.urls`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import redis.exceptions as rx
 from pyredisson._asyncio.pipe import StreamReplies
 from pyredisson._asyncio.tasks import TaskDial, shielded, spawn
 from pyredisson._net.refusals import as_redis_error, as_reply
-from pyredisson._net.user_class import REFUSED, UserTransport, UserWire, no_reply, place_of
+from pyredisson._net.urls import REFUSED, UserTransport, UserWire, no_reply, place_of
 
 if TYPE_CHECKING:
     from pyredisson._net.wire import Address, Dial

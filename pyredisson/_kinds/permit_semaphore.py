@@ -31,8 +31,7 @@ from pyredisson._core.requests import (
 )
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._kinds.numbered import count_of, number_in
-from pyredisson._kinds.permit_block import Block
-from pyredisson._kinds.permits import PermitsCore
+from pyredisson._kinds.permits import Block, PermitsCore
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:

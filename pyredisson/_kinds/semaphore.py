@@ -19,8 +19,7 @@ from pyredisson._core.numbered import Operation, ScriptCall
 from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet, read_int, unusable
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._kinds.numbered import MAX_COUNT, count_of, number_in
-from pyredisson._kinds.permit_block import Block
-from pyredisson._kinds.permits import PermitsCore
+from pyredisson._kinds.permits import Block, PermitsCore
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore

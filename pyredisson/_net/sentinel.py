@@ -15,8 +15,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.failures import NotSent
 from pyredisson._net.refusals import as_redis_error
-from pyredisson._net.resp import unexpected_reply
-from pyredisson._net.wire import Address
+from pyredisson._net.wire import Address, unexpected_reply
 
 #: A master that was replaced goes on for seconds before it learns of that: so often, in seconds, we ask who it is.
 ASK_AGAIN = 1.0

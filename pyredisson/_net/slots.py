@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from pyredisson._core.runtime import Announce
-from pyredisson._net.resp import Packed, prepare, unexpected_reply
-from pyredisson._net.wire import Address
+from pyredisson._net.wire import Address, Packed, prepare, unexpected_reply
 
 SLOTS = REDIS_CLUSTER_HASH_SLOTS
 

@@ -11,20 +11,29 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring import report_failed, report_outcome
-from pyredisson._core.deadline import certain_for, lease_ms, wait_seconds
-from pyredisson._core.failures import gives_way, is_interruption
+from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
+from pyredisson._core.deadline import Deadline, certain_for, lease_ms, wait_seconds
+from pyredisson._core.failures import Failure, gives_way, is_interruption
 from pyredisson._core.hold import CallNote, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.names import owner_field
 from pyredisson._core.releasing import leave_closed
-from pyredisson._quorum.decisions import majority
-from pyredisson._quorum.hold import KIND, MultiHold, innermost
-from pyredisson._quorum.in_order import InOrder
-from pyredisson._quorum.member import Member
+from pyredisson._quorum.hold import (
+    KIND,
+    RETRY,
+    Member,
+    MultiHold,
+    extend,
+    hand_over,
+    innermost,
+    majority,
+    release,
+    undo,
+    undo_interrupted,
+    unreachable,
+)
 from pyredisson._quorum.redlock import Redlock
-from pyredisson._quorum.release import extend, hand_over, release, undo, undo_interrupted
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
@@ -418,3 +427,89 @@ def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
     if len(callers) > 1:
         raise ValueError("the members of a multi-lock must have one owner: pass the same owner= to all, or to none")
     return callers.pop()
+
+
+# ---- in order --------------------------------------------------------------------------------------------------------
+# All of several locks, acquired one after another in one order, so that no clients wait for each other.
+
+
+#: Of its lease: if the acquires took longer, the lease of a multi-lock begins anew when all are there.
+WHILE = 1 / 20
+
+
+class InOrder:
+    """Acquires all members one after another. The members are sorted by name.
+
+    Args:
+        client: The client of the first member.
+    """
+
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+
+    async def acquire(self, whole: MultiHold, wait: float | None, asked: float) -> bool:
+        """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
+
+        If it returns ``False``, nothing is held; if it raises, its caller releases everything.
+        """
+        runtime = self._client.runtime
+        deadline = Deadline.after(wait, asked)
+        reached = asked
+        failures = 0
+        while True:
+            try:
+                acquired = await self._acquire_each(whole, wait, deadline)
+            except Failure as failure:
+                states: dict[str, object] = {f"{member.name!r}": "not asked" for member in whole.members}
+                states |= {f"{member.name!r}": "granted" for _, member, _, _ in whole.held()}
+                await undo(whole)
+                now = runtime.now()
+                retry_timeout = self._client.config.quorum_retry_timeout
+                left = deadline.left(now) if wait is not None else retry_timeout - (now - reached)
+                if left <= RETRY.longest(failures) or wait == 0:
+                    states["the one that failed"] = failure.cause
+                    raise unreachable(whole, states, "too few could be reached in time") from failure.cause
+            else:
+                if acquired and whole.certain_until() > runtime.now():
+                    return True
+                await undo(whole)
+                reached = runtime.now()
+                # If they were acquired, one of them expired while others were waited for.
+                if not acquired or deadline.passed(reached):
+                    return False
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
+
+    async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
+        runtime = self._client.runtime
+        for member, ownership in zip(whole.members, whole.ownerships, strict=True):
+            check_not_lost(member.client, ownership)  # Before anything is acquired.
+            check_reentrant(member.kind, ownership)
+            if member.kind.own_rival is not None and not ownership.holds:
+                await member.kind.own_rival.refuse(member.kind, ownership)
+        began = runtime.now()
+        for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
+            whole.parts[index] = part = whole.new_part(index)
+            acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
+            if not acquired and wait != 0:
+                _keep(whole, renewed=True)  # While this one is waited for.
+                left = None if wait is None else deadline.left(runtime.now())
+                acquired = await acquire(member.client, member.kind, ownership, part, left, for_multi_lock=True)
+            if not acquired:
+                return False
+        _keep(whole, renewed=whole.watchdog)
+        if runtime.now() - began > whole.lease_ms() / 1000 * WHILE:
+            await extend(whole, whole.lease_ms())  # The lease begins now, for all of them.
+        return True
+
+
+def _keep(whole: MultiHold, *, renewed: bool) -> None:
+    """Let the members that are held be renewed, or not, whatever the lease is."""
+    if whole.watchdog:
+        return
+    for _, member, ownership, part in whole.held():
+        part.watchdog, part.watched = renewed, renewed or whole.watched
+        if renewed:
+            member.client.watchdog.renew_every_third(ownership, part.lease_ms)
+        elif not ownership.watched():
+            member.client.watchdog.unwatch(ownership)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic
 
 from pyredisson._core.hold import check_skip
-from pyredisson._shared.arguments import check_times
-from pyredisson._shared.handle import Handle
-from pyredisson._shared.misuse import NotPortable, warn_never_entered
+from pyredisson._shared.arguments import NotPortable, check_times, warn_never_entered
+from pyredisson._shared.client import Handle
 from pyredisson.errors import LockError
 from pyredisson.lease import AnyLease, Lease
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.permit_block import Block
+    from pyredisson._kinds.permits import Block
 
     LeaseT_co = TypeVar("LeaseT_co", bound="AnyLease | None", covariant=True, default="Lease")
     PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="AnyLease[None] | None", covariant=True, default="Lease[None]")

@@ -11,10 +11,10 @@ import redis
 
 from pyredisson._core.names import check_name
 from pyredisson._core.runtime import run
+from pyredisson._owners.made import Owner, caller_of, lock_core, make_core
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import lock_of_condition, own_keywords, pauses, refuse
-from pyredisson._shared.base_client import BaseClient
-from pyredisson._shared.made_owners import Owner, caller_of, lock_core, make_core
+from pyredisson._shared.client import BaseClient
 from pyredisson._threads.primitives import (
     FairLock,
     FencedLock,

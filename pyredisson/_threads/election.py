@@ -11,8 +11,8 @@ from pyredisson._core.deadline import Deadline
 from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
 from pyredisson._shared.blocks import AnyTerm
-from pyredisson._shared.callbacks import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
-from pyredisson._shared.handle import Handle
+from pyredisson._shared.client import Handle
+from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 from pyredisson._threads.hold import HoldContext
 
 if TYPE_CHECKING:

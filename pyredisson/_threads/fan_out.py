@@ -9,16 +9,15 @@ import redis.exceptions as rx
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Ask, Reply, run
-from pyredisson._net.link import CONNECTING
-from pyredisson._net.server_link import ServerLink
+from pyredisson._net.link import CONNECTING, ServerLink
 from pyredisson._shared.clock import monotonic
 from pyredisson._threads.dialling import ThreadDial
 from pyredisson._threads.socket_errors import raise_if_foreign
 from pyredisson._threads.sockets import Connection
 
 if TYPE_CHECKING:
-    from pyredisson._net.connect import Link
-    from pyredisson._net.pool import Pool
+    from pyredisson._net.link import Pool
+    from pyredisson._net.urls import Link
     from pyredisson._net.wire import Dial
 
 AskT = TypeVar("AskT", bound=Ask)

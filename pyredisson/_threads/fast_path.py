@@ -21,9 +21,9 @@ from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
-from pyredisson._shared import process
+from pyredisson._owners import forks
+from pyredisson._owners.owners import local
 from pyredisson._shared.clock import monotonic
-from pyredisson._shared.thread_owners import local
 from pyredisson._threads.transport import exchange_idle
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     ownership: Any = core.last if served and lease_time is None else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread  # Else it may be a signal handler's call.
-    if not usual or _running_loop() is not None or os.getpid() != process.pid:
+    if not usual or _running_loop() is not None or os.getpid() != forks.pid:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
     client, in_flight, watchdog = core.client, ownership.in_flight, core.client.watchdog
     hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
@@ -102,7 +102,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == process.pid else []
+    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
     known = ownership.chains.trace_of(holds[0]) if len(holds) == 1 and holds[0].plain else None
     if known is not None:
         client, in_flight, hold = core.client, ownership.in_flight, holds[0]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from pyredisson._owners.forks import on_fork
 from pyredisson._shared.clock import monotonic
-from pyredisson._shared.process import on_fork
 from pyredisson._threads.inherited import BackgroundThread
 
 #: The longest sleep, since the clock of a wait may stand still while the machine sleeps.

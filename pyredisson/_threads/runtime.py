@@ -15,15 +15,11 @@ from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket, run
 from pyredisson._core.watchdog import report_collected, what_it_held
-from pyredisson._net.subscribing import subscriber_for
-from pyredisson._shared import process
-from pyredisson._shared.base_runtime import BaseRuntime, StepLoop
-from pyredisson._shared.callbacks import Callbacks
+from pyredisson._owners import forks
+from pyredisson._owners.forks import check_patched, is_patched
+from pyredisson._owners.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson._shared.clock import monotonic
-from pyredisson._shared.owners import current_owner
-from pyredisson._shared.patching import check_patched, is_patched
-from pyredisson._shared.task_owners import TaskOwner
-from pyredisson._shared.thread_owners import ThreadOwner
+from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
 from pyredisson._threads.fan_out import fan_out
 from pyredisson._threads.inherited import BackgroundThread, end_inherited_thread
 from pyredisson._threads.interruption import inside
@@ -34,8 +30,8 @@ from pyredisson.observe.logging import log_collected
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._net.connect import Link, Target
     from pyredisson._net.subscriber import Subscriber
+    from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
 
 T = TypeVar("T")
@@ -240,7 +236,7 @@ class ThreadsRuntime(BaseRuntime):
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End the client: it is closed, or was garbage-collected."""
-        process.check()
+        forks.check()
 
         def end() -> None:
             core.close(collected=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson._core.runtime import run, run_to_the_end
-from pyredisson._shared.handle import Handle
-from pyredisson._shared.misuse import BY_HAND
+from pyredisson._shared.arguments import BY_HAND
+from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._net.resp import is_push, new_reader
+from pyredisson._net.wire import is_push, new_reader
 from pyredisson._shared.clock import monotonic
 from pyredisson._threads.inherited import Sockets, close_inherited
 from pyredisson._threads.readiness import Readiness

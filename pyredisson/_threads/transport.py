@@ -12,8 +12,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson._core.failures import Failure, NotSent
-from pyredisson._net.connect import Form
-from pyredisson._net.pool import FRESH, KEEP_IDLE, Pool
+from pyredisson._net.link import FRESH, KEEP_IDLE, Pool
+from pyredisson._net.urls import Form
 from pyredisson._shared.clock import monotonic
 from pyredisson._threads.dialling import ThreadDial
 from pyredisson._threads.inherited import Sockets
@@ -75,7 +75,7 @@ class SocketTransport:
 
 
 class ThreadMutex:
-    """See :class:`pyredisson._net.cluster_map.TimedMutex`."""
+    """See :class:`pyredisson._net.cluster.TimedMutex`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

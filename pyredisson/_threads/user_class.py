@@ -1,4 +1,4 @@
-"""Connections of a class that is the user's, for threads; see :mod:`pyredisson._net.user_class`."""
+"""Connections of a class that is the user's, for threads; see :mod:`pyredisson._net.urls`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson._net.refusals import as_reply
-from pyredisson._net.user_class import REFUSED, UserTransport, UserWire, no_reply, place_of
+from pyredisson._net.urls import REFUSED, UserTransport, UserWire, no_reply, place_of
 from pyredisson._threads.dialling import ThreadDial, in_time
 from pyredisson._threads.inherited import end_inherited
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pyredisson import Config, Redisson
-from pyredisson._shared.process import is_posix
+from pyredisson._owners.forks import is_posix
 
 if TYPE_CHECKING:
     from pyredisson.inspection import Inspector

@@ -23,8 +23,8 @@ from pyredisson._asyncio.primitives import (
 )
 from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson._asyncio.signals import Barrier, BoundedSemaphore, Condition, Event
-from pyredisson._shared.made_owners import Owner
-from pyredisson._shared.task_owners import current_task_id as current_thread_id
+from pyredisson._owners.made import Owner
+from pyredisson._owners.owners import current_task_id as current_thread_id
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,

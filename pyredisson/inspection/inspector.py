@@ -11,8 +11,8 @@ from typing import TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson._core.names import presence_key
-from pyredisson._net.endpoint import Endpoint
 from pyredisson._net.slots import Cluster
+from pyredisson._net.urls import Endpoint
 from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.graph import WaitGraph, wait_graph
 from pyredisson.inspection.libraries import keys_of_lock, wake_waiters

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis
 from redis.connection import AbstractConnection
 
-from pyredisson._net.endpoint import Endpoint, is_tls
 from pyredisson._net.sentinel import Sentinels
 from pyredisson._net.slots import Cluster
+from pyredisson._net.urls import Endpoint, is_tls
 from pyredisson.inspection.inspector import Inspector
 from pyredisson.inspection.model import LockView
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from pyredisson._net.resp import unexpected_reply
+from pyredisson._net.wire import unexpected_reply
 
 
 def check_pong(reply: object) -> None:

@@ -16,13 +16,21 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from pyredisson._net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
 from pyredisson._net.refusals import as_redis_error
-from pyredisson._net.resp import is_push, new_reader, pack_command
 from pyredisson._net.sentinel import Sentinels, read_master
 from pyredisson._net.slots import SLOTS, Cluster, read_slots
-from pyredisson._net.urls import client_at, known_url, listed, own_settings
-from pyredisson._net.wire import Address
+from pyredisson._net.urls import (
+    Endpoint,
+    client_at,
+    endpoint_of,
+    is_tls,
+    known_url,
+    listed,
+    own_settings,
+    url_of,
+    url_of_endpoint,
+)
+from pyredisson._net.wire import Address, is_push, new_reader, pack_command
 from pyredisson.inspection.refusals import is_of_another_type, one_node_of_a_cluster, refusal_of
 
 T = TypeVar("T")

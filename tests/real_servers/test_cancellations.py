@@ -21,7 +21,7 @@ import pyredisson.asyncio
 from pyredisson._asyncio.fan_out import fan_out
 from pyredisson._asyncio.transport import FORM
 from pyredisson._core.runtime import Ask, Runtime
-from pyredisson._net.connect import target_of
+from pyredisson._net.urls import target_of
 from pyredisson.config import Config
 from tests.proxy import Proxy
 from tests.real_servers.observation import calls

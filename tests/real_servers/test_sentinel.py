@@ -16,8 +16,7 @@ import redis.sentinel
 import pyredisson
 import pyredisson.asyncio
 from pyredisson._core.names import LockNames
-from pyredisson._net.endpoint import masked
-from pyredisson._net.urls import parse_sentinel_url
+from pyredisson._net.urls import masked, parse_sentinel_url
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.events import Renewed
 from tests.real_servers.client_settings import await_renewals, renewed_every

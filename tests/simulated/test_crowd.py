@@ -10,7 +10,7 @@ import pytest
 from pyredisson._core import wait_queue
 from pyredisson._core import wait_queue as fairness
 from pyredisson._core.wait_queue import QueuedGroup
-from pyredisson._net.resp import script
+from pyredisson._net.wire import script
 from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Promise

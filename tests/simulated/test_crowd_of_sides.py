@@ -9,9 +9,8 @@ import pytest
 from pyredisson._core.kind import LockAttempt
 from pyredisson._core.requests import Answer, Refused
 from pyredisson._core.wait_queue import QueuedGroup, QueueUpdate
-from pyredisson._kinds import read_write_waiting
-from pyredisson._kinds.read_write_lock import ReadKind
-from pyredisson._kinds.read_write_waiting import YieldToWriters
+from pyredisson._kinds import read_write_lock as read_write_waiting
+from pyredisson._kinds.read_write_lock import ReadKind, YieldToWriters
 from tests.simulated.crowd import SOON, TURN, Make, Side, Sides, crowd_of, crowds
 from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED

@@ -36,7 +36,7 @@ from pyredisson._core.watchdog import Backlog
 from pyredisson._kinds import fair_lock
 from pyredisson._kinds.fenced_lock import FencedKind
 from pyredisson._kinds.non_reentrant import NonReentrantKind
-from pyredisson._kinds.permit_block import Block
+from pyredisson._kinds.permits import Block
 from tests import promises
 from tests.promises import conftest
 from tests.simulated.engine.runtime import SimulatedOwner

@@ -13,10 +13,10 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
 from pyredisson._core.server import KnownRestarts
-from pyredisson._quorum import hold, multi_lock, redlock, restart_guard
-from pyredisson._quorum.decisions import certain_until
-from pyredisson._quorum.hold import MultiHold
-from pyredisson._quorum.restart_guard import RestartGuard
+from pyredisson._quorum import hold, multi_lock, redlock
+from pyredisson._quorum import redlock as restart_guard
+from pyredisson._quorum.hold import MultiHold, certain_until
+from pyredisson._quorum.redlock import RestartGuard
 from pyredisson.config import Config
 from pyredisson.errors import LockLostError, QuorumUnreachableError
 from tests.simulated.engine.checkers import QuorumRules, leftovers

@@ -16,7 +16,7 @@ from pyredisson._core.failures import Failure
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
-from pyredisson._shared.any_owner import AnyOwner
+from pyredisson._owners.owners import AnyOwner
 from pyredisson.lease import Lease
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pyredisson._shared.callbacks import MOST, Callbacks
+from pyredisson._shared.runtime import MOST, Callbacks
 from tests.waiting import until
 
 NAME = "pyredisson-callback"

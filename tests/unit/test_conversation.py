@@ -7,7 +7,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.failures import Rejected
 from pyredisson._core.subscriptions import Subscriptions, Waiter
-from pyredisson._net.conversation import Conversation
+from pyredisson._net.subscriber import Conversation
 from tests.unit.waiters import join
 
 OWN, CHANNEL, OTHER = "pyredisson_waiting:{orders}:me", "redisson_lock__channel:{orders}", "redisson_lock__channel:{b}"

@@ -16,7 +16,7 @@ from pyredisson._core.ownership import Ownership, Pending
 from pyredisson._core.requests import ACQUIRED, Refused
 from pyredisson._core.runtime import Ask, Runtime, run, together
 from pyredisson._kinds.lock import LockCore
-from pyredisson._quorum.member import Member, acquire_part, release_part
+from pyredisson._quorum.hold import Member, acquire_part, release_part
 from pyredisson.config import Config
 from pyredisson.errors import LockError, LockLostError, OutcomeUnknownError
 from tests.unit.fake import FakeOwner, FakeRuntime

@@ -15,7 +15,7 @@ from types import FrameType
 
 import redis.exceptions as rx
 
-from pyredisson._shared.process import is_posix
+from pyredisson._owners.forks import is_posix
 from pyredisson._tools.common import failure, say, signals
 from pyredisson._tools.looking import inspecting
 from pyredisson._tools.output import is_without_reader, without_reader

@@ -14,7 +14,7 @@ import redis.exceptions as rx
 
 from pyredisson._asyncio.client import Redisson
 from pyredisson._core.failures import is_interruption
-from pyredisson._shared.made_owners import HandleOwner
+from pyredisson._owners.made import HandleOwner
 from pyredisson.compat.redis_py.shared import (
     Place,
     Settings,

@@ -1,7 +1,7 @@
 """Connections in a simulated world: what is sent on one arrives in order or not at all, and it breaks as a whole.
 
 The third transport, beside those of threads and of asyncio: it carries the same bytes, and everything that decides
-about them (:class:`pyredisson._net.server_link.ServerLink`, :class:`pyredisson._net.cluster.ClusterLink`,
+about them (:class:`pyredisson._net.link.ServerLink`, :class:`pyredisson._net.cluster.ClusterLink`,
 :class:`pyredisson._net.subscriber.Subscriber`) is the code that leads real connections.
 """
 
@@ -19,10 +19,9 @@ import redis.exceptions as rx
 
 import pyredisson
 from pyredisson._core.failures import Failure, NotSent, Unanswered
-from pyredisson._net.pool import Pool
+from pyredisson._net.link import Pool
 from pyredisson._net.refusals import reply_error
-from pyredisson._net.resp import Script, pack, script
-from pyredisson._net.wire import Address
+from pyredisson._net.wire import Address, Script, pack, script
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.scripting import sha1_of
 from tests.simulated.engine.world import Node, Process, Promise, World

@@ -1,6 +1,6 @@
 """Clients in a simulated world that find their server by themselves: on a cluster, or through sentinels.
 
-The links are not simulated: :mod:`pyredisson._net.server_link`, :mod:`pyredisson._net.cluster`,
+The links are not simulated: :mod:`pyredisson._net.link`, :mod:`pyredisson._net.cluster`,
 :mod:`pyredisson._net.sentinel` and :mod:`pyredisson._net.subscriber` run here as they do over sockets.
 """
 
@@ -16,21 +16,19 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
 from pyredisson._core.runtime import Acknowledging, Background, Reply, Request
 from pyredisson._net.cluster import ClusterLink
-from pyredisson._net.endpoint import masked
-from pyredisson._net.resp import prepare
+from pyredisson._net.link import ServerLink
 from pyredisson._net.sentinel import Sentinels
-from pyredisson._net.server_link import ServerLink
 from pyredisson._net.slots import Cluster, prepare_call, slot_of
-from pyredisson._net.subscribing import subscriber_for
-from pyredisson._net.urls import parse_sentinel_url
-from pyredisson._net.wire import Address
+from pyredisson._net.urls import masked, parse_sentinel_url
+from pyredisson._net.wire import Address, prepare
+from pyredisson._shared.runtime import subscriber_for
 from pyredisson.config import Config
 from tests.simulated.engine.network import Port, SimulatedTransport
 from tests.simulated.engine.runtime import AnyClient, Seam
 from tests.simulated.engine.world import Process, Promise
 
 if TYPE_CHECKING:
-    from pyredisson._net.node_subscribers import NodeSubscribers
+    from pyredisson._net.cluster import NodeSubscribers
     from pyredisson._net.subscriber import Subscriber
     from tests.simulated.engine.cluster import SimulatedCluster
     from tests.simulated.engine.network import Network
@@ -39,7 +37,7 @@ __all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
 
 
 class SimulatedMutex:
-    """See :class:`pyredisson._net.cluster_map.TimedMutex`."""
+    """See :class:`pyredisson._net.cluster.TimedMutex`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -21,10 +21,10 @@ from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
 from pyredisson._core.subscriptions import Subscriptions
-from pyredisson._net import resp
+from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
 from pyredisson._net.refusals import failure_of, reply_error
-from pyredisson._shared.any_owner import AnyOwner
+from pyredisson._owners.owners import AnyOwner
 from pyredisson.config import Config
 from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from pyredisson._core.names import check_name
 from pyredisson._kinds.lock import LockCore
-from pyredisson._shared.any_owner import AnyOwner
-from pyredisson._shared.thread_owners import ThreadOwner
+from pyredisson._owners.owners import AnyOwner, ThreadOwner
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:

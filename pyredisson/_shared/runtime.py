@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import os
@@ -10,31 +11,64 @@ import socket
 import threading
 import time
 import uuid
+import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyredisson._core import events
 from pyredisson._core.failures import ANOTHER, Rejected, is_contained
 from pyredisson._core.presence import Identity
 from pyredisson._core.waiting import queue_refused
-from pyredisson._net.introduction import VERSION, introduction
-from pyredisson._net.resp import prepare
-from pyredisson._net.server_link import ServerLink
+from pyredisson._net.link import ServerLink
 from pyredisson._net.slots import prepare_call, slot_of
-from pyredisson._shared import living, process
-from pyredisson._shared.callbacks import Callbacks
+from pyredisson._net.wire import VERSION, introduction, prepare
+from pyredisson._owners import forks
 from pyredisson._shared.clock import monotonic
-from pyredisson.errors import ClientClosedError
+from pyredisson.errors import ClientClosedError, LockLostError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.runtime import Request, Ticket
-    from pyredisson._net.connect import Link, Target
-    from pyredisson._net.node_subscribers import NodeSubscribers
+    from pyredisson._net.cluster import NodeSubscribers
     from pyredisson._net.subscriber import Subscriber
+    from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
+
+# ---- subscribing -----------------------------------------------------------------------------------------------------
+# What receives a client's messages: one subscriber, or one for each node of a cluster.
+
+
+def subscriber_for(link: Link, start: Callable[[Subscriber], None], client: ClientCore) -> Subscriber | NodeSubscribers:
+    """What receives the messages for the client that has this link; for the arguments see :class:`Subscriber`."""
+    if not isinstance(link, ServerLink):
+        from pyredisson._net.cluster import NodeSubscribers  # Most programs have one server.
+
+        return NodeSubscribers(link, start, client)
+    from pyredisson._net.subscriber import Subscriber  # Not needed before there is a client.
+
+    subscriber = Subscriber(link.stream, start, client, follow=link.follow)
+    link.on_change = subscriber.move
+    return subscriber
+
+
+# ---- living ----------------------------------------------------------------------------------------------------------
+# The clients of this process: one of them may hold what another one waited for in vain.
+
+
+#: Those that were closed, and not collected, as well.
+known: weakref.WeakSet[ClientCore] = weakref.WeakSet()
+
+
+def clients() -> list[ClientCore]:
+    """Return the clients that are neither closed nor gone; none if another thread makes one at this moment."""
+    try:
+        return [client for client in list(known) if not client.closed]
+    except RuntimeError:  # The set has changed while it was copied.
+        return []
 
 
 _log = logging.getLogger("pyredisson")
@@ -134,7 +168,7 @@ class BaseRuntime(ABC):
             prepare_call if target.scattered else prepare
         )
         self.callbacks: Callbacks = Callbacks()
-        self._origin = process.origin()
+        self._origin = forks.origin()
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self.closed: bool = False
         self._reopened = 0  # How many blocks of the closed client are sending their releases.
@@ -201,7 +235,7 @@ class BaseRuntime(ABC):
 
     def _copied(self, core: ClientCore) -> bool:
         """Return whether this process is a restored copy: its client is then another one, and has lost what it held."""
-        before, now = self._origin, process.origin()
+        before, now = self._origin, forks.origin()
         if before == now or "" in now:  # Unknown: not even a file can be opened, for example.
             return False
         self._origin = now
@@ -217,11 +251,11 @@ class BaseRuntime(ABC):
         self.restart(core)
 
     now: staticmethod[[], float] = staticmethod(monotonic)
-    check_process: staticmethod[[], None] = staticmethod(process.check)
+    check_process: staticmethod[[], None] = staticmethod(forks.check)
 
     random_bytes: staticmethod[[int], bytes] = staticmethod(os.urandom)
     unix_time: staticmethod[[], float] = staticmethod(time.time)
-    clients: staticmethod[[], list[ClientCore]] = staticmethod(living.clients)
+    clients: staticmethod[[], list[ClientCore]] = staticmethod(clients)
 
     def shield(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -244,3 +278,90 @@ class BaseRuntime(ABC):
     def unsubscribe(self, channel: str) -> None:
         if self._subscriber is not None:
             self._subscriber.unsubscribe(channel)
+
+
+# ---- callbacks -------------------------------------------------------------------------------------------------------
+# Where the callbacks of a client's user run: on threads of their own, where they may raise and block.
+#
+# A thread is started when there is something to call, and ends when there is nothing more. It is a daemon.
+
+
+T = TypeVar("T")
+
+#: The largest number of threads. If that number of callbacks block, the next one waits for one of them.
+MOST = 8
+
+#: Seconds after which one who stands for election, or observes one, looks whether it was stopped.
+LOOK_EVERY = 10.0
+
+#: Seconds until it goes on after an error.
+PAUSE = 1.0
+
+
+class Callbacks:
+    """The callbacks of one client that are still to be called."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._threads = 0
+
+    def add(self, callback: Callable[..., object], *args: object) -> None:
+        """Call something soon, on a thread where it may take its time. Never blocks, and never raises."""
+        with self._mutex:
+            self._queue.append((callback, args))
+            if self._threads >= MOST:
+                return
+            self._threads += 1
+        try:
+            threading.Thread(target=self._run, name="pyredisson-callback", daemon=True).start()
+        except BaseException as error:
+            with self._mutex:
+                self._threads -= 1
+            if not isinstance(error, RuntimeError):
+                raise
+            _log.error("pyredisson: no thread is available to call %r (%s): called with the next", callback, error)
+
+    def _run(self) -> None:
+        while True:
+            with self._mutex:
+                if not self._queue:
+                    self._threads -= 1
+                    return
+                callback, args = self._queue.popleft()
+            try:
+                callback(*args)
+            except BaseException:  # No one else calls in this thread: also what is no ``Exception``.
+                _log.exception("pyredisson: the callback %r failed", callback)
+
+
+def check_callback(callback: object, *, awaited: bool = False) -> None:
+    """Raise ``TypeError`` unless it is a callback; only one that is ``awaited`` may be a coroutine function."""
+    if not callable(callback):
+        raise TypeError(f"callback must be a function, not {type(callback).__name__}")
+    if not awaited and inspect.iscoroutinefunction(callback):
+        raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
+
+
+def report_callback(name: str, error: BaseException) -> None:
+    """Log the error of a callback."""
+    _log.error("pyredisson: the callback of the election %r failed", name, exc_info=error)
+
+
+def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None:
+    """Call the callback of one who observes an election."""
+    try:
+        callback(leader)
+    except BaseException as error:
+        if not is_contained(error):
+            raise
+        report_callback(name, error)
+
+
+def pause_after(client: ClientCore, name: str, error: BaseException) -> float | None:
+    """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
+    if isinstance(error, ClientClosedError):
+        return None
+    if not isinstance(error, LockLostError):  # The client has reported a loss.
+        client.emit(events.CampaignFailed(name, error))
+    return 0.0 if isinstance(error, LockLostError) else PAUSE

@@ -6,8 +6,6 @@ import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from pyredisson._core.client import ClientCore
-from pyredisson._net.connect import target_of
-from pyredisson._net.endpoint import url_of_endpoint
 from pyredisson._net.urls import (
     DEFAULT_URL,
     asks_for_embedded,
@@ -15,18 +13,21 @@ from pyredisson._net.urls import (
     client_at,
     known_url,
     settings_of,
+    target_of,
     url_from_env,
+    url_of_endpoint,
 )
-from pyredisson._shared import living, process
-from pyredisson._shared.base_runtime import BaseRuntime
-from pyredisson._shared.misuse import NotPortable
+from pyredisson._owners import forks
+from pyredisson._shared.arguments import BY_HAND, NotPortable, core_of
+from pyredisson._shared.runtime import BaseRuntime, known
 from pyredisson.observe.logging import Log, wants_all
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson._asyncio.runtime import AsyncioRuntime
-    from pyredisson._net.connect import Form
+    from pyredisson._net.urls import Form
+    from pyredisson._owners.made import Owner
     from pyredisson._threads.runtime import ThreadsRuntime
     from pyredisson.config import Config
     from pyredisson.embedded import EmbeddedServer
@@ -54,7 +55,7 @@ class BaseClient(NotPortable):
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, self._runtime.end, self._core, None if server is None else server.stop)
         self._end.atexit = False  # Its threads are daemons, its tasks end with their loop, its server with the process.
-        living.known.add(self._core)
+        known.add(self._core)
 
     @classmethod
     def _made(cls, client: Any, config: Config | None, server: EmbeddedServer | None = None) -> Self:
@@ -136,7 +137,7 @@ class BaseClient(NotPortable):
     @property
     def id(self) -> str:
         """The client's UUID, which identifies its holders in Redis: ``<uuid>:<thread_id>``."""
-        process.check()
+        forks.check()
         return self._core.id
 
     def renew_identity(self) -> None:
@@ -174,9 +175,36 @@ class BaseClient(NotPortable):
         return inspector_of(self._endpoint, self._config)
 
 
-@process.on_fork
+@forks.on_fork
 def _after_fork() -> None:
     """Make each client another one, on connections of its own: this is the child of a fork."""
-    for core in list(living.known):
+    for core in list(known):
         if not core.closed:
             cast(BaseRuntime, core.runtime).restart(core)
+
+
+# ---- handle ----------------------------------------------------------------------------------------------------------
+# The base of everything that a client makes for a name, for threads and for asyncio.
+
+
+class Handle(NotPortable):
+    """A named object that a client makes: a thin façade of its core, which has a name and describes itself."""
+
+    __slots__ = ("__weakref__", "_client", "_core", "_owner")
+
+    _core: Any
+    _client: Any  # It lives as long as a handle is in use.
+
+    def __init__(self, client: object = BY_HAND, core: object = BY_HAND, owner: Owner | None = None) -> None:
+        self._client = client
+        self._core = core_of(core, self, client)
+        self._owner = owner  # It lives as long, too.
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._core.describe()}>"
+
+    @property
+    def name(self) -> str:
+        """The name that was given to the client."""
+        name: str = self._core.names.name
+        return name
