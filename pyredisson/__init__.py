@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from pyredisson._owners.owners import current_thread_id
     from pyredisson._threads.client import Redisson
     from pyredisson._threads.election import Campaign, LeaderElection, Observation, Term
-    from pyredisson._threads.hold import HoldContext as Hold
-    from pyredisson._threads.hold import PermitHold
-    from pyredisson._threads.primitives import (
+    from pyredisson._threads.locks import (
         FairLock,
         FencedLock,
         Lock,
         MultiLock,
         NonReentrantFairLock,
         NonReentrantLock,
+        PermitHold,
         ReadWriteLock,
         RedLock,
         SpinLock,
         TokenLock,
     )
+    from pyredisson._threads.locks import HoldContext as Hold
     from pyredisson._threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
-    from pyredisson._threads.signals import Barrier, BoundedSemaphore, Condition, Event
+    from pyredisson._threads.synchronizers import Barrier, BoundedSemaphore, Condition, Event
     from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
     from pyredisson.errors import (
         ClientClosedError,
@@ -111,11 +111,10 @@ if not TYPE_CHECKING:
         "_owners.made",
         "_owners.owners",
         "_threads.client",
-        "_threads.primitives",
-        "_threads.hold",
+        "_threads.locks",
         "_threads.semaphores",
         "_threads.election",
-        "_threads.signals",
+        "_threads.synchronizers",
     )
 
     def __getattr__(name):

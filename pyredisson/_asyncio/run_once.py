@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
-from pyredisson._asyncio.primitives import Lock
+from pyredisson._asyncio.locks import Lock
 from pyredisson._shared.synchronized import RunOnce as Base
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson._asyncio.fan_out import fan_out
+from pyredisson._asyncio.pipe import fan_out
 from pyredisson._asyncio.tasks import CONNECTING, TaskTicket
 from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller

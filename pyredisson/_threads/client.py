@@ -15,7 +15,7 @@ from pyredisson._owners.made import Owner, caller_of, lock_core, make_core
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import lock_of_condition, own_keywords, pauses, refuse
 from pyredisson._shared.client import BaseClient
-from pyredisson._threads.primitives import (
+from pyredisson._threads.locks import (
     FairLock,
     FencedLock,
     Lock,
@@ -29,7 +29,7 @@ from pyredisson._threads.primitives import (
 )
 from pyredisson._threads.runtime import ThreadsRuntime
 from pyredisson._threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
-from pyredisson._threads.signals import Barrier, BoundedSemaphore, Condition, Event
+from pyredisson._threads.synchronizers import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._threads.transport import FORM
 from pyredisson.config import Backoff, Config, ExponentialBackoff
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 from pyredisson._shared.synchronized import RunOnce as Base
-from pyredisson._threads.primitives import Lock
+from pyredisson._threads.locks import Lock
 
 if TYPE_CHECKING:
     from pyredisson.lease import Lease

@@ -20,10 +20,8 @@ from pyredisson._owners.forks import check_patched, is_patched
 from pyredisson._owners.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson._shared.clock import monotonic
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
-from pyredisson._threads.fan_out import fan_out
-from pyredisson._threads.inherited import BackgroundThread, end_inherited_thread
-from pyredisson._threads.interruption import inside
-from pyredisson._threads.late_calls import late_calls
+from pyredisson._threads.background import BackgroundThread, end_inherited_thread, inside, late_calls
+from pyredisson._threads.sockets import fan_out
 from pyredisson.errors import ClientClosedError
 from pyredisson.lease import Lease
 from pyredisson.observe.logging import log_collected

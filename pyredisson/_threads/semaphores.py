@@ -9,7 +9,7 @@ from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.arguments import own_keywords, refuse
 from pyredisson._shared.client import Handle
-from pyredisson._threads.hold import PermitHold
+from pyredisson._threads.locks import PermitHold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:

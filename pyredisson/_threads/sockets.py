@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
+import select
 import socket
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
-from pyredisson._core.failures import NotSent, Unanswered
+from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
+from pyredisson._core.runtime import Ask, Reply, run
+from pyredisson._net.link import CONNECTING, ServerLink
 from pyredisson._net.wire import is_push, new_reader
 from pyredisson._shared.clock import monotonic
-from pyredisson._threads.inherited import Sockets, close_inherited
-from pyredisson._threads.readiness import Readiness
-from pyredisson._threads.socket_errors import raise_if_foreign
+from pyredisson._threads.background import BackgroundThread, Flag, Sockets, close_inherited, end_inherited_thread
 
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson._net.wire import Address
+    from pyredisson._net.link import Pool
+    from pyredisson._net.urls import Link
+    from pyredisson._net.wire import Address, Dial
 
 READ_SIZE = 65536
 
@@ -252,3 +256,261 @@ def _all(reader: Reader) -> list[Any]:
     while (reply := reader.gets()) is not False:
         found.append(reply)
     return found
+
+
+# ---- socket errors ---------------------------------------------------------------------------------------------------
+# Distinguishes what a socket raised from what a signal handler raised while it was used.
+
+
+def raise_if_foreign(error: OSError, sock: socket.socket) -> None:
+    """Raise the error again unless the socket raised it.
+
+    A handler's ``TimeoutError`` is an ``OSError``, too, and may come when all has been sent. Taken for the socket's it
+    would say that the request was not executed; and a caller that has to learn of it never would.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    # A socket written in C has no frame; those of `ssl`, gevent and eventlet have frames of their packages.
+    raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    if raised_in.partition(".")[0] not in (__name__.partition(".")[0], type(sock).__module__.partition(".")[0]):
+        raise error
+
+
+# ---- readiness -------------------------------------------------------------------------------------------------------
+# Wait until sockets can be read, with whatever this process has for that.
+
+
+class Readiness:
+    """Finds out which of some sockets can be read.
+
+    Args:
+        socks: The sockets.
+    """
+
+    def __init__(self, *socks: socket.socket) -> None:
+        self._socks = socks
+        # eventlet removes poll(). Its select() has no limit on descriptors, unlike the one of the C library.
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None:
+            for sock in socks:
+                self._poll.register(sock, select.POLLIN)
+
+    def wait(self, seconds: float) -> list[socket.socket]:
+        """Wait at most ``seconds`` (may be infinite), and return the sockets that can be read or have ended."""
+        if self._poll is not None:
+            ready = {
+                fd for fd, _ in self._poll.poll(None if seconds == math.inf else max(0, math.ceil(seconds * 1000)))
+            }
+            return [sock for sock in self._socks if sock.fileno() in ready]
+        return select.select(self._socks, (), (), None if seconds == math.inf else max(0.0, seconds))[0]
+
+
+# ---- dialling --------------------------------------------------------------------------------------------------------
+# Connect in a thread of its own, so that a caller can go on before that has ended.
+
+
+class ThreadDial:
+    """Work in a thread of its own: making a connection, as a rule; see :class:`pyredisson._net.wire.Dial`."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str = "pyredisson-connecting") -> None:
+        self.began: float = monotonic()
+        self.failure: BaseException | None = None
+        self._work = work
+        self._done = Flag()
+        try:
+            BackgroundThread(self._run, name).start()
+        except RuntimeError:  # There can be no more threads; the interpreter is about to end, maybe.
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            run(self._work())
+        except BaseException as error:
+            self.failure = error
+        self._done.set()
+        end_inherited_thread()
+
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    async def wait(self, seconds: float) -> bool:
+        return self._done.wait(seconds)
+
+
+def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], object]) -> Any:
+    """Make a call that may take as long as it likes, and wait for it only so long; a late result is ``unwanted``.
+
+    Raises:
+        Connecting: It is not over yet.
+    """
+    results: list[Any] = []
+    turn: list[None] = [None]  # Popped once: by the caller that waits no longer, or by the call that has returned.
+
+    async def work() -> None:
+        results.append(call())
+        if not _is_first(turn):  # No caller waits any more.
+            unwanted(results[0])
+
+    dial = ThreadDial(work)
+    try:
+        over = run(dial.wait(timeout))
+    except BaseException:
+        if not _is_first(turn):
+            unwanted(results[0])
+        raise
+    if not over and _is_first(turn):
+        raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+    run(dial.wait(1.0))
+    if dial.failure is not None:
+        raise dial.failure
+    return results[0]
+
+
+def _is_first(turn: list[None]) -> bool:
+    try:
+        turn.pop()
+    except IndexError:
+        return False
+    return True
+
+
+# ---- fan out ---------------------------------------------------------------------------------------------------------
+# Requests to several servers at once, under threads: all are sent, then all replies are received.
+
+
+AskT = TypeVar("AskT", bound=Ask)
+
+
+class Dialled:
+    """A request for which a connection has to be made first."""
+
+    def __init__(self, link: ServerLink, pool: Pool, ask: Ask) -> None:
+        self._link = link
+        self._pool = pool
+        self._ask = ask
+        # A server that was away a moment ago is not waited for longer than one that does not answer.
+        self._until = monotonic() + (ask.timeout if link.away else max(ask.timeout, CONNECTING))
+        self._dial: Dial = pool.dial()
+
+    def receive(self) -> Reply:
+        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+        dial = self._dial
+        over = run(dial.wait(max(0.0, self._until - monotonic())))
+        if not over:
+            self._pool.leave_dial(dial)
+            self._link.away = True
+            raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
+        if dial.failure is not None:
+            self._link.away = True
+            raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
+        self._ask.connected()
+        begun = _begin(self._ask)
+        if isinstance(begun, Connection):
+            return _receive(self._ask, begun)
+        begun.close()  # Another caller was quicker, and the next one is being made.
+        raise NotSent(rx.ConnectionError("the connection was used for something else"))
+
+    def close(self) -> None:
+        """Forget it: its reply is not of interest any more."""
+        self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
+
+
+class InThread:
+    """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
+
+    def __init__(self, link: Link, ask: Ask) -> None:
+        self._timeout = ask.timeout if ask.sync is None else 2 * ask.timeout
+        self._until = monotonic() + max(self._timeout, CONNECTING)
+        self._answer: Any = None
+        self._link = link
+        self._ask = ask
+        self._dial = ThreadDial(self._work, "pyredisson-request")
+
+    async def _work(self) -> None:
+        link, ask = self._link, self._ask
+        if ask.sync is None:
+            self._answer = await link.eval(ask.request, ask.timeout)
+        else:
+            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+
+    def receive(self) -> Reply:
+        """See :meth:`Dialled.receive`."""
+        if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
+        failure = self._dial.failure
+        if isinstance(failure, Exception) and not isinstance(failure, Failure):
+            raise Unanswered(failure)
+        if failure is not None:
+            raise failure
+        return self._answer  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Do nothing: its thread ends by itself."""
+
+
+def _begin(ask: Ask) -> Connection | Dialled | InThread:
+    """Send a request now, or begin to connect for it."""
+    link: Link = ask.runtime.link  # type: ignore[attr-defined]
+    if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
+        return InThread(link, ask)
+    while True:
+        wire: Any = link.pool.get()
+        if wire is None:
+            return Dialled(link, link.pool, ask)
+        try:
+            wire.post(ask.request.data, ask.timeout)
+        except OSError as error:
+            wire.close()
+            raise_if_foreign(error, wire.sock)
+            continue
+        except BaseException:
+            wire.close()
+            raise
+        return wire  # type: ignore[no-any-return]
+
+
+def _receive(ask: Ask, wire: Connection) -> Reply:
+    """Return the reply to a request that was sent on this connection."""
+    link: Any = ask.runtime.link  # type: ignore[attr-defined]
+    timeout, left = ask.timeout, wire.until - monotonic()
+    try:
+        # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+        reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
+    except BaseException as error:
+        wire.close()
+        link.away = link.away or isinstance(error, Unanswered)
+        raise
+    link.away = False
+    link.pool.put_back(wire)
+    if isinstance(reply, Exception):
+        return run(link.answer(reply, ask.request, timeout))  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
+
+
+async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
+    """See ``Runtime.fan_out``: send everything, then receive the replies.
+
+    In any order: while one is waited for, the others' arrive, and their time runs too.
+    """
+    made: list[AskT] = []
+    begun: list[Connection | Dialled | InThread] = []
+    received = 0
+    try:
+        for ask in asks:
+            made.append(ask)
+            begun.append(_begin(ask))
+        for ask, each in zip(made, begun, strict=True):
+            try:
+                answer: Any = _receive(ask, each) if isinstance(each, Connection) else each.receive()
+            except Connecting as failure:
+                answer = NotSent(failure.cause)  # One of several is not waited for.
+            except Failure as failure:
+                answer = failure
+            received += 1
+            ask.answer = answer
+    except BaseException:
+        for each in begun[received:]:
+            each.close()  # A reply that comes later would be taken for the answer to something else.
+        raise
+    return made

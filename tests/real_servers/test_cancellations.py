@@ -18,7 +18,7 @@ import redis
 import redis.asyncio
 
 import pyredisson.asyncio
-from pyredisson._asyncio.fan_out import fan_out
+from pyredisson._asyncio.pipe import fan_out
 from pyredisson._asyncio.transport import FORM
 from pyredisson._core.runtime import Ask, Runtime
 from pyredisson._net.urls import target_of

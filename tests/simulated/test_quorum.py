@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson._asyncio.primitives import MultiLock
+from pyredisson._asyncio.locks import MultiLock
 from pyredisson._core import releasing as release
 from pyredisson._core.client import ClientCore
 from pyredisson._core.ownership import Ownership

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pyredisson._core.failures import NotSent
-from pyredisson._threads.inherited import Sockets
+from pyredisson._threads.background import Sockets
 from pyredisson._threads.sockets import Connection
 
 

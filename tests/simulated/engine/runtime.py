@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, final
 import redis.exceptions as rx
 from typing_extensions import Self
 
-from pyredisson._asyncio.factory import Factory
+from pyredisson._asyncio.client import Factory
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Unanswered
 from pyredisson._core.owners import Caller

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyredisson._kinds.condition import ConditionCore
     from pyredisson._kinds.event import EventCore
     from pyredisson._kinds.semaphore import BoundedSemaphoreCore
-    from pyredisson._threads.primitives import FairLock, Lock
+    from pyredisson._threads.locks import FairLock, Lock
 
 T = TypeVar("T")
 

@@ -6,11 +6,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson._asyncio import fast_path
-from pyredisson._asyncio.hold import HoldContext as Hold
+from pyredisson._asyncio.tasks import CancelOnLoss
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._quorum.hold import majority
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
+from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
@@ -257,7 +258,7 @@ class AnyLock(Handle):
         *,
         skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[None]]: ...
+    ) -> HoldContext[Lease[None]]: ...
 
     @overload
     def hold(
@@ -267,7 +268,7 @@ class AnyLock(Handle):
         *,
         skip: bool,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[None] | None]: ...
+    ) -> HoldContext[Lease[None] | None]: ...
 
     def hold(
         self,
@@ -277,7 +278,7 @@ class AnyLock(Handle):
         skip: bool = False,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
-    ) -> Hold[Any]:
+    ) -> HoldContext[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
 
         The hold belongs to the block: the block may be left in another task.
@@ -303,7 +304,7 @@ class AnyLock(Handle):
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
         refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+        return HoldContext(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 class Lock(AnyLock):
@@ -467,7 +468,7 @@ class FencedLock(Lock):
         *,
         skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[int]]: ...
+    ) -> HoldContext[Lease[int]]: ...
 
     @overload
     def hold(
@@ -477,7 +478,7 @@ class FencedLock(Lock):
         *,
         skip: bool,
         cancel_on_loss: bool = False,
-    ) -> Hold[Lease[int] | None]: ...
+    ) -> HoldContext[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -487,7 +488,7 @@ class FencedLock(Lock):
         skip: bool = False,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
-    ) -> Hold[Any]:
+    ) -> HoldContext[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
 
         Example::
@@ -496,7 +497,7 @@ class FencedLock(Lock):
                 print(lease.token)
         """
         refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+        return HoldContext(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.
@@ -660,3 +661,77 @@ class RedLock(MultiLock):
 
     def __init__(self, *locks: Lock) -> None:
         super().__init__(*locks, quorum=majority(len(locks)))
+
+
+# ---- hold ------------------------------------------------------------------------------------------------------------
+# The context managers that ``hold()`` of a lock and of a semaphore return, for asyncio.
+
+
+@final
+class HoldContext(LockBlock[LeaseT_co]):
+    """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
+
+    The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.
+
+    Example::
+
+        async with lock.hold(wait_time=5) as lease:
+            lease.ensure_held()
+    """
+
+    __slots__ = ("_cancels", "_wanted")
+
+    def __init__(
+        self,
+        lock: Handle,
+        wait_time: Seconds | None,
+        lease_time: Seconds | None,
+        skip: bool,
+        cancel_on_loss: bool,
+    ) -> None:
+        super().__init__(lock, wait_time, lease_time, skip)
+        self._wanted = cancel_on_loss
+        self._cancels: CancelOnLoss | None = None
+
+    async def __aenter__(self) -> LeaseT_co:
+        self._lease = await self._acquire()
+        if self._wanted and self._lease is not None:
+            self._cancels = CancelOnLoss()
+            self._lease._when_lost(self._cancels.cancel)
+        return self._lease  # type: ignore[return-value]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is None:
+            return  # The block was run without the lock.
+        self._lease._end()
+        ended_by = error if self._cancels is None else self._cancels.take_back(error)
+        await self._lock._core.leave(ended_by, lease=self._lease)
+
+
+@final
+class PermitHold(PermitsBlock[PermitLeaseT_co]):
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
+
+    The permits belong to the block, not to a task: the block may be left, and they released, in another task.
+
+    Example::
+
+        async with semaphore.hold(wait_time=5):
+            ...
+    """
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> PermitLeaseT_co:
+        return await self._block.enter()  # type: ignore[return-value]  # None only if it may skip.
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._block.leave(error)
+
+
+#: Its public name; the core has holds of its own.
+Hold = HoldContext

@@ -9,7 +9,7 @@ from pyredisson._shared.arguments import BY_HAND
 from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
-    from pyredisson._asyncio.primitives import FairLock, Lock
+    from pyredisson._asyncio.locks import FairLock, Lock
     from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.barrier import BarrierCore
     from pyredisson._kinds.condition import ConditionCore

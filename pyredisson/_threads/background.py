@@ -26,7 +26,6 @@ from pyredisson._net.refusals import not_opened
 from pyredisson._net.urls import own_settings
 from pyredisson._owners.forks import on_fork
 from pyredisson._shared.clock import monotonic
-from pyredisson._threads.interruption import Flag
 
 #: With more connections than this, threads get in each other's way if they let go of Python's lock to send.
 MANY = 48
@@ -207,3 +206,104 @@ def _forget_starts() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_finish_starts)
+
+# ---- interruption ----------------------------------------------------------------------------------------------------
+# Calls in the middle of calls: signal handlers and finalizers run between any two steps of the thread they interrupt.
+#
+# A mutex that protects plain state is reentrant, or such a call would wait for the very thread that it holds up. But
+# what it finds may be half changed, or the request of the interrupted call in flight: then it has to be refused. What
+# an owner holds says so itself (``Owned.call``).
+
+
+def inside(mutex: Any) -> bool:
+    """Whether the calling thread is inside of a reentrant mutex."""
+    try:
+        threading.Condition(mutex).notify(0)
+    except RuntimeError:  # As documented: the calling thread has not acquired it.
+        return False
+    return True
+
+
+class Flag:
+    """What ``threading.Event`` is, for those who may be interrupted in it: that has a mutex which is not reentrant."""
+
+    __slots__ = ("_lock", "_set")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._set
+
+    def set(self) -> None:
+        """Set it, once, and let all go on who wait."""
+        self._set = True
+        self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set. Returns whether it is."""
+        if not self._set and self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
+            self._lock.release()  # For the next one.
+        return self._set
+
+
+# ---- late calls ------------------------------------------------------------------------------------------------------
+# Calls that are made at a later time, for clients that were closed: their own threads have ended.
+#
+# One thread of the process makes them all. It begins with the first one that is wanted, and ends after the last.
+
+
+#: The longest sleep, since the clock of a wait may stand still while the machine sleeps.
+SLICE = 1.0
+
+
+class LateCalls:
+    """The calls that are to be made."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # Reentrant: a signal handler may close a client in the middle.
+        self._calls: dict[object, tuple[float, Callable[[], object]]] = {}
+        self._runs = False
+
+    def add(self, at: float, call: Callable[[], object]) -> Callable[[], None]:
+        """Make a call at that time. Returns what cancels it."""
+        key = object()
+        with self._changed:
+            self._calls[key] = at, call
+            if self._runs:
+                self._changed.notify()
+            else:
+                BackgroundThread(self._run, "losses of closed clients").start()
+                self._runs = True
+
+        def cancel() -> None:
+            with self._changed:
+                self._calls.pop(key, None)
+                self._changed.notify()
+
+        return cancel
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._calls:
+                    self._runs = False
+                    return
+                key, (at, call) = min(self._calls.items(), key=lambda each: each[1][0])
+                if (left := at - monotonic()) > 0:
+                    self._changed.wait(min(left, SLICE))
+                    continue
+                del self._calls[key]
+            call()
+
+
+late_calls: LateCalls = LateCalls()
+
+
+@on_fork
+def _forget() -> None:
+    """This is the child of a fork: it holds nothing of its parent's."""
+    late_calls.__init__()  # type: ignore[misc]
