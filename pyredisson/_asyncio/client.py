@@ -585,12 +585,12 @@ class Redisson(BaseClient, Factory):
         return await self._ask(lambda inspector: inspector.clients())
 
     async def _ask(self, question: Callable[[Inspector], R]) -> R:
-        from pyredisson.inspection.of_client import answered
+        from pyredisson.inspection.inspector import answered
 
         return await answered(self._inspector(), question)
 
     def _found(self, find: Callable[[Inspector], Iterator[LockView]]) -> AsyncIterator[LockView]:
-        from pyredisson.inspection.of_client import found
+        from pyredisson.inspection.inspector import found
 
         return found(self._inspector(), find)
 

@@ -170,7 +170,7 @@ class BaseClient(NotPortable):
 
     def _inspector(self) -> Inspector:
         self._core.check_open()
-        from pyredisson.inspection.of_client import inspector_of  # Few programs need it.
+        from pyredisson.inspection.inspector import inspector_of  # Few programs need it.
 
         return inspector_of(self._endpoint, self._config)
 

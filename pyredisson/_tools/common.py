@@ -111,8 +111,7 @@ def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
         url: The server, its password masked.
     """
     from pyredisson._core.messages import remedy_of
-    from pyredisson.inspection.refusals import answered, text_of
-    from pyredisson.inspection.servers import describe
+    from pyredisson.inspection.servers import answered, describe, text_of
 
     server = f"the server{f' at {url}' if url else ''}"
     hint = f"; {remedy}" if (remedy := remedy_of(str(error))) else ""

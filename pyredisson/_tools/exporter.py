@@ -25,8 +25,8 @@ from pyredisson._tools.common import ExitCode, failure, inspector_at, plain, say
 from pyredisson._tools.sampling.pace import in_daemon_thread
 from pyredisson.inspection import LockView, Snapshot, Who, wait_graph
 from pyredisson.inspection.inspector import Keep
-from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.inspection.replies import encode_name, glob_to_pattern
+from pyredisson.inspection.model import stored_kinds
+from pyredisson.inspection.servers import encode_name, glob_to_pattern
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -25,8 +25,8 @@ from pyredisson._tools.looking import (
     waiting_text,
 )
 from pyredisson.inspection import DOUBTFUL, MAX_DOUBTFUL, ClientView, LockView, Problem, describe, is_meant
-from pyredisson.inspection.kinds import labels, stored_kinds
 from pyredisson.inspection.look import Look
+from pyredisson.inspection.model import labels, stored_kinds
 
 FIRST_LINES = 0.5  # seconds for which what is found is collected, to be printed in the order of the names
 MOST_AT_ONCE = 1000  # locks

@@ -22,9 +22,9 @@ from rich.text import Text
 from pyredisson._tools.common import ExitCode, failure, inspector_at, plain, say
 from pyredisson._tools.durations import duration_text
 from pyredisson.inspection import NOT_UTF8, Inspector, LockView, WaiterView, Who, as_json, describe
-from pyredisson.inspection.kinds import stored_kinds
 from pyredisson.inspection.look import Look
-from pyredisson.inspection.refusals import answered
+from pyredisson.inspection.model import stored_kinds
+from pyredisson.inspection.servers import answered
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from pyredisson import Config, RedissonError
 from pyredisson._tools.common import BadUsage, ExitCode, connect, plain, say
 from pyredisson._tools.looking import inspecting, print_json, quoted
 from pyredisson.inspection import LockView
-from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
+from pyredisson.inspection.model import numbered_kinds, stored_kinds
 
 NO_SEMAPHORE = 3
 

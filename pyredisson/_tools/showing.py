@@ -31,8 +31,8 @@ from pyredisson._tools.looking import (
     views_with_progress,
 )
 from pyredisson.inspection import DOUBTFUL, Edge, Inspector, LockView, WaitGraph, Who, describe, wait_graph
-from pyredisson.inspection.kinds import labels, stored_kinds
-from pyredisson.inspection.replies import encode_name
+from pyredisson.inspection.model import labels, stored_kinds
+from pyredisson.inspection.servers import encode_name
 
 NOT_HELD = 3
 NEEDED = ("waiters", "owners")  # Who waits is known from these.

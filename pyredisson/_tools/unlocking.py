@@ -10,7 +10,7 @@ import click
 from pyredisson._tools.common import BadUsage, ExitCode, plain, say
 from pyredisson._tools.looking import describe_who, inspecting, print_json, quoted
 from pyredisson.inspection import DOUBTFUL, LockView, Unlocked, Who
-from pyredisson.inspection.kinds import stored_kinds
+from pyredisson.inspection.model import stored_kinds
 
 NOT_HELD = 3
 OTHER_HOLDER = 4

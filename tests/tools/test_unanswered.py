@@ -20,8 +20,7 @@ from pyredisson._tools.cli import cli
 from pyredisson._tools.exporter import Exporter, Scanner, write_once
 from pyredisson._tools.watch.run import Watch
 from pyredisson.inspection import Inspector, Snapshot
-from pyredisson.inspection.glance import glance_at
-from pyredisson.inspection.inspector import Keep
+from pyredisson.inspection.inspector import Keep, glance_at
 from tests.clusters import RunningCluster
 from tests.servers import HOST, Server
 from tests.waiting import until

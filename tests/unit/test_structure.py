@@ -17,7 +17,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson._lua import script_text
-from pyredisson.inspection.kinds import labels, stored_kinds
+from pyredisson.inspection.model import labels, stored_kinds
 from tests.examples import ROOT
 
 PACKAGE = ROOT / "pyredisson"

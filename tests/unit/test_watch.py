@@ -11,7 +11,7 @@ from pyredisson._tools.sampling.changes import Change, Evidence, changes
 from pyredisson._tools.watch.run import changes_between
 from pyredisson._tools.watch.show import line_of, record_of
 from pyredisson.inspection import LockView, Who
-from pyredisson.inspection.glance import Glance, questions, read_glance
+from pyredisson.inspection.inspector import Glance, questions, read_glance
 
 A = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
 B = "11111111-0b7d-4e7c-9d53-2f3d5c1b7a90:8"

@@ -16,8 +16,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.names import LockNames
 from pyredisson._shared import rights
-from pyredisson.inspection.replies import encode_name
-from pyredisson.inspection.servers import Command, Server
+from pyredisson.inspection.servers import Command, Server, encode_name
 
 #: A command's arguments behind its key that have no effect: those that it refuses, or of a key that is not there.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {

@@ -19,9 +19,17 @@ from pyredisson._net.wire import Address
 from pyredisson._tools.doctor.permissions import Permissions, probe_permissions
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
-from pyredisson.inspection.refusals import answered, text_of
-from pyredisson.inspection.server_replies import check_pong, read_clock, read_info_text, read_setting
-from pyredisson.inspection.servers import Server, Servers, in_parallel
+from pyredisson.inspection.servers import (
+    Server,
+    Servers,
+    answered,
+    check_pong,
+    in_parallel,
+    read_clock,
+    read_info_text,
+    read_setting,
+    text_of,
+)
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
 from pyredisson.inspection import LockView, Who
-from pyredisson.inspection.kinds import stored_kinds
+from pyredisson.inspection.model import stored_kinds
 
 EventName: TypeAlias = Literal[
     "held", "free", "acquired", "released", "expired", "ended", "forced", "changed", "reentered", "no_lock"

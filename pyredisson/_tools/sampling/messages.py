@@ -17,7 +17,7 @@ from typing import Any, Literal, final
 import redis
 import redis.exceptions as rx
 
-from pyredisson.inspection.kinds import stored_kinds
+from pyredisson.inspection.model import stored_kinds
 from pyredisson.inspection.servers import TOOL_NAME, Server
 
 READ_FOR = 0.2  # seconds until a thread checks whether it is to end

@@ -24,8 +24,7 @@ from pyredisson._tools.sampling.messages import RELEASES, Message, MessageReader
 from pyredisson._tools.sampling.pace import Pace, in_daemon_thread
 from pyredisson._tools.top.rounds import Record, round_of
 from pyredisson.inspection import Inspector, LockView, Snapshot
-from pyredisson.inspection.replies import encode_name, glob_to_pattern
-from pyredisson.inspection.servers import Server
+from pyredisson.inspection.servers import Server, encode_name, glob_to_pattern
 
 SHORT_SEARCH = 2.0  # seconds
 LONG_SEARCH = 30.0

@@ -29,10 +29,9 @@ from pyredisson._tools.sampling.messages import Message, MessageReader, without_
 from pyredisson._tools.sampling.pace import Pace
 from pyredisson._tools.watch.show import line_of, record_of
 from pyredisson.inspection import Inspector, Who
-from pyredisson.inspection.glance import Glance, channels_of, glance_at
-from pyredisson.inspection.kinds import stored_kinds
-from pyredisson.inspection.replies import encode_name
-from pyredisson.inspection.servers import Server
+from pyredisson.inspection.inspector import Glance, channels_of, glance_at
+from pyredisson.inspection.model import stored_kinds
+from pyredisson.inspection.servers import Server, encode_name
 
 Meaning: TypeAlias = Literal["release", "forced", "key"]
 """Of a message about a lock: a release, a forced unlock, or a notification of its key."""

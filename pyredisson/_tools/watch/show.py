@@ -9,7 +9,7 @@ from pyredisson._tools.common import plain
 from pyredisson._tools.durations import duration_text
 from pyredisson._tools.sampling.changes import Change
 from pyredisson.inspection import LockView, as_json
-from pyredisson.inspection.glance import Glance
+from pyredisson.inspection.inspector import Glance
 
 #: What needs attention is written in capitals.
 SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds", "no_lock": "no lock"}

@@ -14,7 +14,7 @@ from pyredisson._tools.web.plot import draw_waits
 from pyredisson._tools.web.seen import MAX_PARTS, PAGE, SHOWN, SORTS, Query, SeenRow, shorten
 from pyredisson._tools.web.templates import render
 from pyredisson._tools.web.watcher import Watcher
-from pyredisson.inspection.kinds import shown_kinds
+from pyredisson.inspection.model import shown_kinds
 
 MAX_CLIENTS = 200  # rows
 MAX_RENDERED = 100  # pages that are kept for other viewers until the next look

@@ -12,7 +12,7 @@ from pyredisson._tools.common import plain
 from pyredisson._tools.sampling.changes import owner_of
 from pyredisson._tools.web.graph import Drawing, WaitEdge, draw
 from pyredisson.inspection import DOUBTFUL, ClientView, LockView, Snapshot, WaitGraph, wait_graph
-from pyredisson.inspection.kinds import shown_kinds, stored_kinds
+from pyredisson.inspection.model import shown_kinds, stored_kinds
 
 PAGE = 100  # rows
 MAX_SEARCH = 200  # characters

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from pyredisson import __version__
 from pyredisson._tools.web.seen import shorten
-from pyredisson.inspection.kinds import stored_kinds
+from pyredisson.inspection.model import stored_kinds
 
 
 def duration(seconds: float) -> str:
