@@ -225,8 +225,7 @@ def draw_top(url: str, shown: dict[str, str]) -> None:
     """Draw one round of ``top``."""
     from rich.console import Console
 
-    from pyredisson._tools.top.sampler import Sampler
-    from pyredisson._tools.top.show import screen_of
+    from pyredisson._tools.top import Sampler, screen_of
     from pyredisson.inspection import Inspector
 
     console = Console(width=WIDE, height=12, file=io.StringIO(), force_terminal=True, color_system="standard")

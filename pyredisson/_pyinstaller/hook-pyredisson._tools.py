@@ -2,4 +2,4 @@
 
 from PyInstaller.utils.hooks import collect_submodules
 
-hiddenimports = collect_submodules("pyredisson._tools.commands")
+hiddenimports = collect_submodules("pyredisson._tools")

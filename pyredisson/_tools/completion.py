@@ -150,3 +150,23 @@ def lock_names(url: str, prefix: str, found: list[str]) -> None:
                 break
     if len(doubtful) <= MOST:
         found += doubtful
+
+
+# ---- completion ------------------------------------------------------------------------------------------------------
+# ``pyredisson completion``: its arguments.
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that makes SHELL complete commands, options, and the names of locks that are held.
+
+    \b
+        pyredisson completion bash >> ~/.bashrc
+        pyredisson completion zsh >> ~/.zshrc
+        pyredisson completion fish > ~/.config/fish/completions/pyredisson.fish
+
+    Names are looked up on the server of --url, if that was typed before, or PYREDISSON_URL: for half a second at most,
+    and silently if it does not answer. The script for bash needs bash 4.4 or newer; that for zsh, compinit.
+    """
+    click.echo(completion_script(shell, click.get_current_context().find_root().command), nl=False)

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import click
 from redis import Redis
 from redis.exceptions import RedisError
 from rich import box
@@ -31,7 +32,7 @@ from rich.table import Table
 
 from pyredisson import Config, Redisson, RedissonError
 from pyredisson._core.names import LockNames
-from pyredisson._tools.common import BadUsage, ExitCode, connect, failure, say, signals
+from pyredisson._tools.common import BadUsage, ExitCode, check_posix, connect, failure, say, signals
 
 PAYING_SECONDS = 0.010
 LEASE_SECONDS = 3.0
@@ -302,3 +303,21 @@ def show_results(console: Console, unlocked: SaleResult, locked: SaleResult, tak
     console.print(table)
     console.print(*meaning, sep="\n", highlight=False)
     return 0 if locked.is_exact and takeover is not None else ExitCode.FAILED
+
+
+# ---- demo ------------------------------------------------------------------------------------------------------------
+# ``pyredisson demo``: its arguments.
+
+
+@click.command()
+@click.option("--seats", type=click.IntRange(1, 100_000), default=150, show_default=True, help="Seats in stock.")
+@click.option("--workers", type=click.IntRange(2, 64), default=4, show_default=True, help="Processes that sell them.")
+@click.option(
+    "--url",
+    help="Your own server (redis://, rediss:// or unix://).  [default: a private server, stopped at the end]",
+)
+def demo(**options: Any) -> int:
+    """Sell seats from several processes, without the lock and with it, then kill a holder of the lock."""
+    check_posix("demo")
+
+    return run_demo(**options)

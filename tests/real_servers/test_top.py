@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.top.rounds import Record
-from pyredisson._tools.top.sampler import Sampler
+from pyredisson._tools.top import Record, Sampler
 from pyredisson.inspection import Inspector
 from tests.command_line import PYREDISSON, Programs
 from tests.servers import Server

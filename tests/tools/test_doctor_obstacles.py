@@ -13,8 +13,7 @@ from pyredisson import Redisson
 from pyredisson._core.server import read_info
 from pyredisson._shared import rights
 from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.ability import unable, unchecked
-from pyredisson._tools.doctor.judge import Grade, judge
+from pyredisson._tools.doctor.judge import Grade, judge, unable, unchecked
 from pyredisson._tools.doctor.probe import Node, Replica
 from tests.clusters import RunningCluster
 from tests.servers import HOST, Build, Server

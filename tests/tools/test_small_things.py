@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.looking import free_command, unlock_command
+from pyredisson._tools.tables import free_command, unlock_command
 from pyredisson.inspection import Inspector, LockView, Who
 from tests.proxy import Proxy
 from tests.servers import HOST, Server

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson._tools.child import find_program
 from pyredisson._tools.cli import COMMANDS
 from pyredisson._tools.common import ExitCode, plain
 from pyredisson._tools.demo import SaleResult, show_results
+from pyredisson._tools.run import find_program
 from tests.command_line import Programs
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
-from pyredisson._tools.sampling.changes import Change, Evidence, changes
-from pyredisson._tools.watch.run import changes_between
-from pyredisson._tools.watch.show import line_of, record_of
+from pyredisson._tools.sampling import Change, Evidence, changes
+from pyredisson._tools.watch import changes_between, line_of, record_of
 from pyredisson.inspection import LockView, Who
 from pyredisson.inspection.inspector import Glance, questions, read_glance
 

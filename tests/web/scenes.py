@@ -16,11 +16,9 @@ from typing import Any
 
 import httpx
 
-from pyredisson._tools.web.access import Access
-from pyredisson._tools.web.app import Outcome, Site
+from pyredisson._tools.web.app import Access, Outcome, Site, WebServer
 from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.seen import see
-from pyredisson._tools.web.server import WebServer
+from pyredisson._tools.web.rows import see
 from pyredisson._tools.web.watcher import Watcher
 from pyredisson.inspection import ClientView, LockView, Snapshot, WaiterView, Who
 from tests import waiting

@@ -9,8 +9,7 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from pyredisson._tools.web.access import Access
-from pyredisson._tools.web.app import Outcome
+from pyredisson._tools.web.app import Access, Outcome
 from pyredisson.inspection import DOUBTFUL
 from tests.web.scenes import RunningSite, Scene, lock, until, who
 

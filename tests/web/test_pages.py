@@ -15,10 +15,9 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from pyredisson._tools.web.access import Access
-from pyredisson._tools.web.app import Site
+from pyredisson._tools.web.app import Access, Site
 from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.seen import PAGE
+from pyredisson._tools.web.rows import PAGE
 from pyredisson._tools.web.watcher import Watcher
 from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 

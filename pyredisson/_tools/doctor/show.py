@@ -8,12 +8,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pyredisson._tools.common import plain
-from pyredisson._tools.doctor.ability import unable, unchecked
-from pyredisson._tools.doctor.judge import Grade, Report
+from pyredisson._tools.common import duration_text, plain
+from pyredisson._tools.doctor.judge import Grade, Report, unable, unchecked
 from pyredisson._tools.doctor.probe import Node, format_address
-from pyredisson._tools.durations import duration_text
-from pyredisson._tools.looking import Output
+from pyredisson._tools.tables import Output
 
 TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
 

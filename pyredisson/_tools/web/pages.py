@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
 from typing import Any, final
 from urllib.parse import urlencode
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pyredisson._tools.web.plot import draw_waits
-from pyredisson._tools.web.seen import MAX_PARTS, PAGE, SHOWN, SORTS, Query, SeenRow, shorten
-from pyredisson._tools.web.templates import render
+from pyredisson import __version__
+from pyredisson._tools.web.rows import (
+    BUCKET_SECONDS,
+    BUCKETS,
+    MAX_PARTS,
+    PAGE,
+    SHOWN,
+    SORTS,
+    Bucket,
+    Query,
+    SeenRow,
+    shorten,
+)
 from pyredisson._tools.web.watcher import Watcher
-from pyredisson.inspection.model import shown_kinds
+from pyredisson.inspection.model import shown_kinds, stored_kinds
 
 MAX_CLIENTS = 200  # rows
 MAX_RENDERED = 100  # pages that are kept for other viewers until the next look
@@ -188,3 +201,168 @@ class Pages:
 def _address(query: Query, page: int) -> str:
     names = {"q": query.text, "kind": query.kind, "show": query.show, "sort": query.sort, "page": str(page)}
     return "/?" + urlencode({name: value for name, value in names.items() if value}, errors="replace")
+
+
+# ---- templates -------------------------------------------------------------------------------------------------------
+# The templates, which escape all that they are given, and the functions that they may use.
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it: ``41 s``, ``6 min 2 s``, ``3 h 5 min``. ``app.js`` has the same rules."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
+def clock(at: float) -> str:
+    """Return a time of the day. In the browser, ``app.js`` replaces it by the viewer's own."""
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S UTC")
+
+
+def ago(at: float) -> str:
+    """Return how long ago a Unix time is."""
+    return duration(time.time() - at)
+
+
+def until(at: float) -> str:
+    """Return how far away a Unix time is."""
+    return duration(at - time.time())
+
+
+def words(kind: str) -> str:
+    """Return a kind as words."""
+    known = stored_kinds().get(kind)
+    return kind.replace("_", " ") if known is None else known.words
+
+
+def _finalize(value: object) -> object:
+    # Every text that a template prints passes here: no control character, and no text without an end.
+    return shorten(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("pyredisson._tools.web"),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # An address and the outline of a drawing are ours, long, and of characters that need no escape but `&`.
+    environment.filters.update(drawn=Markup.escape, safe_address=Markup.escape)
+    environment.filters.update(ago=ago, until=until, clock=clock, duration=duration, words=words)
+    environment.globals.update(version=__version__)
+    return environment
+
+
+def render(template: str, **context: object) -> str:
+    """Return what a template makes of some values."""
+    return _environment().get_template(template).render(**context)
+
+
+# ---- plot ------------------------------------------------------------------------------------------------------------
+# Waits over the last hour, drawn as SVG: two small charts over the same hour.
+
+
+WIDTH, HEIGHT = 720, 84
+
+#: What the upper edge of a chart may stand for: numbers, and times in seconds, that are easy to read.
+NUMBERS = tuple(step * 10.0**power for power in range(9) for step in (1, 2, 5))
+TIMES = (
+    *(1, 2, 5, 10, 20, 30),
+    *(60 * each for each in (1, 2, 5, 10, 20, 30)),
+    *(3600.0 * 2**power for power in range(20)),
+)
+
+
+@final
+@dataclass(frozen=True)
+class Chart:
+    """A chart.
+
+    Attributes:
+        title: What it shows.
+        areas: The outlines of its areas, one for each time without gaps, as SVG paths.
+        lines: Their upper edges.
+        top: What its upper edge stands for.
+        summary: What it shows, for those who cannot see it.
+    """
+
+    title: str
+    areas: Sequence[str]
+    lines: Sequence[str]
+    top: str
+    summary: str
+
+
+@final
+@dataclass(frozen=True)
+class Plot:
+    """Charts over the same hour.
+
+    Attributes:
+        width: The width of each, in units of SVG.
+        height: The height of each.
+        charts: The charts.
+        empty: Whether there is nothing to show yet.
+    """
+
+    width: int
+    height: int
+    charts: Sequence[Chart]
+    empty: bool
+
+
+def draw_waits(buckets: Sequence[Bucket], now: float) -> Plot:
+    """Draw how many waited, and for how long the longest had waited, over the hour before a Unix time."""
+    last = int(now // BUCKET_SECONDS)
+    charts = (
+        _chart(
+            "Owners waiting", buckets, last, lambda each: float(each.waiting), lambda value: f"{value:,.0f}", NUMBERS
+        ),
+        _chart("Longest wait", buckets, last, lambda each: each.longest, duration, TIMES),
+    )
+    return Plot(WIDTH, HEIGHT, charts, empty=not buckets)
+
+
+def _chart(
+    title: str,
+    buckets: Sequence[Bucket],
+    last: int,
+    value_of: Callable[[Bucket], float],
+    text_of: Callable[[float], str],
+    tops: Sequence[float],
+) -> Chart:
+    most = max(map(value_of, buckets), default=0.0)
+    top = next((each for each in tops if each >= most), most)
+    areas, lines = [], []
+    for run in _runs(buckets):
+        points = [(_x(each.number, last), round(HEIGHT - HEIGHT * value_of(each) / top, 1)) for each in run]
+        points.append((_x(run[-1].number + 1, last), points[-1][1]))  # A bucket is as wide as its time.
+        line = "L".join(f"{x:g} {y:g}" for x, y in points)
+        lines.append(f"M{line}")
+        areas.append(f"M{points[0][0]:g} {HEIGHT}L{line}L{points[-1][0]:g} {HEIGHT}Z")
+    now = value_of(buckets[-1]) if buckets and buckets[-1].number >= last - 1 else 0.0
+    return Chart(title, areas, lines, text_of(top), f"now {text_of(now)}, at most {text_of(most)} in the last hour")
+
+
+def _x(number: int, last: int) -> float:
+    return round(WIDTH * (BUCKETS - 1 - (last - number)) / BUCKETS, 1)
+
+
+def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
+    """Split where there is a gap: for three buckets or more nothing was seen."""
+    runs: list[list[Bucket]] = []
+    for each in buckets:
+        if runs and each.number - runs[-1][-1].number <= 3:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return runs

@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import final
 
-from pyredisson._tools.sampling.pace import Pace, in_daemon_thread
-from pyredisson._tools.web.history import History, Waits
-from pyredisson._tools.web.seen import SeenRow, SeenState, see, shorten
+from pyredisson._tools.sampling import Pace, in_daemon_thread
+from pyredisson._tools.web.rows import History, SeenRow, SeenState, Waits, see, shorten
 from pyredisson.inspection import Snapshot, describe
 
 #: Pauses are at least this many times as long as the look before: however many keys there are, the server has a rest.

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import get_args
+from typing import Any, get_args
 
-from pyredisson._tools.common import BadUsage, ExitCode, plain, say
-from pyredisson._tools.durations import duration_text
-from pyredisson._tools.looking import (
+import click
+
+from pyredisson._tools.common import BadUsage, ExitCode, duration_text, json_option, plain, say, server_options
+from pyredisson._tools.completion import complete_names
+from pyredisson._tools.tables import (
     ago,
     finish,
     free_command,
@@ -308,3 +310,112 @@ def list_leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> 
 def _state_of(look: Look) -> dict[str, object]:
     errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
     return {"complete": look.complete, "keys_seen": look.keys_seen, "errors": errors}
+
+
+# ---- ls --------------------------------------------------------------------------------------------------------------
+# ``pyredisson ls``: its arguments.
+
+
+@click.command()
+@click.argument("pattern", required=False, shell_complete=complete_names)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only this kind, as in the column KIND: lock, fair, rw, semaphore, ...; can be repeated.",
+)
+@click.option("--held-by", "holder", metavar="WHO", help="Only those held by this application, host, pid or client id.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "since", "ttl", "waiting"]),
+    help="In what order: by name, the longest hold first, the first to expire, or the most waiters, once all are "
+    "found.  [default: by name, as it is found: if that takes long, what was found in half a second at a time]",
+)
+@click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
+@json_option
+@server_options
+def ls(**options: Any) -> int:
+    """List the locks whose names match PATTERN, who holds them and who waits. Changes nothing.
+
+    \b
+        pyredisson ls
+        pyredisson ls 'order:*' --held-by web-3 --sort since
+
+    PATTERN is one of Redis: * and ? stand for other characters. Names are found by SCAN, which does not block the
+    server. Semaphores, latches, events and barriers are numbers in Redis: they are listed if a client waits for them,
+    or reports them.
+
+    Locks of other libraries are strings, like data. With PATTERN all short strings are listed, otherwise those that
+    expire or look like a token.
+
+    \b
+    Exit code:
+       0  all keys were searched
+       1  some could not be searched
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+
+    return list_locks(**options)
+
+
+# ---- clients ---------------------------------------------------------------------------------------------------------
+# ``pyredisson clients``: its arguments.
+
+
+@click.command()
+@json_option
+@server_options
+def clients(**options: Any) -> int:
+    """List the clients of pyredisson that are connected or report holds: application, host, pid. Changes nothing.
+
+    \b
+        pyredisson clients
+
+    Clients of Redisson (Java) and of older versions do not say who they are, and are not listed.
+
+    \b
+    Exit code:
+       0  the clients were listed
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+
+    return list_clients(**options)
+
+
+# ---- leaks -----------------------------------------------------------------------------------------------------------
+# ``pyredisson leaks``: its arguments.
+
+
+@click.command()
+@click.argument("pattern", required=False, shell_complete=complete_names)
+@json_option
+@server_options
+def leaks(**options: Any) -> int:
+    """Find locks that never expire, locks whose client is gone, and queues of the dead. Changes nothing.
+
+    \b
+        pyredisson leaks
+        pyredisson leaks 'order:*' --json
+
+    A client counts as gone if every connection to the server is known to belong to another one. Where a connection
+    without a name could be its own, it counts as gone once what it reports is older than
+    Config.lock_watchdog_timeout; one that never reported, such as Redisson's (Java), does not.
+
+    \b
+    Exit code:
+       0  there are none
+       1  some were found, or not all keys could be searched
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+
+    return list_leaks(**options)

@@ -15,20 +15,38 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias, final
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, final
 
+import click
 import redis.exceptions as rx
 
 from pyredisson._core.names import check_name, forced_channel, watched_channel
 from pyredisson._core.server import ServerState
-from pyredisson._tools.common import BadUsage, failure, say
-from pyredisson._tools.looking import inspecting
-from pyredisson._tools.output import is_without_reader, without_reader
-from pyredisson._tools.sampling.changes import Change, Evidence, changes, number_of, owner_of
-from pyredisson._tools.sampling.messages import Message, MessageReader, without_waiter
-from pyredisson._tools.sampling.pace import Pace
-from pyredisson._tools.watch.show import line_of, record_of
-from pyredisson.inspection import Inspector, Who
+from pyredisson._tools.common import (
+    BadUsage,
+    duration_text,
+    failure,
+    is_without_reader,
+    plain,
+    say,
+    server_options,
+    without_reader,
+)
+from pyredisson._tools.completion import complete_names
+from pyredisson._tools.sampling import (
+    Change,
+    Evidence,
+    Message,
+    MessageReader,
+    Pace,
+    changes,
+    number_of,
+    owner_of,
+    without_waiter,
+)
+from pyredisson._tools.tables import inspecting
+from pyredisson.inspection import Inspector, LockView, Who, as_json
 from pyredisson.inspection.inspector import Glance, channels_of, glance_at
 from pyredisson.inspection.model import stored_kinds
 from pyredisson.inspection.servers import Server, encode_name
@@ -356,3 +374,111 @@ def changes_between(before: Glance, after: Glance, evidence: Evidence) -> Iterat
 def _listed_as(who: Who) -> str:
     """Return what the list of holders calls an owner: that of a token lock by the digits of its token alone."""
     return owner_of(who).removeprefix("token ")
+
+
+# ---- show ------------------------------------------------------------------------------------------------------------
+# An event of a lock as JSON and as a line of text.
+
+
+#: What needs attention is written in capitals.
+SHOWN = {"expired": "EXPIRED", "forced": "FORCED", "reentered": "holds", "no_lock": "no lock"}
+
+REMARKS = {
+    "expired": "not renewed in time",
+    "forced": "freed by pyredisson unlock",
+    "ended": "its key is gone, without a message: a fair or spin lock was released, or it was removed by hand",
+}
+
+
+class Lock(Protocol):
+    """What is known of a lock when something has happened to it."""
+
+    name: str
+    state: Glance | None
+
+
+def record_of(at: float, lock: Lock, change: Change) -> dict[str, Any]:
+    """Return an event as JSON can hold it."""
+    state = lock.state or Glance(LockView("", "lock", ""))
+    view = state.lock
+    return {
+        "schema": 1,
+        "at_unix_ms": round(at * 1000),
+        "name": lock.name,
+        "event": change.event,
+        "holder": None if change.who is None else as_json(change.who),
+        "cause": change.cause,
+        "held_ms": None if change.held is None else round(change.held * 1000),
+        "count": change.count,
+        "handed_over": change.handed_over,
+        "holds": change.holds,
+        "mode": view.mode,
+        "token": view.token,
+        "value": change.number,
+        "waiting": state.waiting,
+        "queued": state.queued,
+        "foreign": state.foreign,
+        "free_in_ms": None if view.free_in is None else round(view.free_in * 1000),
+    }
+
+
+def line_of(record: dict[str, Any], *, named: bool) -> str:
+    """Return an event as a line: when, what, who, and what is known besides."""
+    event = record["event"]
+    at = datetime.fromtimestamp(record["at_unix_ms"] / 1000).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # The local time.
+    parts = [at, *([record["name"]] if named else []), f"{SHOWN.get(event, event):<8}"]
+    if record["holder"] is not None:
+        parts.append(record["holder"]["label"])
+    elif event == "released":
+        holds = "a hold that was" if record["count"] == 1 else f"{record['count']} holds that were"
+        parts.append(f"{holds} not seen")
+    details = []
+    if record["held_ms"] is not None:
+        details.append(f"{'for' if event == 'held' else 'held'} {duration_text(record['held_ms'] / 1000)}")
+    if event in ("held", "acquired"):
+        details += [] if record["mode"] is None else [f"{record['mode']} side"]
+        details += [] if record["token"] is None else [f"token {record['token']}"]
+        details += ["handed over"] if record["handed_over"] else []
+    if event == "reentered":
+        details.append(f"×{record['holds']}")
+    if record["value"] is not None:
+        details.append(f"value {record['value']}")
+    if event in REMARKS:
+        details.append(record["cause"] or REMARKS[event])
+    if event == "no_lock" and record["foreign"] is not None:
+        details.append(record["foreign"].partition(": ")[2])
+    if record["queued"] and record["queued"] == record["waiting"]:
+        details.append(f"{record['queued']} queued")
+    elif record["waiting"]:
+        details.append(f"{record['waiting']} client{'s' if record['waiting'] > 1 else ''} waiting")
+    return plain("  ".join([*parts, ", ".join(details)]).rstrip())
+
+
+# ---- watch -----------------------------------------------------------------------------------------------------------
+# ``pyredisson watch``: its arguments.
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
+@server_options
+def watch(**options: Any) -> int:
+    """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
+
+    \b
+        pyredisson watch order:17 order:18
+        pyredisson watch nightly-report --json | jq .event
+
+    Releases and expiries are seen as they happen. Acquires too, if the server sends keyspace notifications; otherwise a
+    hold of less than a second may be seen only by its release.
+
+    \b
+    Exit code:
+       0  the reader of the output has gone
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+
+    return run_watch(**options)

@@ -6,14 +6,15 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import click
 import redis.exceptions as rx
 
 from pyredisson._core.server import read_info
-from pyredisson._tools.common import ExitCode
-from pyredisson._tools.durations import duration_text
-from pyredisson._tools.looking import (
+from pyredisson._tools.common import ExitCode, duration_text, json_option, server_options
+from pyredisson._tools.completion import complete_names
+from pyredisson._tools.tables import (
     Line,
     ago,
     describe_waiter,
@@ -280,3 +281,62 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
                 break
     last = cycle[-1]
     yield [("  end it: ", "dim"), (unlock_command(quoted(last.lock), last.holder.owner), "")]
+
+
+# ---- show ------------------------------------------------------------------------------------------------------------
+# ``pyredisson show``: its arguments.
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_names)
+@json_option
+@server_options
+def show(**options: Any) -> int:
+    """Show who holds the lock NAME and since when, when it expires, who waits, and its keys. Changes nothing.
+
+    \b
+        pyredisson show order:17
+
+    \b
+    Exit code:
+       0  it is held
+       2  wrong usage
+       3  it is not held
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+
+    return show_lock(**options)
+
+
+# ---- why -------------------------------------------------------------------------------------------------------------
+# ``pyredisson why``: its arguments.
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_names)
+@json_option
+@server_options
+def why(**options: Any) -> int:
+    """Say who holds the lock NAME, what that holder waits for itself, and who waits for it. Changes nothing.
+
+    \b
+        pyredisson why order:17
+        pyredisson why
+
+    Owners that wait for each other are a deadlock, also across processes and hosts. Without NAME all deadlocks are
+    shown. A wait is known once it has lasted for Config.presence_after (5 seconds).
+
+    \b
+    Exit code:
+       0  there is no deadlock
+       1  there is a deadlock, or not all keys could be searched
+       2  wrong usage
+       3  the lock NAME is not held
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+
+    return explain_waits(**options)

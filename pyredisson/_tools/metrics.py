@@ -13,6 +13,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
+from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, final
 
@@ -21,8 +22,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from pyredisson._tools.common import ExitCode, failure, inspector_at, plain, say
-from pyredisson._tools.sampling.pace import in_daemon_thread
+from pyredisson._tools.common import BadUsage, ExitCode, failure, inspector_at, plain, read_address, say, server_options
+from pyredisson._tools.sampling import in_daemon_thread
 from pyredisson.inspection import LockView, Snapshot, Who, wait_graph
 from pyredisson.inspection.inspector import Keep
 from pyredisson.inspection.model import stored_kinds
@@ -340,3 +341,85 @@ def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[Keep], Snapsh
             return inspector.snapshot(seconds=seconds, keep=keep)
 
     return scan
+
+
+# ---- metrics ---------------------------------------------------------------------------------------------------------
+# ``pyredisson metrics``: its arguments.
+
+
+SECONDS = click.FloatRange(min=0.0, min_open=True)
+
+
+@click.command()
+@click.option(
+    "--listen",
+    default=":9464",
+    show_default=True,
+    metavar="[ADDRESS]:PORT",
+    help="Where Prometheus asks for /metrics. Without an address: on all interfaces.",
+)
+@click.option("--once", is_flag=True, help="Scan once, write the metrics to stdout as OpenMetrics, and exit.")
+@click.option(
+    "--interval",
+    type=SECONDS,
+    default=15.0,
+    show_default=True,
+    metavar="S",
+    help="Scan at most once in S seconds, however often the metrics are read.",
+)
+@click.option(
+    "--scan-time",
+    type=SECONDS,
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="Search the keys for at most S seconds; what was found until then is exported.",
+)
+@click.option(
+    "--names",
+    metavar="PATTERN",
+    help="Export time series of each lock whose name matches, such as 'order:*'.  [default: of none]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="With --names: how many locks have time series of their own, those held for the longest time first.",
+)
+@server_options
+def metrics(
+    listen: str,
+    once: bool,
+    interval: float,
+    scan_time: float,
+    names: str | None,
+    limit: int,
+    prefix: str,
+    url: str,
+) -> int:
+    """Export metrics of the locks that a server stores, seen from outside, to Prometheus. Changes nothing.
+
+    \b
+        pyredisson metrics --listen :9464 --url redis://redis.example.com:6379
+        pyredisson metrics --once
+
+    Locks of Redisson (Java) and of redis-py are counted, too. A scan runs when the metrics are read and the last one is
+    older than --interval; never two at a time. While no server answers, pyredisson_up is 0.
+
+    \b
+    Exit code:
+       0  ended by SIGTERM or Ctrl-C; with --once: written
+       1  cannot listen there
+       2  wrong usage, or the extra is missing: pip install "pyredisson[cli,prometheus]"
+      69  with --once: no server answers
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+    """
+    if find_spec("prometheus_client") is None:
+        raise BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')
+
+    address = read_address(listen)
+    scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval, names=names, limit=limit)
+    exporter = Exporter(scanner)
+    return write_once(exporter, scanner) if once else serve(exporter, address)

@@ -19,8 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from pyredisson._tools.common import ExitCode, failure, inspector_at, plain, say
-from pyredisson._tools.durations import duration_text
+from pyredisson._tools.common import ExitCode, duration_text, failure, inspector_at, plain, say
 from pyredisson.inspection import NOT_UTF8, Inspector, LockView, WaiterView, Who, as_json, describe
 from pyredisson.inspection.look import Look
 from pyredisson.inspection.model import stored_kinds

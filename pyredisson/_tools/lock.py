@@ -7,15 +7,28 @@ import json
 import signal
 import socket
 import time
+from typing import Any
 
+import click
 import redis.exceptions as rx
 
 from pyredisson import Config, LockError, RedissonError, __version__, current_thread_id
 from pyredisson._core.names import presence_key
-from pyredisson._tools.common import BadUsage, ExitCode, connect, failure, plain, say
-from pyredisson._tools.durations import duration_text
-from pyredisson._tools.held_by import held_by
-from pyredisson._tools.looking import print_json, quoted, unlock_command
+from pyredisson._tools.common import (
+    BadUsage,
+    Duration,
+    ExitCode,
+    connect,
+    duration_text,
+    failure,
+    held_by,
+    json_option,
+    plain,
+    say,
+    server_options,
+)
+from pyredisson._tools.completion import complete_names
+from pyredisson._tools.tables import print_json, quoted, unlock_command
 from pyredisson.inspection import Inspector, describe
 
 MAX_REASON = 200  # characters
@@ -105,3 +118,42 @@ def _announce(url: str, prefix: str, name: str, client_id: str, number: int, sec
             inspector.announce(presence_key(client_id, prefix), text, lease_ms)
     except rx.ResponseError as error:
         say(f"the reason could not be stored: {describe(error)}")
+
+
+# ---- lock ------------------------------------------------------------------------------------------------------------
+# ``pyredisson lock``: its arguments.
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_names)
+@click.option("--for", "seconds", type=Duration(), required=True, metavar="TIME", help="For how long.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why: others see it in ls, show and their errors.")
+@click.option(
+    "--wait",
+    type=Duration(zero=True),
+    default="0",
+    metavar="TIME",
+    help="Wait for the lock at most; 0: try once.  [default: 0]",
+)
+@json_option
+@server_options
+def lock(**options: Any) -> int:
+    """Hold the lock NAME by hand, as during an incident: the command ends, and the lock stays held for --for.
+
+    \b
+        pyredisson lock nightly-report --for 30m --reason "INC-42: the disk is full"
+
+    It prints the command that frees the lock before. Interrupted while it waits, it holds nothing.
+
+    \b
+    Exit code:
+       0  the lock is held
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
+      75  the lock was not acquired within --wait
+     130  interrupted: the lock is not held
+    """
+
+    return hold_by_hand(**options)
