@@ -82,7 +82,7 @@ def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bo
 @sync_and_async
 @pytest.mark.parametrize("closed", [1, 3], ids=["one client", "all clients"])
 def test_a_multi_lock_is_released(world: ClockWorld, closed: int, alice: Actor, bob: Actor) -> None:
-    clients = world.nodes(3)
+    clients = world.nodes(3, quorum_node_timeout=2.0)
     locks = [client.real.get_lock("orders") for client in clients]
     block = Remote(clients[0].real.get_red_lock(*locks), alice).hold()
     block.enter()
