@@ -7,20 +7,22 @@ permits wakes no waiter; of the clients of this library that wait, as many are w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyredisson.core.deadline import timeout_seconds, wait_seconds
 from pyredisson.core.failures import gives_way
-from pyredisson.core.names import SemaphoreNames
+from pyredisson.core.names import SemaphoreNames, owner_field
 from pyredisson.core.outcomes import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet
 from pyredisson.core.ownership.hold import Hold
+from pyredisson.core.ownership.liveness import lost_error
 from pyredisson.core.requests.idempotent_request import Operation, ScriptCall
 from pyredisson.core.requests.replies import read_int, unusable
 from pyredisson.core.runtime import PUBLISH
 from pyredisson.core.stored import StoredKind
 from pyredisson.kinds.numbered import MAX_COUNT, count_of, number_in
-from pyredisson.kinds.permit_block import Block
+from pyredisson.kinds.permit_block import Block, owned_by_block
 from pyredisson.kinds.permits import PermitsCore
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyredisson.core.deadline import Seconds
     from pyredisson.core.driver import Progress
     from pyredisson.core.outcomes import PermitOutcome
+    from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply
 
 
@@ -57,12 +60,18 @@ class SemaphoreCore(PermitsCore):
         value: How many permits may be available after a release, if the handle was made with permits.
     """
 
-    __slots__ = ()
+    __slots__ = ("_entered",)
 
     value: int = 2 * MAX_COUNT
 
     word = "semaphore"
     kind = "semaphore"
+
+    def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
+        super().__init__(client, name, permits, resize)
+        # What ``with semaphore`` holds, by its owner and how many blocks of that are around it. To be listed alone: a
+        # block releases its permit wherever it is left, whatever is found here.
+        self._entered: dict[tuple[str, int], Ownership] = {}
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
         """Return the operation that acquires ``wanted`` permits, all or none."""
@@ -107,8 +116,44 @@ class SemaphoreCore(PermitsCore):
     def check_released(self, reply: int) -> None:
         """Raise an error for the reply to a release that released nothing; of this kind there is none."""
 
+    async def enter(self) -> bool:
+        """Acquire a permit for a block, and list it until that is left."""
+        client, depth = self.client, 0
+        client.check_open()
+        block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), Hold.endless()
+        await self.acquire(1, None)
+        try:
+            while self._entered.setdefault((block.owner, depth), block) is not block:
+                depth += 1
+            block.granted(block.request_id, hold, client.runtime.now())
+            client.presence.begin_block(block)
+        except BaseException as error:  # Ctrl-C: the block will not be left.
+            await self.leave(error)
+            raise
+        return True
+
+    def _end_block(self) -> Ownership | None:
+        """Return what is no longer listed: the caller's innermost block, or any if it was entered by another owner."""
+        client, entered, depth = self.client, self._entered, 0
+        block: Ownership | None = None
+        with suppress(RuntimeError):  # A coroutine is closed where no event loop runs.
+            owner = owner_field(client.id, client.runtime.owner().number)
+            while (owner, depth + 1) in entered:
+                depth += 1
+            block = entered.pop((owner, depth), None)
+        with suppress(KeyError):
+            block = block or entered.popitem()[1]
+        if block is not None:
+            client.presence.end_block(block)
+        return block
+
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Release a permit at the end of a block. Its own ``error`` takes precedence. See :meth:`leave_block`."""
+        block = self._end_block()
+        if block is not None and block.loss is not None:  # The client is another one since.
+            if error is None:
+                raise lost_error(block, block.loss)
+            return
         try:
             self.check_released(await self.leave_block(self.releasing(1), error, progress))
         except Exception as ours:
