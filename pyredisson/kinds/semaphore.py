@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson.core.deadline import timeout_seconds, wait_seconds
 from pyredisson.core.failures import gives_way
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pyredisson.core.outcomes import PermitOutcome
     from pyredisson.core.ownership.ownership import Ownership
     from pyredisson.core.runtime import Reply
+
+    #: A block, and those around it that were entered by the same owner.
+    Entered: TypeAlias = "tuple[Ownership, Entered | None]"
 
 
 def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
@@ -69,9 +72,9 @@ class SemaphoreCore(PermitsCore):
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
         super().__init__(client, name, permits, resize)
-        # What ``with semaphore`` holds, by its owner and how many blocks of that are around it. To be listed alone: a
+        # What ``with semaphore`` holds, by its owner: its innermost block, and those around it. To be listed alone: a
         # block releases its permit wherever it is left, whatever is found here.
-        self._entered: dict[tuple[str, int], Ownership] = {}
+        self._entered: dict[str, Entered] = {}
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
         """Return the operation that acquires ``wanted`` permits, all or none."""
@@ -118,13 +121,12 @@ class SemaphoreCore(PermitsCore):
 
     async def enter(self) -> bool:
         """Acquire a permit for a block, and list it until that is left."""
-        client, depth = self.client, 0
+        client, entered = self.client, self._entered
         client.check_open()
         block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), Hold.endless()
         await self.acquire(1, None)
         try:
-            while self._entered.setdefault((block.owner, depth), block) is not block:
-                depth += 1
+            entered[block.owner] = block, entered.get(block.owner)
             block.granted(block.request_id, hold, client.runtime.now())
             client.presence.begin_block(block)
         except BaseException as error:  # Ctrl-C: the block will not be left.
@@ -134,17 +136,20 @@ class SemaphoreCore(PermitsCore):
 
     def _end_block(self) -> Ownership | None:
         """Return what is no longer listed: the caller's innermost block, or any if it was entered by another owner."""
-        client, entered, depth = self.client, self._entered, 0
-        block: Ownership | None = None
+        client, entered, found = self.client, self._entered, None
+        owner = ""
         with suppress(RuntimeError):  # A coroutine is closed where no event loop runs.
             owner = owner_field(client.id, client.runtime.owner().number)
-            while (owner, depth + 1) in entered:
-                depth += 1
-            block = entered.pop((owner, depth), None)
+            found = entered.pop(owner, None)
         with suppress(KeyError):
-            block = block or entered.popitem()[1]
-        if block is not None:
-            client.presence.end_block(block)
+            if found is None:
+                owner, found = entered.popitem()
+        if found is None:
+            return None
+        block, around = found
+        if around is not None:
+            entered[owner] = around
+        client.presence.end_block(block)
         return block
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
