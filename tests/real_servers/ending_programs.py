@@ -54,9 +54,7 @@ def end(url: str, name: str, how: str) -> None:
     lock.lock()
     if how.startswith("unlock"):
         atexit.register(lock.unlock)
-    if (
-        how == "unlock without threads"
-    ):  # The handler that is registered last runs first.
+    if how == "unlock without threads":  # The handler that is registered last runs first.
         atexit.register(setattr, _thread, "start_new_thread", refuse_threads)
     if how == "close at exit":
         atexit.register(client.close)
