@@ -23,6 +23,7 @@ from pyredisson.core.diagnosis.replies import (
 )
 from pyredisson.core.names import PRESENCE_KEYS, presence_key
 from pyredisson.core.stored import StoredKind
+from pyredisson.inspection.foreign import FOREIGN_SEMAPHORE
 from pyredisson.inspection.kinds import numbered_kinds
 from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
 from pyredisson.inspection.model import LockView
@@ -36,6 +37,7 @@ from pyredisson.inspection.scan import (
     QUEUE_KEYS,
     Candidate,
     candidates_named,
+    find_foreign_semaphores,
     find_hashes,
     find_permits,
     find_queues,
@@ -51,7 +53,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 BATCH = 500  # locks that are read at a time
 MAX_ID = 64  # characters of a client's id
-PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
+PASSES = 5  # each key is looked at by type: strings, hashes, lists, sorted sets of two forms
 
 _GLOB = frozenset("*?[\\")
 _GLOB_BYTES = re.compile(rb"[*?\[\]\\]")
@@ -325,6 +327,8 @@ class Look:
                 yield from find_queues(keys)
             for keys in self._scan(server, b"zset", PERMIT_KEYS):
                 yield from find_permits(keys)
+            for keys in self._scan(server, b"zset", FOREIGN_SEMAPHORE + b"*"):
+                yield from find_foreign_semaphores(keys)
 
     def _known_by_others(self) -> Iterator[LockView]:
         """Yield the numbers for which clients wait, or which they report to use."""

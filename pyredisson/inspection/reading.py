@@ -20,6 +20,7 @@ from pyredisson.core.names import (
 )
 from pyredisson.core.stored import StoredKind
 from pyredisson.core.waiting.protocol import OBSERVERS
+from pyredisson.inspection.foreign import FOREIGN_SEMAPHORE
 from pyredisson.inspection.libraries import MAX_VALUE
 from pyredisson.inspection.refusals import is_of_another_type, refusal_of
 from pyredisson.inspection.replies import encode_name, read_numsub
@@ -147,6 +148,8 @@ def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], o
         ended = ("ZCOUNT", encode_name(names.taken), "-inf", f"({stored.now_ms}")
         yield ended, "ended", lambda count: read_count(count) or 0
     elif form == "number" and isinstance(names, SemaphoreNames):
+        if key.startswith(FOREIGN_SEMAPHORE):
+            yield ("ZCARD", key), "taken", read_count
         yield ("GETRANGE", encode_name(names.total), "0", str(MAX_NUMBER)), "recorded", read_count
     if form != "token" and isinstance(names, QueueNames):
         listed = ("ZCOUNT", encode_name(names.waiting), "-inf", f"({OBSERVERS}")

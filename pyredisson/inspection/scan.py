@@ -14,6 +14,7 @@ import redis.exceptions as rx
 from pyredisson.core.diagnosis.replies import read_count
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.stored import StoredKind
+from pyredisson.inspection.foreign import FOREIGN_SEMAPHORE
 from pyredisson.inspection.kinds import numbered_kinds, usual_kind
 from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, may_be_known, read_token
 from pyredisson.inspection.replies import encode_name
@@ -180,6 +181,11 @@ def find_permits(keys: Iterable[bytes]) -> list[Candidate]:
     return [Candidate(_unwrapped(each[1]), usual_kind("permits")) for each in found if each is not None]
 
 
+def find_foreign_semaphores(keys: Iterable[bytes]) -> list[Candidate]:
+    """Return those sorted sets that are named as semaphores of redis-semaphore are."""
+    return [Candidate(key, usual_kind("number")) for key in keys if key.startswith(FOREIGN_SEMAPHORE)]
+
+
 def _unwrapped(name: bytes) -> bytes:
     """Return a name as it was before Redisson's rules put it in braces."""
     inner = name[1:-1]
@@ -225,6 +231,8 @@ def candidates_named(
     text = key.decode("utf-8", "surrogateescape")
     if kind == b"hash":
         return find_hashes(server, [key])
+    if kind == b"zset":
+        return find_foreign_semaphores([key])
     if kind not in (b"string", b"none"):
         return []
     names = SemaphoreNames(text)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pyredisson.core.diagnosis.replies import read_count, read_owner
 from pyredisson.core.names import LockNames, SemaphoreNames
 from pyredisson.core.stored import StoredKind
+from pyredisson.inspection.foreign import foreign_text
 from pyredisson.inspection.kinds import numbered_kinds, stored_kinds
 from pyredisson.inspection.libraries import TokenView, keys_of_lock, read_token
 from pyredisson.inspection.model import LockView, WaiterView, Who
@@ -133,7 +134,7 @@ def _keys(stored: Stored) -> tuple[str, ...]:
     found = [names.raw]
     if stored.kind.form == "token":
         return tuple(map(decode_name, keys_of_lock(stored.key)))
-    if isinstance(names, SemaphoreNames) and stored.taken is not None:
+    if isinstance(names, SemaphoreNames) and stored.kind.form == "permits" and stored.taken is not None:
         found.append(names.taken)
     if isinstance(names, SemaphoreNames) and stored.recorded is not None:
         found.append(names.total)
@@ -189,6 +190,8 @@ def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, 
             yield f"{'a' if seen is not None and seen.is_known else 'a string that may be a'} lock of {_names(seen)}"
         if (copies := len(keys_of_lock(stored.key))) > 1:
             yield f"{copies} keys, one lock"
+    elif stored.kind.form == "number" and stored.taken:
+        yield foreign_text("zset", stored.key)
     elif stored.recorded is not None:
         return
     elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
