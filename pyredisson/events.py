@@ -213,7 +213,7 @@ class PermitsNeverSet(LockEvent):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldTooLong(LockEvent):
-    """A lock, or permits of a ``hold()``, are held for longer than ``Config.warn_held_longer_than``. Once per hold.
+    """A lock, or permits of a block, are held for longer than ``Config.warn_held_longer_than``. Once per hold.
 
     Attributes:
         kind: The kind of lock, as in ``get_*``: ``"lock"``, ``"fair_lock"``, ``"semaphore"``, ...

@@ -320,7 +320,7 @@ class Semaphore(AnySemaphore):
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     async def __aenter__(self) -> bool:
-        return await self._core.acquire(1, None)
+        return await self._core.enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

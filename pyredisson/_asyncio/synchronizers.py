@@ -374,7 +374,7 @@ class BoundedSemaphore(Handle):
         return await self._core.locked()
 
     async def __aenter__(self) -> bool:
-        return await self._core.take(True, None)
+        return await self._core.enter()
 
     async def __aexit__(self, *exc: Any) -> None:
         await self._core.leave(exc[1])

@@ -126,7 +126,7 @@ class Presence:
     Attributes:
         first: Seconds after which something is first looked at; infinite if nothing ever is.
         waits: The calls that wait.
-        blocks: Permits of ``hold()`` that are in no other table.
+        blocks: Permits of blocks that are in no other table.
     """
 
     def __init__(
@@ -181,9 +181,8 @@ class Presence:
 
     def begin_block(self, permits: Ownership) -> None:
         """Note permits that a block holds, and that are in no other table."""
-        if self.first < math.inf:
-            self.blocks[permits] = None
-            self.expect(permits.holds[0].since)
+        self.blocks[permits] = None
+        self.expect(permits.holds[0].since)
 
     def end_block(self, permits: Ownership) -> None:
         """Note that a block holds its permits no longer, or can no longer be left. Also for a finalizer."""
@@ -319,7 +318,7 @@ class Presence:
         self._next = self._after = self.first = math.inf
         left: Lasting = [(each.holds[0].since, each) for each in list(self.blocks) if each.holds]
         with suppress(Exception):  # It ends by itself.
-            if left:
+            if left and self._client.config.presence:
                 self._written = True
                 text = self._text(left, self._now(), STAYS_MS)
                 await self._client.runtime.ask(("SET", self._key(), text, "PX", str(STAYS_MS)), PATIENCE)

@@ -7,25 +7,30 @@ permits wakes no waiter; of the clients of this library that wait, as many are w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core.deadline import timeout_seconds, wait_seconds
 from pyredisson._core.failures import gives_way
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import Hold, lost_error
 from pyredisson._core.kind import StoredKind
-from pyredisson._core.names import SemaphoreNames
+from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import Operation, ScriptCall
 from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet, read_int, unusable
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._kinds.numbered import MAX_COUNT, count_of, number_in
-from pyredisson._kinds.permits import Block, PermitsCore
+from pyredisson._kinds.permits import Block, PermitsCore, owned_by_block
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
+    from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import PermitOutcome
     from pyredisson._core.runtime import Progress, Reply
+
+    #: A block, and those around it that were entered by the same owner.
+    Entered: TypeAlias = "tuple[Ownership, Entered | None]"
 
 
 def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
@@ -54,12 +59,18 @@ class SemaphoreCore(PermitsCore):
         value: How many permits may be available after a release, if the handle was made with permits.
     """
 
-    __slots__ = ()
+    __slots__ = ("_entered",)
 
     value: int = 2 * MAX_COUNT
 
     word = "semaphore"
     kind = "semaphore"
+
+    def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
+        super().__init__(client, name, permits, resize)
+        # What ``with semaphore`` holds, by its owner: its innermost block, and those around it. To be listed alone: a
+        # block releases its permit wherever it is left, whatever is found here.
+        self._entered: dict[str, Entered] = {}
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
         """Return the operation that acquires ``wanted`` permits, all or none."""
@@ -104,8 +115,46 @@ class SemaphoreCore(PermitsCore):
     def check_released(self, reply: int) -> None:
         """Raise an error for the reply to a release that released nothing; of this kind there is none."""
 
+    async def enter(self) -> bool:
+        """Acquire a permit for a block, and list it until that is left."""
+        client, entered = self.client, self._entered
+        client.check_open()
+        block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), Hold.endless()
+        await self.acquire(1, None)
+        try:
+            entered[block.owner] = block, entered.get(block.owner)
+            block.granted(block.request_id, hold, client.runtime.now())
+            client.presence.begin_block(block)
+        except BaseException as error:  # Ctrl-C: the block will not be left.
+            await self.leave(error)
+            raise
+        return True
+
+    def _end_block(self) -> Ownership | None:
+        """Return what is no longer listed: the caller's innermost block, or any if it was entered by another owner."""
+        client, entered, found = self.client, self._entered, None
+        owner = ""
+        with suppress(RuntimeError):  # A coroutine is closed where no event loop runs.
+            owner = owner_field(client.id, client.runtime.owner().number)
+            found = entered.pop(owner, None)
+        with suppress(KeyError):
+            if found is None:
+                owner, found = entered.popitem()
+        if found is None:
+            return None
+        block, around = found
+        if around is not None:
+            entered[owner] = around
+        client.presence.end_block(block)
+        return block
+
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Release a permit at the end of a block. Its own ``error`` takes precedence. See :meth:`leave_block`."""
+        block = self._end_block()
+        if block is not None and block.loss is not None:  # The client is another one since.
+            if error is None:
+                raise lost_error(block, block.loss)
+            return
         try:
             self.check_released(await self.leave_block(self.releasing(1), error, progress))
         except Exception as ours:

@@ -321,7 +321,7 @@ class Semaphore(AnySemaphore):
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     def __enter__(self) -> bool:
-        return run(self._core.acquire(1, None))
+        return run(self._core.enter())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -375,7 +375,7 @@ class BoundedSemaphore(Handle):
         return run(self._core.locked())
 
     def __enter__(self) -> bool:
-        return run(self._core.take(True, None))
+        return run(self._core.enter())
 
     def __exit__(self, *exc: Any) -> None:
         run_to_the_end(self._core.leave, exc[1])

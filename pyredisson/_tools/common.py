@@ -298,7 +298,7 @@ def held_by(url: str, name: str, prefix: str = "") -> str:
 
 def _state_of(inspector: Inspector, name: str) -> str:
     view = inspector.lock(name)
-    if view is None:
+    if view is None or (view.taken and view.permits is None):
         return inspector.foreign(name) or ""
     return f"held by {holders}" if (holders := describe_holders(view, time.time())) else ""
 

@@ -26,14 +26,14 @@ def show_permits(
         raise BadUsage(f"--kind goes with --set N, and is {' or '.join(_kinds())}")
     with inspecting(url, prefix) as inspector:
         seen = inspector.lock(name)
-        if seen is None and kind is None:
-            foreign = inspector.foreign(name)
-            say(f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}")
-            return ExitCode.FAILED if foreign else NO_SEMAPHORE
         if seen is not None and stored_kinds()[seen.kind].number != "permits":
             words = stored_kinds()[seen.kind].words
             say(f"{quoted(name)} is {'an' if words.startswith('e') else 'a'} {words}, not a semaphore")
             return ExitCode.FAILED
+        foreign = inspector.foreign(name) if seen is None or seen.permits is None else None
+        if foreign or (seen is None and kind is None):
+            say(f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}")
+            return ExitCode.FAILED if foreign else NO_SEMAPHORE
         if total is not None or freed is not None:
             refusal, wanted = _why_not_free(seen, freed) if freed is not None else _kind_to_set(seen, kind)
             if wanted is not None:

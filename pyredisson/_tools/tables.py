@@ -136,8 +136,9 @@ def held_by(lock: LockView) -> str:
     if number == "count":
         return f"count {lock.count}" if lock.count is not None else "-"
     if number == "permits":
-        taken = "" if lock.taken is None else f"{lock.taken} taken, "
-        return f"{taken}{0 if lock.permits is None else lock.permits} available"
+        taken = [] if lock.taken is None else [f"{lock.taken} taken"]
+        # Another library's semaphore does not store how many are available.
+        return ", ".join([*taken, *([] if taken and lock.permits is None else [f"{lock.permits or 0} available"])])
     if len(lock.holders) > 1:
         return f"{len(lock.holders)} {'readers' if lock.mode == 'read' else 'holders'}"
     return lock.holders[0].label if lock.holders else "-"

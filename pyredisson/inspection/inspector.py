@@ -217,6 +217,8 @@ class Inspector:
         stored = look.stored(key)
         if stored is not None and stored.kind.number == "changes":
             raise ValueError(f"the {stored.kind.words} has no owner")
+        if stored is not None and stored.kind.form == "number" and stored.taken:
+            return Unlocked(name, "not_held", look.view(stored), foreign=self.foreign(name))
         if stored is not None and stored.kind.number is not None:
             raise ValueError("a semaphore or a latch has no owner: release its permits or count it down")
         before = None if stored is None else look.view(stored)

@@ -23,7 +23,7 @@ from pyredisson._core.holder_lookup import (
 )
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import PRESENCE_KEYS, presence_key
-from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
+from pyredisson.inspection.libraries import FOREIGN_SEMAPHORE, MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
 from pyredisson.inspection.model import LockView, numbered_kinds
 from pyredisson.inspection.reading import (
     COUNT,
@@ -32,6 +32,7 @@ from pyredisson.inspection.reading import (
     Candidate,
     Stored,
     candidates_named,
+    find_foreign_semaphores,
     find_hashes,
     find_permits,
     find_queues,
@@ -57,7 +58,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 BATCH = 500  # locks that are read at a time
 MAX_ID = 64  # characters of a client's id
-PASSES = 4  # each key is looked at by type: strings, hashes, lists, sorted sets
+PASSES = 5  # each key is looked at by type: strings, hashes, lists, sorted sets of two forms
 
 _GLOB = frozenset("*?[\\")
 _GLOB_BYTES = re.compile(rb"[*?\[\]\\]")
@@ -331,6 +332,8 @@ class Look:
                 yield from find_queues(keys)
             for keys in self._scan(server, b"zset", PERMIT_KEYS):
                 yield from find_permits(keys)
+            for keys in self._scan(server, b"zset", FOREIGN_SEMAPHORE + b"*"):
+                yield from find_foreign_semaphores(keys)
 
     def _known_by_others(self) -> Iterator[LockView]:
         """Yield the numbers for which clients wait, or which they report to use."""

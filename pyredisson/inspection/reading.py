@@ -23,7 +23,7 @@ from pyredisson._core.names import (
     SemaphoreNames,
     watched_channel,
 )
-from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, may_be_known, read_token
+from pyredisson.inspection.libraries import FOREIGN_SEMAPHORE, MAX_TOKEN, MAX_VALUE, may_be_known, read_token
 from pyredisson.inspection.model import numbered_kinds, usual_kind
 from pyredisson.inspection.servers import (
     Command,
@@ -157,6 +157,8 @@ def _questions(stored: Stored) -> Iterator[tuple[Command, str, Callable[[Any], o
         ended = ("ZCOUNT", encode_name(names.taken), "-inf", f"({stored.now_ms}")
         yield ended, "ended", lambda count: read_count(count) or 0
     elif form == "number" and isinstance(names, SemaphoreNames):
+        if key.startswith(FOREIGN_SEMAPHORE):
+            yield ("ZCARD", key), "taken", read_count
         yield ("GETRANGE", encode_name(names.total), "0", str(MAX_NUMBER)), "recorded", read_count
     if form != "token" and isinstance(names, QueueNames):
         listed = ("ZCOUNT", encode_name(names.waiting), "-inf", f"({OBSERVERS}")
@@ -441,6 +443,11 @@ def find_permits(keys: Iterable[bytes]) -> list[Candidate]:
     return [Candidate(_unwrapped(each[1]), usual_kind("permits")) for each in found if each is not None]
 
 
+def find_foreign_semaphores(keys: Iterable[bytes]) -> list[Candidate]:
+    """Return those sorted sets that are named as semaphores of redis-semaphore are."""
+    return [Candidate(key, usual_kind("number")) for key in keys if key.startswith(FOREIGN_SEMAPHORE)]
+
+
 def _unwrapped(name: bytes) -> bytes:
     """Return a name as it was before Redisson's rules put it in braces."""
     inner = name[1:-1]
@@ -486,6 +493,8 @@ def candidates_named(
     text = key.decode("utf-8", "surrogateescape")
     if kind == b"hash":
         return find_hashes(server, [key])
+    if kind == b"zset":
+        return find_foreign_semaphores([key])
     if kind not in (b"string", b"none"):
         return []
     names = SemaphoreNames(text)

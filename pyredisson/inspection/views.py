@@ -21,7 +21,7 @@ from pyredisson._core.holder_lookup import (
 )
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames
-from pyredisson.inspection.libraries import TokenView, keys_of_lock, read_token
+from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
 from pyredisson.inspection.model import ClientView, LockView, WaiterView, Who, labels, numbered_kinds, stored_kinds
 from pyredisson.inspection.reading import MAX_OWNERS, Stored
 from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
@@ -143,7 +143,7 @@ def _keys(stored: Stored) -> tuple[str, ...]:
     found = [names.raw]
     if stored.kind.form == "token":
         return tuple(map(decode_name, keys_of_lock(stored.key)))
-    if isinstance(names, SemaphoreNames) and stored.taken is not None:
+    if isinstance(names, SemaphoreNames) and stored.kind.form == "permits" and stored.taken is not None:
         found.append(names.taken)
     if isinstance(names, SemaphoreNames) and stored.recorded is not None:
         found.append(names.total)
@@ -199,6 +199,8 @@ def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, 
             yield f"{'a' if seen is not None and seen.is_known else 'a string that may be a'} lock of {_names(seen)}"
         if (copies := len(keys_of_lock(stored.key))) > 1:
             yield f"{copies} keys, one lock"
+    elif stored.kind.form == "number" and stored.taken:
+        yield foreign_text("zset", stored.key)
     elif stored.recorded is not None:
         return
     elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:

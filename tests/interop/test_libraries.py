@@ -109,14 +109,18 @@ def test_the_commands_know_a_lock_and_free_it_for_its_waiter(
     assert direct.exists(key)
 
 
-def test_a_semaphore_of_redis_semaphore_is_no_lock(
+def test_a_semaphore_of_redis_semaphore_is_listed_and_left_alone(
     peers: Callable[[str], Jvm], valkey: Server, unique_name: str, direct: redis.Redis
 ) -> None:
     where = quoted(urlsplit(valkey.url).netloc), quoted(unique_name)
     assert peers("node").do("holder", SEMAPHORE.verb, *where)
     key = SEMAPHORE.key.replace("NAME", unique_name)
-    assert not json.loads(run(valkey, "ls", f"*{unique_name}", "--json").stdout)["locks"]
-    assert run(valkey, "show", key).stdout == f"{key} is {SEMAPHORE.notes[0]}\n"
+    for pattern in (key, f"*{unique_name}"):
+        [found] = json.loads(run(valkey, "ls", pattern, "--json").stdout)["locks"]
+        assert (found["name"], found["kind"], found["taken"]) == (key, "semaphore", 1)
+        assert tuple(found["notes"]) == SEMAPHORE.notes
+    assert f"{SEMAPHORE.held_by}\n" in run(valkey, "show", key).stdout
+    assert not leaks(valkey, unique_name)
     assert run(valkey, "unlock", key, "--yes", "--force").exit_code == 3
     assert direct.zcard(key) == 1
 

@@ -82,7 +82,7 @@ def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bo
 @sync_and_async
 @pytest.mark.parametrize("closed", [1, 3], ids=["one client", "all clients"])
 def test_a_multi_lock_is_released(world: ClockWorld, closed: int, alice: Actor, bob: Actor) -> None:
-    clients = world.nodes(3)
+    clients = world.nodes(3, quorum_node_timeout=2.0)
     locks = [client.real.get_lock("orders") for client in clients]
     block = Remote(clients[0].real.get_red_lock(*locks), alice).hold()
     block.enter()
@@ -164,6 +164,52 @@ def test_one_warning_names_all(world: ClockWorld, alice: Actor, caplog: Any) -> 
     assert "'orders'" in record.getMessage()
     assert "'bills'" in record.getMessage()
     assert "certain for 29." in record.getMessage()
+
+
+@sync_and_async
+@pytest.mark.parametrize("presence", [True, False], ids=["presence", "no presence"])
+@pytest.mark.parametrize(
+    "kind", ["semaphore", "with semaphore", "with bounded_semaphore", "permit_expirable_semaphore"]
+)
+def test_permits_of_blocks_are_named(
+    world: ClockWorld, kind: str, presence: bool, alice: Actor, bob: Actor, caplog: Any
+) -> None:
+    """And no others: who acquired them outside of a block may release them through any client."""
+    events: list[Any] = []
+    client, word = world.client(presence=presence, listeners=(events.append,)), kind.removeprefix("with ")
+    semaphore, more = (alice.get(client, word, name, 9) for name in ("orders", "bills"))
+    others = bob.get(client, word, "orders", 9)
+    more.acquire()
+    blocks = [each if kind.startswith("with") else each.hold() for each in (semaphore, semaphore, others)]
+    for block in blocks:
+        block.enter()
+    leave(world, alice, blocks[1])
+    caplog.clear()
+    client.close()
+    held = [(each.name, each.owner.partition(":")[2]) for each in events if isinstance(each, HeldAtClose)]
+    assert sorted(held) == sorted(("orders", str(actor.number)) for actor in (alice, bob))
+    (line,) = warned(caplog)
+    assert "while it held 'orders', which it no longer renews" in line
+    leave(world, alice, blocks[0])
+    leave(world, bob, blocks[2])
+    assert world.redis.command("GET", f"pyredisson_client:{client.id}") is None
+
+
+@sync_and_async
+def test_permits_are_not_named_once_their_blocks_were_left(
+    world: ClockWorld, alice: Actor, bob: Actor, caplog: Any
+) -> None:
+    """Wherever that was."""
+    client = world.client()
+    semaphore = alice.get(client, "semaphore", permits=9)
+    for _ in range(3):
+        semaphore.enter()
+    for actor in (bob, alice, bob):
+        leave(world, actor, semaphore)
+    assert semaphore.available_permits() == 9
+    caplog.clear()
+    client.close()
+    assert not caplog.records
 
 
 @sync_and_async

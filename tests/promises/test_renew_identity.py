@@ -41,13 +41,16 @@ def test_permits_and_multi_locks_are_lost_too(world: ClockWorld, alice: Actor) -
     permits = alice.get(client, "permit_expirable_semaphore", "permits")
     permits.try_set_permits(1)
     several = Remote(client.real.get_multi_lock(client.real.get_lock("a"), client.real.get_lock("b")), alice)
+    semaphore = alice.get(client, "semaphore", "semaphore", permits=1)
     blocks = permits.hold(), several.hold()
     leases = [block.enter() for block in blocks]
+    semaphore.enter()
     client.renew_identity()
     assert all(lease.lost for lease in leases)
-    for block in blocks:
+    for block in (*blocks, semaphore):
         with pytest.raises(LockLostError):
             alice.do(world.leave(block.real))
+    assert semaphore.available_permits() == 0
 
 
 @sync_and_async

@@ -101,7 +101,7 @@ def test_permits_that_stay_after_close_are_found(world: ClockWorld, own: Server)
     """Until their blocks are left, which release them."""
     client, other = world.from_url(own.url, **SOON), world.from_url(own.url)
     holder = world.actor()
-    blocks = [client.get_semaphore(name, permits=5).hold(3) for name in ("rooms", "seats")]
+    blocks = [client.get_semaphore("rooms", permits=5).hold(3), client.get_semaphore("seats", permits=5)]
     for block in blocks:
         holder.do(world.enter(block))
     world.actor().do(client.close)

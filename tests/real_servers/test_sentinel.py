@@ -15,6 +15,7 @@ import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson import Config, Redisson
 from pyredisson._core.names import LockNames
 from pyredisson._net.urls import masked, parse_sentinel_url
 from pyredisson.errors import LockLostError, NoSyncedSlavesError
@@ -124,6 +125,20 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
         return there
 
     until(taken_on_the_new_one, within=20)
+
+
+def test_a_lock_of_a_master_that_returned_is_lost_when_it_becomes_a_replica(
+    watched: SentinelSet, unique_name: str
+) -> None:
+    """Until the sentinels reach it, it grants locks to clients that have its own address; others ask the new one."""
+    old = watched.kill_master()
+    old.restart()
+    config = Config(check_lock_synced_slaves=False)
+    with Redisson.from_url(old.url, config=config) as late, Redisson.from_url(watched.url, config=config) as client:
+        assert late.get_lock(unique_name).try_lock()
+        assert eventually(client.get_lock(unique_name).try_lock)  # Both hold it.
+        with old.client() as direct:
+            until(lambda: [*direct.hgetall(unique_name)] == [f"{client.id}:1".encode()], within=60, what="one is lost")
 
 
 # ---- a replaced master whose connections stay open -------------------------------------------------------------------

@@ -158,3 +158,20 @@ def test_what_its_waiters_do_is_said_of_each_kind(own: Server, run: Callable[...
         ):
             direct.set(name, value, px=60_000)
             assert run("unlock", name, "--yes").stdout == f"freed {name}; {said}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("semaphore:orders",), ("*orders",)])
+def test_a_semaphore_that_is_a_sorted_set_is_listed(
+    own: Server, run: Callable[..., Result], arguments: tuple[str, ...]
+) -> None:
+    with own.client() as direct:
+        direct.zadd("semaphore:orders", {UUID_4: 1.0, f"{UUID_4}_1": 2.0})
+        direct.zadd("board:orders", {"bob": 1.0})
+    found = listed(run, *arguments)
+    assert [*found] == ["semaphore:orders"]
+    assert (found["semaphore:orders"]["taken"], found["semaphore:orders"]["permits"]) == (2, None)
+    assert found["semaphore:orders"]["keys"] == ["semaphore:orders"]
+    assert "2 taken" in run("ls").stdout
+    assert "available" not in run("ls").stdout
+    assert run("permits", "semaphore:orders").exit_code == 1
+    assert run("unlock", "semaphore:orders", "--yes", "--force").exit_code == 3

@@ -279,7 +279,7 @@ SEMAPHORE = Case(
     "redis-semaphore",
     "semaphore:NAME",
     "a sorted set of UUIDs",
-    "",
+    "1 taken",
     "",
     "by polling",
     notes=("no lock: the key holds a sorted set, as a semaphore of redis-semaphore is",),
