@@ -140,6 +140,11 @@ class Owner(NotPortable):
         """Close the owner: it acquires nothing more, and its locks are no longer renewed and expire, as after a crash.
 
         Idempotent.
+
+        Example::
+
+            owner = client.new_owner()
+            owner.close()
         """
         self._closed = True
 
