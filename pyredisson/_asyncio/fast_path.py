@@ -106,7 +106,7 @@ def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
     if core.last is None or core.made_for is not None or loop is None or os.getpid() != forks.pid:
         return None
     who: Any = core.last.who
-    if who.task() is not asyncio.current_task(loop) or not core.is_usual(core.last, who, holds, now):
+    if who.task() is not asyncio.current_task(loop) or not core.prepare_fast_path(core.last, who, holds, now):
         return None
     pool: Any = core.client.direct
     pipe = pool.idle[-1] if pool.idle else None

@@ -188,8 +188,8 @@ class LockCore:
         field = "" if who.shared else self.kind.field(who.number)
         return self.client.ownerships.of_thread(self.names.name, who, field)
 
-    def is_usual(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready.
+    def prepare_fast_path(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds. If so, make its requests ready.
 
         Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
         """

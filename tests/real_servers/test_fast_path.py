@@ -277,13 +277,13 @@ def plan(seed: int) -> list[tuple[str, str]]:
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the fast path was taken, each time that it might have been."""
     found: list[bool] = []
-    is_usual = LockCore.is_usual
+    prepare_fast_path = LockCore.prepare_fast_path
 
     def counted(self: LockCore, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        found.append(is_usual(self, ownership, who, holds, now))
+        found.append(prepare_fast_path(self, ownership, who, holds, now))
         return found[-1]
 
-    monkeypatch.setattr(LockCore, "is_usual", counted)
+    monkeypatch.setattr(LockCore, "prepare_fast_path", counted)
     return found
 
 
