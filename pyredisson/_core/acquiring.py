@@ -244,7 +244,7 @@ def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) ->
 def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if a holder can only release the lock once this call has returned."""
     for each in kind.holders():
-        if each.who is not ownership.who and (each.bound() or not each.who.shared) and holder_alive(each):
+        if each.who is not ownership.who and (each.bound() or not each.who.is_shared) and holder_alive(each):
             why = client.runtime.stuck_behind(each.who)
             if why is not None:
                 raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)

@@ -67,13 +67,13 @@ class AnyOwner:
     Attributes:
         number: Never used for another owner of this process.
         name: See ``Caller.name``.
-        shared: See ``Caller.shared``.
+        is_shared: See ``Caller.is_shared``.
         traced: See ``Caller.traced``.
     """
 
     __slots__ = ("name", "number")
 
-    shared = False
+    is_shared = False
     traced = False
 
     def __init__(self, name: str) -> None:
@@ -117,7 +117,7 @@ class ThreadOwner(AnyOwner):
 
     __slots__ = ("_root", "call", "latest", "thread", "thread_number")
 
-    shared = True
+    is_shared = True
     traced = True
 
     def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:
