@@ -67,7 +67,7 @@ class PlainKind(LockKind):
     waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
-    wait_queue = True
+    has_wait_queue = True
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""

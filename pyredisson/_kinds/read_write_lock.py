@@ -198,7 +198,7 @@ class SideKind(LockKind):
     layout = "read-write lock"
     one_sided = True
     writes = False
-    wait_queue = True
+    has_wait_queue = True
     #: The message of a release.
     released: ClassVar[str]
 

@@ -449,7 +449,7 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     client, exchange = member.client, partial(ask_once, member)
     if ownership.holds or ownership.in_flight.pending is not None:
         await make_ready(client, kind, ownership, exchange)
-    if kind.queues:
+    if kind.has_fair_queue:
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
