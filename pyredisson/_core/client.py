@@ -302,9 +302,9 @@ class ClientCore:
                 return reply, sent, repeat
         except Failure as failure:
             setback = failure
-        return await self.persist(call, repeat, sent, setback, budget)
+        return await self.repeat_until_answered(call, repeat, sent, setback, budget)
 
-    async def persist(
+    async def repeat_until_answered(
         self, call: Call, repeat: bool, sent: float, setback: Failure | Stale, budget: float | None = None
     ) -> tuple[Reply, float, bool]:
         """Go on with an exchange whose first copy, ``sent`` then, brought no answer or had too low an epoch.
