@@ -212,10 +212,10 @@ class SocketStream:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._reader = new_reader()
-        self._bell, self._ring = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ring.setblocking(False)
-        self._readiness = Readiness(sock, self._bell)
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._readiness = Readiness(sock, self._wake_read)
         sock.settimeout(1.0)  # Only for a moment in which the kernel's buffer is full, or a TLS record incomplete.
 
     def send(self, data: bytes) -> None:
@@ -225,9 +225,9 @@ class SocketStream:
         pending = getattr(self._sock, "pending", None)
         if not (pending and pending()):
             ready = self._readiness.wait(timeout)
-            if self._bell in ready:
+            if self._wake_read in ready:
                 with contextlib.suppress(OSError):
-                    self._bell.recv(READ_SIZE)
+                    self._wake_read.recv(READ_SIZE)
             if self._sock not in ready:
                 return []
         try:
@@ -243,10 +243,10 @@ class SocketStream:
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):
-            self._ring.send(b".")
+            self._wake_write.send(b".")
 
     def close(self) -> None:
-        for sock in (self._sock, self._bell, self._ring):
+        for sock in (self._sock, self._wake_read, self._wake_write):
             with contextlib.suppress(OSError):
                 sock.close()
 
