@@ -236,7 +236,7 @@ class StreamReplies:
         self.wake()
 
     def wake(self) -> None:
-        self._ticket.ring()
+        self._ticket.notify()
 
     async def read(self, timeout: float) -> list[Any] | None:
         if not self._replies and self.broken is None:

@@ -86,7 +86,7 @@ class Acknowledging(Protocol):
 class Ticket(Protocol):
     """What one waiter sleeps on. It remembers one notification, so that one before the sleep is not missed."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the waiter, or let its next :meth:`wait` return at once. Never blocks; any thread may call it."""
         ...
 

@@ -383,7 +383,7 @@ class Waiter:
     def notify(self) -> None:
         """Let it attempt now."""
         self.notified = True
-        self.ticket.ring()
+        self.ticket.notify()
 
     def is_disconnected(self) -> bool:
         """Return whether no message can arrive."""
@@ -601,7 +601,7 @@ class WaitGroup(Generic[WaiterT]):
     def wake_before(self, waiter: WaiterT | None) -> None:
         """Let the first one set its alarm anew if it would sleep for too long."""
         if waiter is not None and self.due() < waiter.sleeps_until:
-            waiter.ticket.ring()
+            waiter.ticket.notify()
 
     def __repr__(self) -> str:
         state: dict[str, Any] = {"waiters": len(self.waiters), "next_check": self.next_check, "soon": self.soon}

@@ -106,7 +106,7 @@ class StepLoop(ABC):
 
     def nudge(self) -> None:
         """Let it step now."""
-        self._nudged.ring()
+        self._nudged.notify()
         if self.worker is None:
             self._start()
 
