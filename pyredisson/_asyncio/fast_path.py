@@ -46,7 +46,8 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
             reply = await future
         except Failure as failure:
             reply = failure
-        if reply is None and in_flight.request_id == request_id and monotonic() < deadline and client.sync is None:
+        late = client.replica_wait is not None or monotonic() >= deadline
+        if reply is None and not late and in_flight.request_id == request_id:
             ownership.generation += 1
             ownership.deadline, hold.since = deadline, sent
             hold.state = HoldState.HELD

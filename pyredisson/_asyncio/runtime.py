@@ -180,9 +180,9 @@ class AsyncioRuntime(BaseRuntime):
         return await self.link.eval(request, timeout)
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
-        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+        return await self.link.eval_synced(request, timeout, replica_wait, sync_timeout)
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         return await self.link.eval_all(requests, timeout)

@@ -210,7 +210,7 @@ class LockCore:
             or ownership.kind is not self.kind
             or ownership.kind_state.until > now
             or client.direct is None
-            or client.sync is not None
+            or client.replica_wait is not None
             or client.has_listeners()
             or not client.subscriptions.may_queue
         ):

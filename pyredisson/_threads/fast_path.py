@@ -70,7 +70,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             channel = core.kind.waiting.channel(core.kind, ownership) if ready.queued_ms else None
             seen = client.subscriptions.messages_of(channel) if channel else None
             reply = exchange_idle(client, ready.acquire.data)
-            late = client.sync is not None or monotonic() >= deadline
+            late = client.replica_wait is not None or monotonic() >= deadline
             with ownership.mutex:
                 if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1

@@ -420,7 +420,7 @@ class InThread:
     """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
 
     def __init__(self, link: Link, ask: Ask) -> None:
-        self._timeout = ask.timeout if ask.sync is None else 2 * ask.timeout
+        self._timeout = ask.timeout if ask.replica_wait is None else 2 * ask.timeout
         self._until = monotonic() + max(self._timeout, CONNECTING)
         self._answer: Any = None
         self._link = link
@@ -429,10 +429,10 @@ class InThread:
 
     async def _work(self) -> None:
         link, ask = self._link, self._ask
-        if ask.sync is None:
+        if ask.replica_wait is None:
             self._answer = await link.eval(ask.request, ask.timeout)
         else:
-            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
 
     def receive(self) -> Reply:
         """See :meth:`Dialled.receive`."""
@@ -452,7 +452,7 @@ class InThread:
 def _begin(ask: Ask) -> Connection | Dialled | InThread:
     """Send a request now, or begin to connect for it."""
     link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
+    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
         return InThread(link, ask)
     while True:
         wire: Any = link.pool.get()

@@ -197,7 +197,7 @@ class FakeRuntime:
         return answer
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         return await self.eval(request, timeout), 0
 

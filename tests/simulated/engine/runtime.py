@@ -225,10 +225,10 @@ class Seam:
         for ask in asks:
             made.append(ask)
             runtime = ask.runtime
-            if ask.sync is None:
+            if ask.replica_wait is None:
                 work: Any = runtime.eval(ask.request, ask.timeout)
             else:
-                work = runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+                work = runtime.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
             tasks.append(self.process.start(work, f"{self.process.name}/request"))
         for ask, task in zip(made, tasks, strict=True):
             try:
@@ -340,10 +340,10 @@ class SimulatedRuntime(Seam):
         return answers
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         reply = await self.eval(request, timeout)
-        replicas = sync.asked(reply)
+        replicas = replica_wait.asked(reply)
         if not replicas:
             return reply, 0
 
