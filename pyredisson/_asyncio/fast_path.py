@@ -109,6 +109,6 @@ def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
     who: Any = core.last.who
     if who.task() is not asyncio.current_task(loop) or not core.prepare_fast_path(core.last, who, holds, now):
         return None
-    pool: Any = core.client.direct
+    pool: Any = core.client.fast_pool
     pipe = pool.idle[-1] if pool.idle else None
     return pipe if pipe is not None and pipe.broken is None and not pipe.retired else None

@@ -292,7 +292,7 @@ class AsyncioRuntime(BaseRuntime):
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
-        self._core.direct = None
+        self._core.fast_pool = None
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()

@@ -82,7 +82,7 @@ class ClientCore:
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
         self.replica_wait: Replicas | None = None
         #: The pool of connections, where the fast path may use it.
-        self.direct: Any = None
+        self.fast_pool: Any = None
         self.replicas: Replicas = Replicas(self)
         self.starts: KnownRestarts = KnownRestarts(self.server)
         self.begin()
@@ -515,7 +515,7 @@ class ClientCore:
         """
         closed_before = self.closed
         self.closed = True
-        self.direct = None
+        self.fast_pool = None
         if not (closed_before or collected):
             report_held(self)
             for callback in list(self.when_closed):

@@ -209,7 +209,7 @@ class LockCore:
             or ownership.table is not client.ownerships
             or ownership.kind is not self.kind
             or ownership.kind_state.until > now
-            or client.direct is None
+            or client.fast_pool is None
             or client.replica_wait is not None
             or client.has_listeners()
             or not client.subscriptions.may_queue

@@ -236,7 +236,7 @@ class Twins:
 
     def begin(self, index: int, step: str, fault: str) -> Any:
         """Plan what happens next. Returns the lock."""
-        self.clients[1]._core.direct = None
+        self.clients[1]._core.fast_pool = None
         if self.flushed:  # The reply that a script is not known would be no reply to lose.
             load_scripts(self.server)
         self.flushed = fault == "unknown script"
