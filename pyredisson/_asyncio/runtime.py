@@ -180,9 +180,9 @@ class AsyncioRuntime(BaseRuntime):
         return await self.link.eval(request, timeout)
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
-        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+        return await self.link.eval_synced(request, timeout, replica_wait, sync_timeout)
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         return await self.link.eval_all(requests, timeout)
@@ -292,7 +292,7 @@ class AsyncioRuntime(BaseRuntime):
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
-        self._core.direct = None
+        self._core.fast_pool = None
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()

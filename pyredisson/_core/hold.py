@@ -138,7 +138,7 @@ def holder_alive(held: Ownership) -> bool:
         if hold.block is not None:
             if hold.block() is not None:
                 return True
-        elif alive and not (held.who.shared and hold.trace is not None and hold.trace() is None):
+        elif alive and not (held.who.is_shared and hold.trace is not None and hold.trace() is None):
             return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
     return alive and not holds
 

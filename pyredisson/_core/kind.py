@@ -145,11 +145,11 @@ class LockKind(HeldKind):
     #: Whether it is one side of a lock, so that a forced unlock leaves the other side as it is.
     one_sided: ClassVar[bool] = False
     #: Whether its waiters stand in a queue in Redis.
-    queues: ClassVar[bool] = False
+    has_fair_queue: ClassVar[bool] = False
     #: Another hold for which an owner would wait itself.
     own_rival: OwnRival | None = None
     #: Whether clients that wait for it stand in a wait queue, so that a release notifies one of them.
-    wait_queue: ClassVar[bool] = False
+    has_wait_queue: ClassVar[bool] = False
     #: How its owners wait.
     waiting: Waiting
 
@@ -192,7 +192,7 @@ class LockKind(HeldKind):
 
     def wait_queue_keys(self) -> tuple[str, ...]:
         """Return the key of the wait queue, for a script that can do without it; see :class:`Subscriptions`."""
-        return self.client.subscriptions.wait_queue_keys(self.names) if self.wait_queue else ()
+        return self.client.subscriptions.wait_queue_keys(self.names) if self.has_wait_queue else ()
 
     # ---- its requests --------------------------------------------------------------------------------------------
 

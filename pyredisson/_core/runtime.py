@@ -52,20 +52,22 @@ class Ask:
         runtime: That of the server's client.
         request: What is sent.
         timeout: Seconds that the server has to answer, and its replicas again.
-        sync: Whether and how replicas are to acknowledge it. The answer is then what :meth:`Runtime.eval_synced`
-            returns.
+        replica_wait: Whether and how replicas are to acknowledge it. The answer is then that of
+            :meth:`Runtime.eval_synced`.
         answer: The reply, or the failure that :meth:`Runtime.eval` would raise.
     """
 
-    __slots__ = ("answer", "request", "runtime", "sync", "timeout")
+    __slots__ = ("answer", "replica_wait", "request", "runtime", "timeout")
 
     answer: Any
 
-    def __init__(self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, request: Request, timeout: float, replica_wait: Acknowledging | None = None
+    ) -> None:
         self.runtime: Runtime = runtime
         self.request: Request = request
         self.timeout: float = timeout
-        self.sync: Acknowledging | None = sync
+        self.replica_wait: Acknowledging | None = replica_wait
 
     def connected(self) -> None:
         """Note that a connection had to be made for it: how far away the server is, is known now."""
@@ -86,7 +88,7 @@ class Acknowledging(Protocol):
 class Ticket(Protocol):
     """What one waiter sleeps on. It remembers one notification, so that one before the sleep is not missed."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the waiter, or let its next :meth:`wait` return at once. Never blocks; any thread may call it."""
         ...
 
@@ -235,7 +237,7 @@ class Runtime(Protocol):
         ...
 
     def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float, /
+        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float, /
     ) -> Answer[tuple[Reply, int | Failure]]:
         """Run one script once, and let replicas acknowledge what it did, on a connection of its own.
 

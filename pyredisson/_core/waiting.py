@@ -216,7 +216,7 @@ class Polling(Waiting):
         delays = iter(self._delays.delays(runtime.jitter))
         delay: float | None = None
         left = self._tries_left(attempt, refused)
-        # Nothing rings this ticket; it only warns when it blocks the thread of an event loop.
+        # Nothing notifies this ticket; it only warns when it blocks the thread of an event loop.
         ticket = runtime.ticket(attempt.ownership.name)
         while left > 0 and not deadline.passed(now := runtime.now()):
             left -= 1

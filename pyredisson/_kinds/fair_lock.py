@@ -296,7 +296,7 @@ class FairKind(PlainKind):
 
     word = "fair_lock"
     label = "fair"
-    queues = True
+    has_fair_queue = True
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client, names)

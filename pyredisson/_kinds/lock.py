@@ -67,7 +67,7 @@ class PlainKind(LockKind):
     waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
-    wait_queue = True
+    has_wait_queue = True
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
@@ -153,7 +153,7 @@ class LockCore:
 
     def _acting(self, who: Caller) -> Caller:
         client = self.client
-        if not who.shared:
+        if not who.is_shared:
             return who
         return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
 
@@ -165,7 +165,7 @@ class LockCore:
         if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
             in_flight, chains = last.in_flight, last.chains
             busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
-            if not who.shared or not (busy or chains is None or len(chains.members) > 1):
+            if not who.is_shared or not (busy or chains is None or len(chains.members) > 1):
                 return last
         return self.ownership_of(self._acting(who))
 
@@ -185,11 +185,11 @@ class LockCore:
 
     def ownerships_of(self, who: Caller) -> list[Ownership]:
         """Return what a task or made owner holds of it, or what each call chain of a thread does."""
-        field = "" if who.shared else self.kind.field(who.number)
+        field = "" if who.is_shared else self.kind.field(who.number)
         return self.client.ownerships.of_thread(self.names.name, who, field)
 
-    def is_usual(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready.
+    def prepare_fast_path(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds. If so, make its requests ready.
 
         Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
         """
@@ -209,8 +209,8 @@ class LockCore:
             or ownership.table is not client.ownerships
             or ownership.kind is not self.kind
             or ownership.kind_state.until > now
-            or client.direct is None
-            or client.sync is not None
+            or client.fast_pool is None
+            or client.replica_wait is not None
             or client.has_listeners()
             or not client.subscriptions.may_queue
         ):

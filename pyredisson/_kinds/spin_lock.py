@@ -35,7 +35,7 @@ class SpinKind(PlainKind):
     word = "spin_lock"
     label = "spin"
     publish = ""
-    wait_queue = False
+    has_wait_queue = False
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays, tries: int | None) -> None:
         super().__init__(client, names)

@@ -246,7 +246,7 @@ class ServerLink:
         self,
         request: Packed,
         timeout: float,
-        sync: Acknowledging,
+        replica_wait: Acknowledging,
         sync_timeout: float,
         *,
         asking: bool = False,
@@ -255,7 +255,7 @@ class ServerLink:
         if self._pool is not self._alone and not asking:  # The good path, where there are no replicas.
             if self._pool.get() is None:
                 await self._new(self._pool, timeout)
-            if not sync.needed():
+            if not replica_wait.needed():
                 return await self.eval(request, timeout), 0
 
         async def talk(wire: Wire) -> list[Any]:
@@ -265,7 +265,7 @@ class ServerLink:
                 reply = await wire.call(request.data, timeout)
                 if is_no_script(reply):
                     reply = await wire.call(request.in_full(), timeout)
-            if isinstance(reply, Exception) or not (replicas := sync.asked(reply)):
+            if isinstance(reply, Exception) or not (replicas := replica_wait.asked(reply)):
                 return [reply, 0]
             try:
                 acked = await self._wait_for_replicas(wire, replicas, timeout, sync_timeout)

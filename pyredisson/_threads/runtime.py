@@ -53,7 +53,7 @@ class ThreadTicket:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         try:
             self._lock.release()
         except RuntimeError:
@@ -116,7 +116,7 @@ class ThreadLoop(StepLoop):
     def close(self) -> None:
         """End it soon; in the child of a fork, too: a thread is not here, but a greenlet is."""
         self.closed = True
-        self._nudged.ring()
+        self._nudged.notify()
 
 
 class ThreadsRuntime(BaseRuntime):

@@ -126,10 +126,10 @@ class RoutedRuntime(Seam):
         return reply
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         self.interruptible()
-        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+        return await self.link.eval_synced(request, timeout, replica_wait, sync_timeout)
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         self.interruptible()
