@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, final
 
 from pyredisson._core.hold import GONE
 from pyredisson._core.names import LockNames, NumberedNames, owner_field
@@ -267,6 +267,9 @@ class LockKind(HeldKind):
 # ---- stored ----------------------------------------------------------------------------------------------------------
 # How a kind is stored in Redis and what lists call it: all that tools know of it. Each kind's file describes it.
 
+
+#: The script that frees a lock of whatever kind that is a hash of owners, from outside: a fair queue may be there or not.
+FREES_ALL_OWNERS: Final = "fair_force_unlock"
 
 Form: TypeAlias = Literal["owners", "sides", "token", "number", "permits"]
 """What a key is: a hash with one owner; one with a mode and its owners; a string that is a token; one that is a number;

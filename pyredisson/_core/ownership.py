@@ -23,7 +23,8 @@ Rules kept here:
    server. Each request has a number; an answer to an earlier one changes nothing.
    A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
    another thread or task meets one.
-4. State is changed by methods of this class alone. They do no I/O, are atomic, and return what is now due.
+4. State is changed by methods of this class, and by the two fast paths, which a test compares with them. They do no
+   I/O, are atomic, and return what is now due.
    A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
    the request in flight (``in_flight.due``).
 5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so. What ran out by its

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pyredisson._core.kind import StoredKind, Waiting
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind, Waiting
 from pyredisson._core.names import LockNames
 from pyredisson._core.requests import WITHOUT_END, Refused, unusable
 from pyredisson._core.runtime import PUBLISH
@@ -53,7 +53,7 @@ def queue_keys(names: LockNames) -> tuple[str, str, str]:
 
 #: How it is stored, for inspections.
 STORED = (
-    StoredKind("fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock="fair_force_unlock"),
+    StoredKind("fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock=FREES_ALL_OWNERS),
     StoredKind(
         "non_reentrant_fair_lock",
         "fair",
@@ -61,7 +61,7 @@ STORED = (
         LockNames,
         reentrant=False,
         announces=False,
-        force_unlock="fair_force_unlock",
+        force_unlock=FREES_ALL_OWNERS,
     ),
 )
 

@@ -15,7 +15,7 @@ from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import lease_ms, wait_seconds
 from pyredisson._core.failures import gives_way
 from pyredisson._core.hold import Hold, HoldState, lost_error
-from pyredisson._core.kind import LockKind, StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames, owner_field
 from pyredisson._core.ownership import Ownership, ReadyRequests
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
 UNLOCKED: Final = "0"
 
-STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
+STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock=FREES_ALL_OWNERS),)
 
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
