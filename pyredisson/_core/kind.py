@@ -268,7 +268,7 @@ class LockKind(HeldKind):
 # How a kind is stored in Redis and what lists call it: all that tools know of it. Each kind's file describes it.
 
 
-#: The script that frees a lock of whatever kind that is a hash of owners, from outside: a fair queue may be there or not.
+#: The script that frees a lock from outside whose key is a hash of owners, whether it has a fair queue or not.
 FREES_ALL_OWNERS: Final = "fair_force_unlock"
 
 Form: TypeAlias = Literal["owners", "sides", "token", "number", "permits"]
