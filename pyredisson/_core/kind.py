@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, final
 
@@ -13,30 +13,13 @@ from pyredisson._core.requests import LockAcquired, read_acquire
 from pyredisson._core.wait_queue import Fairness
 
 if TYPE_CHECKING:
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.hold import Hold
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome, Refused, ReleaseCall
+    from pyredisson._core.requests import AcquireCall, Exchange, Outcome, Refused, ReleaseCall
     from pyredisson._core.runtime import Reply, Request
     from pyredisson._core.wait_queue import QueueUpdate
-
-
-class LockAttempt(Protocol):
-    """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
-
-    kind: LockKind
-    ownership: Ownership
-    hold: Hold
-
-    @property
-    def client(self) -> ClientCore:
-        """The client."""
-        ...
-
-    def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
-        """Make it. ``update``: how it changes the wait queue, if the client is in that."""
-        ...
 
 
 class Waiting(ABC):
@@ -64,7 +47,7 @@ class Waiting(ABC):
         return
 
     @abstractmethod
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """Attempt until the lock is acquired, or the deadline or all tries have passed, after a first one was refused.
 
         ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.

@@ -19,6 +19,7 @@ from pyredisson.errors import RedissonError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.replicas import ReplicaAcknowledgement
 
 T = TypeVar("T")
 AskT = TypeVar("AskT", bound="Ask")
@@ -62,27 +63,15 @@ class Ask:
     answer: Any
 
     def __init__(
-        self, runtime: Runtime, request: Request, timeout: float, replica_wait: Acknowledging | None = None
+        self, runtime: Runtime, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement | None = None
     ) -> None:
         self.runtime: Runtime = runtime
         self.request: Request = request
         self.timeout: float = timeout
-        self.replica_wait: Acknowledging | None = replica_wait
+        self.replica_wait: ReplicaAcknowledgement | None = replica_wait
 
     def connected(self) -> None:
         """Note that a connection had to be made for it: how far away the server is, is known now."""
-
-
-class Acknowledging(Protocol):
-    """What replicas have to say to one request."""
-
-    def needed(self) -> bool:
-        """Whether replicas may be asked at all; there is a connection, so that the server is known."""
-        ...
-
-    def asked(self, reply: Reply) -> int:
-        """How many replicas are to acknowledge what was done by the script that replied this; 0: none."""
-        ...
 
 
 class Ticket(Protocol):
@@ -237,7 +226,7 @@ class Runtime(Protocol):
         ...
 
     def eval_synced(
-        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float, /
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float, /
     ) -> Answer[tuple[Reply, int | Failure]]:
         """Run one script once, and let replicas acknowledge what it did, on a connection of its own.
 

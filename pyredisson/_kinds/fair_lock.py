@@ -28,9 +28,10 @@ from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import LockAttempt, LockKind
+    from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import AcquireCall, Answer, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Ticket
@@ -140,7 +141,7 @@ class InQueue(Waiting):
         """See :meth:`Waiting.begin`; the place in the queue is kept for that long."""
         ownership.kind_state.begin(wait, now)
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client = attempt.client
         group = FairGroup(client, self)

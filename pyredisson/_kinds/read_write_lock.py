@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import LockAttempt, OwnRival, Waiting
+    from pyredisson._core.kind import OwnRival, Waiting
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply, Request, Runtime
@@ -69,7 +70,7 @@ class YieldToWriters(ByMessage):
             return fairness.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
         return super().yields(kind, ownership, wait, now)
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, fairness = attempt.client, attempt.ownership.kind_state
         try:
@@ -78,7 +79,7 @@ class YieldToWriters(ByMessage):
             fairness.stop()
             fairness.waited(client.runtime.now())
 
-    async def attempt(self, attempt: LockAttempt, update: QueueUpdate | None = None) -> Answer:
+    async def attempt(self, attempt: Attempt, update: QueueUpdate | None = None) -> Answer:
         """See :meth:`ByMessage.attempt`; as long as a reader yields, wake-ups are for the writer, and it makes none."""
         left: float = attempt.ownership.kind_state.until - attempt.client.runtime.now()
         notified = update is not None and update.notified  # Its client is in the queue for another reader.
@@ -90,7 +91,7 @@ class YieldToWriters(ByMessage):
 class BeforeReaders(ByMessage):
     """Waiting by message; readers of the same client yield to a waiting writer."""
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         kind = attempt.kind
         try:

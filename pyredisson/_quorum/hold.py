@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from pyredisson._core.kind import LockKind
     from pyredisson._core.owners import Caller
     from pyredisson._core.ownership import Ownership
+    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._core.requests import Answer, Call
-    from pyredisson._core.runtime import Acknowledging, Progress, Reply, Request, Runtime
+    from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.server import ServerState
 
 #: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
@@ -392,7 +393,7 @@ class MemberAsk(Ask):
         self.timeout: float = member.timeout(call.lease_ms)
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         reader = call.reader if client.config.min_replicas else None
-        self.replica_wait: Acknowledging | None = (
+        self.replica_wait: ReplicaAcknowledgement | None = (
             None if reader is None else ReplicaAcknowledgement(client.replicas, reader)
         )
         self.answer: Any = None

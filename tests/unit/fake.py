@@ -15,7 +15,8 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
-from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._core.replicas import ReplicaAcknowledgement
+from pyredisson._core.runtime import Background, Reply, Request, Ticket
 from pyredisson._owners.owners import AnyOwner
 from pyredisson.lease import Lease
 
@@ -197,7 +198,7 @@ class FakeRuntime:
         return answer
 
     async def eval_synced(
-        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         return await self.eval(request, timeout), 0
 

@@ -19,7 +19,8 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Unanswered
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
-from pyredisson._core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
+from pyredisson._core.replicas import ReplicaAcknowledgement
+from pyredisson._core.runtime import Ask, Background, Reply, Request, Ticket
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
@@ -340,7 +341,7 @@ class SimulatedRuntime(Seam):
         return answers
 
     async def eval_synced(
-        self, request: Request, timeout: float, replica_wait: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         reply = await self.eval(request, timeout)
         replicas = replica_wait.asked(reply)
