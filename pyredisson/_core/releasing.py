@@ -433,8 +433,7 @@ async def extend(
             renewal.answer = await runtime.eval(renewal.request, renewal.timeout)
         except Failure as failure:
             renewal.answer = failure
-        await renewal.learn_cause()
-        failed = renewal.note()
+        failed = await renewal.note()
         _raise_if_lost(ownership, hold)
         if failed is None:
             return True

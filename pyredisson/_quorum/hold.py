@@ -642,8 +642,7 @@ async def extend(whole: MultiHold, lease_ms: int) -> None:
     """Renew all members at once, each by this lease."""
     renewals = [Renewal(member.client, [own], lease_ms, member.timeout(lease_ms)) for _, member, own, _ in whole.held()]
     for renewal in await whole.client.runtime.fan_out(renewals):
-        await renewal.learn_cause()
-        renewal.note()
+        await renewal.note()
 
 
 # ---- an unlock -------------------------------------------------------------------------------------------------------
