@@ -1,4 +1,4 @@
-"""One hold of a lock: what is released, extended, lost or counted is this very hold.
+"""One hold of a lock: what is released, extended, lost or counted is this very hold; and the blocks that have one.
 
 Its states:
 
@@ -20,16 +20,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pyredisson._core.deadline import certain_for
-from pyredisson.errors import LockLostError
+from pyredisson._core import events
+from pyredisson._core.deadline import certain_for, wait_seconds
+from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
+from pyredisson._core.names import owner_field
+from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from pyredisson._core.owners import Caller, Trace
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.owners import Caller, MadeCaller, Trace
     from pyredisson._core.ownership import Ownership
+    from pyredisson._core.runtime import Progress
+    from pyredisson.errors import LockTimeoutError
+    from pyredisson.lease import Lease
 
 
 class HoldState(Enum):
@@ -221,3 +230,200 @@ class Owned(ABC):
     def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
         self.on_loss = tuple(each for each in self.on_loss if each != callback)
+
+
+# ---- blocks ----------------------------------------------------------------------------------------------------------
+# How blocks are entered and left, also after their client was closed.
+#
+# ``close()`` ends connections, renewals and the settling of requests, but releases nothing: a block that runs still is
+# protected until the deadline of its hold. When it is left before that, its release is sent once, on a connection of
+# its own. What comes of it is no error of the block's: its work was done while it held the lock, and what is not
+# released expires.
+
+
+T = TypeVar("T")
+HeldT = TypeVar("HeldT", bound=Owned)
+
+
+class HolderCore(ABC, Generic[HeldT]):
+    """One handle on a lock, or on several as one: how owners acquire it, and how their blocks are entered and left.
+
+    Attributes:
+        client: The client; of several the first.
+        made_for: The owner that the user made, if it acts for one.
+    """
+
+    __slots__ = ()
+
+    client: ClientCore
+    made_for: MadeCaller | None
+
+    @abstractmethod
+    def clients(self) -> tuple[str, Sequence[ClientCore]]:
+        """Return its name, and the clients of its locks."""
+
+    def owner(self) -> Caller:
+        """Return the owner: the calling thread or task, unless this handle acts for another one."""
+        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
+        return self.made_for or asking
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+        """Acquire it, waiting at most ``wait_time``.
+
+        Raises:
+            LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
+        """
+        hold = self.new_hold(lease_time)
+        wait = wait_seconds(wait_time)
+        acquired = await self.acquire_hold(wait, hold)
+        if not acquired and wait is None:
+            raise await self.timeout_error(None)
+        return acquired
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
+        wait = wait_seconds(wait_time)
+        hold = self.new_hold(lease_time, block=True)
+        held, extending = self.held_with(hold)
+        # Made before: once it is acquired, nothing is left to interrupt.
+        lease: Lease = self.client.runtime.lease(held, hold, self.client.runtime, extending)
+        if await self.acquire_hold(wait, hold, held):
+            return lease
+        if skip:
+            return None
+        raise await self.timeout_error(wait, held)
+
+    @abstractmethod
+    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Any:
+        """Return what is to be acquired: one hold."""
+
+    @abstractmethod
+    def held_with(self, hold: Any) -> tuple[HeldT, Callable[[int], Coroutine[Any, Any, bool]]]:
+        """Return what the caller will have with a hold, and what extends that."""
+
+    async def acquire_hold(self, wait: float | None, hold: Any, held: HeldT | None = None) -> bool:
+        """Acquire it for a hold, waiting at most ``wait`` seconds; ``None``: without end. ``held``: if it is known."""
+        acquiring = self.acquire_as_owner(wait, hold, held)
+        return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
+
+    @abstractmethod
+    async def acquire_as_owner(self, wait: float | None, hold: Any, held: HeldT | None) -> bool:
+        """Do as :meth:`acquire_hold`, while its owner makes no other call."""
+
+    @abstractmethod
+    async def timeout_error(self, wait: float | None, held: HeldT | None = None) -> LockTimeoutError:
+        """Return the error for an owner that did not acquire it within ``wait`` seconds, or by all its tries."""
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock(self, progress: Progress | None = None) -> None:
+        """Release one hold of the caller, or complete its last release, if that could not be settled.
+
+        ``progress``: see ``run_to_the_end``.
+        """
+        unlocking = self.unlock_as_owner(progress)
+        await (unlocking if self.made_for is None else self.made_for.alone(unlocking))
+
+    @abstractmethod
+    async def unlock_as_owner(self, progress: Progress | None) -> None:
+        """Do as :meth:`unlock`, while its owner makes no other call."""
+
+    async def leave(
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
+    ) -> None:
+        """Release the hold of a block that ended with ``error``, which takes precedence over any error of ours.
+
+        Args:
+            error: The error that ended the block.
+            progress: See ``run_to_the_end``.
+            lease: The lease from :meth:`hold`. The hold is its, in whatever thread or task the block is left.
+        """
+        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
+            held = self.held_by_block(lease) if lease is not None else self._held_by_closed_block()
+            if held is not None:
+                self.hand_over(held, lease)
+            return
+        try:
+            name, clients = self.clients()
+            if True in [client.closed for client in clients]:
+                key = name, owner_field(self.client.id, self.owner().number)
+                await leave_closed(clients, key, self.leave_block(progress, lease))
+            else:
+                await self.leave_block(progress, lease)
+        except Exception as ours:
+            if not gives_way(ours, error):
+                raise
+
+    @abstractmethod
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+        """Release the hold of a block: that of its lease, or the caller's innermost."""
+
+    @abstractmethod
+    def hand_over(self, held: HeldT, lease: Lease | None) -> None:
+        """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
+
+    def held_by_block(self, lease: Lease) -> HeldT | None:
+        """Return what a ``hold()`` has acquired; ``None`` if the client is another one since, as after a fork."""
+        held: Any = lease._held
+        return held if held.owner.startswith(self.client.id) else None
+
+    def _held_by_closed_block(self) -> HeldT | None:
+        """Return what the calling task holds, or the task whose asynchronous generator it is closing."""
+        try:
+            return next(iter(self.held_here()), None)
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+
+    @abstractmethod
+    def held_here(self) -> Sequence[HeldT]:
+        """Return what the caller holds; if that is nothing, what is visible in its context."""
+
+
+async def leave_closed(
+    clients: Sequence[ClientCore], key: tuple[str, str], release: Coroutine[Any, Any, T]
+) -> T | None:
+    """Make the release of a block; some of these clients are closed. An error of the server is reported, not raised.
+
+    ``key``: the names of what is released and of its owner.
+
+    Raises:
+        LockNotOwnedError: The block held it no longer.
+    """
+    closed = [client for client in clients if client.closed]
+    for client in closed:
+        client.runtime.reopen()
+    try:
+        released = await release
+        for client in closed:
+            await client.presence.end()
+        return released
+    except (LockNotOwnedError, OutcomeUnknownError) as error:
+        if isinstance(error, LockNotOwnedError):
+            raise
+    except tuple(OUR_ERRORS) as error:
+        closed[0].emit(events.OutcomeUnknown(*key, "the release of a block", error))
+    finally:
+        for client in closed:
+            client.runtime.close_again()
+            client.watchdog.report_when_closed()
+    return None
+
+
+def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
+
+    async def send() -> None:
+        client.runtime.reopen()
+        try:
+            with suppress(Failure, LockNotOwnedError):
+                await release()
+                await client.presence.end()
+        finally:
+            client.runtime.close_again()
+            client.watchdog.report_when_closed()
+
+    if client.closed and client.runtime.suspends:
+        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
+            client.runtime.call_back(send)

@@ -5,23 +5,23 @@ And freeing a lock, for any holder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, certain_for
-from pyredisson._core.failures import OUR_ERRORS, Failure, Rejected, Unusable, is_interruption
-from pyredisson._core.hold import HoldState, lost_error
+from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption
+from pyredisson._core.hold import HoldState, lost_error, release_later
 from pyredisson._core.holder_lookup import found_here
 from pyredisson._core.messages import explain_type, held_here, not_held
 from pyredisson._core.ownership import Pending, Unlock
 from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
 from pyredisson._core.waiting import released_as
 from pyredisson._core.watchdog import Renewal
-from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -433,8 +433,7 @@ async def extend(
             renewal.answer = await runtime.eval(renewal.request, renewal.timeout)
         except Failure as failure:
             renewal.answer = failure
-        await renewal.learn_cause()
-        failed = renewal.note()
+        failed = await renewal.note()
         _raise_if_lost(ownership, hold)
         if failed is None:
             return True
@@ -453,63 +452,7 @@ def _raise_if_lost(ownership: Ownership, hold: Hold) -> None:
 
 
 # ---- late ------------------------------------------------------------------------------------------------------------
-# Blocks that are left after their client was closed.
-#
-# ``close()`` ends connections, renewals and the settling of requests, but releases nothing: a block that runs still is
-# protected until the deadline of its hold. When it is left before that, its release is sent once, on a connection of
-# its own. What comes of it is no error of the block's: its work was done while it held the lock, and what is not
-# released expires.
-
-
-T = TypeVar("T")
-
-
-async def leave_closed(
-    clients: Sequence[ClientCore], key: tuple[str, str], release: Coroutine[Any, Any, T]
-) -> T | None:
-    """Make the release of a block; some of these clients are closed. An error of the server is reported, not raised.
-
-    ``key``: the names of what is released and of its owner.
-
-    Raises:
-        LockNotOwnedError: The block held it no longer.
-    """
-    closed = [client for client in clients if client.closed]
-    for client in closed:
-        client.runtime.reopen()
-    try:
-        released = await release
-        for client in closed:
-            await client.presence.end()
-        return released
-    except (LockNotOwnedError, OutcomeUnknownError) as error:
-        if isinstance(error, LockNotOwnedError):
-            raise
-    except tuple(OUR_ERRORS) as error:
-        closed[0].emit(events.OutcomeUnknown(*key, "the release of a block", error))
-    finally:
-        for client in closed:
-            client.runtime.close_again()
-            client.watchdog.report_when_closed()
-    return None
-
-
-def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
-
-    async def send() -> None:
-        client.runtime.reopen()
-        try:
-            with suppress(Failure, LockNotOwnedError):
-                await release()
-                await client.presence.end()
-        finally:
-            client.runtime.close_again()
-            client.watchdog.report_when_closed()
-
-    if client.closed and client.runtime.suspends:
-        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
-            client.runtime.call_back(send)
+# What a client leaves behind that was closed.
 
 
 def settle_later(client: ClientCore, ownership: Ownership) -> None:

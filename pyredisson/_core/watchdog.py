@@ -77,12 +77,12 @@ class Renewal(Ask):
         self._generations = [ownership.generation for ownership in ownerships]
         self._sent = client.runtime.now()
 
-    async def learn_cause(self) -> None:
-        """Ask the server what became of what it says is lost, if something is; before :meth:`note`."""
-        if isinstance(self.answer, list):
-            lost = next((own for own, kept in zip(self.ownerships, self.answer, strict=False) if not kept), None)
-            if lost is not None:
-                await self._client.learn_cause(lost.name)
+    async def send(self) -> None:
+        """Send it alone. Whatever is raised is its answer."""
+        try:
+            self.answer = await self.runtime.eval(self.request, self.timeout)
+        except Exception as error:
+            self.answer = as_failure(error)
 
     def _note_node(self, failure: Failure | None) -> None:
         """Let a quorum know whether its node answers."""
@@ -93,8 +93,11 @@ class Renewal(Ask):
                 hold.whole.note_client(self._client, failure)
                 return
 
-    def note(self) -> Failure | None:
-        """Note the answer in the ownerships, and report those that are lost. Returns why there is no answer of use."""
+    async def note(self) -> Failure | None:
+        """Note the answer in the ownerships, and report those that are lost, with what the server says of the cause.
+
+        Returns why there is no answer of use.
+        """
         try:
             if isinstance(self.answer, Failure):
                 raise self.answer
@@ -104,6 +107,9 @@ class Renewal(Ask):
             return failure
         if self._client.away_since is not None:
             self._note_node(None)
+        lost = next((own for own, kept in zip(self.ownerships, renewed, strict=True) if not kept), None)
+        if lost is not None:
+            await self._client.learn_cause(lost.name)
         self._client.server.heard(name=self.ownerships[0].name)
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
@@ -416,13 +422,10 @@ class Watchdog:
             lease = max(leases)
             self._short[ownership] = now + min(leases) / 3000
             renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
-            try:
-                renewal.answer = await self._runtime.eval(renewal.request, renewal.timeout)
-            except Exception as error:
-                renewal.answer = as_failure(error)
+            await renewal.send()
+            if isinstance(renewal.answer, Failure):
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
-            await renewal.learn_cause()
-            renewal.note()
+            await renewal.note()
 
     def _next_wave(self) -> list[list[Ownership]]:
         """Take the next requests of the round off it, each as the ownerships that it renews."""
@@ -444,15 +447,11 @@ class Watchdog:
             for renewal, answer in zip(renewals, answers, strict=True):
                 renewal.answer = answer
         else:
-            try:
-                renewals[0].answer = await self._runtime.eval(renewals[0].request, timeout)
-            except Exception as error:
-                renewals[0].answer = as_failure(error)
+            await renewals[0].send()
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:
-            await renewal.learn_cause()
-            without_answer = renewal.note()
+            without_answer = await renewal.note()
             if without_answer is None:
                 self._round_size += len(renewal.ownerships)
             else:

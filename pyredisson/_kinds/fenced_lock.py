@@ -70,12 +70,12 @@ class FencedLockCore(LockCore):
 
     async def try_lock_and_get_token(self, wait_time: Seconds | None, lease_time: Seconds | None) -> int | None:
         """Acquire the lock, waiting at most ``wait_time``, and return the token of the hold."""
-        hold = self._new_hold(lease_time)
+        hold = self.new_hold(lease_time)
         return hold.token if await self.acquire_hold(wait_seconds(wait_time), hold) else None
 
     async def lock_and_get_token(self, lease_time: Seconds | None) -> int:
         """Acquire the lock, waiting without end, and return the token of the hold."""
-        hold = self._new_hold(lease_time)
+        hold = self.new_hold(lease_time)
         await self.acquire_hold(None, hold)
         assert hold.token is not None
         return hold.token

@@ -7,23 +7,21 @@ holds that its client counts, so that repeating it is safe; the loss of a hold i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
-from pyredisson._core.deadline import lease_ms, wait_seconds
-from pyredisson._core.failures import gives_way
-from pyredisson._core.hold import Hold, HoldState, lost_error
+from pyredisson._core.deadline import lease_ms
+from pyredisson._core.hold import Hold, HolderCore, HoldState, lost_error
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
-from pyredisson._core.names import LockNames, owner_field
+from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership, ReadyRequests
 from pyredisson._core.releasing import (
     extend,
     force_unlock,
     leave_block,
-    leave_closed,
     other_holder,
     other_local_holder,
     settle_later,
@@ -91,7 +89,7 @@ class PlainKind(LockKind):
         return self.client.runtime.prepare("lock_stop_waiting", (names.raw, names.waiting), (member, PUBLISH))
 
 
-class LockCore:
+class LockCore(HolderCore[Ownership]):
     """One handle on a lock. Cheap, without state of its own, and shared by threads and tasks at will.
 
     Args:
@@ -141,11 +139,6 @@ class LockCore:
         return self.client.subscriptions.waiting(self.names.channel)
 
     # ---- the owner -----------------------------------------------------------------------------------------------
-
-    def owner(self) -> Caller:
-        """Return the owner: the calling thread or task, unless this handle acts for another one."""
-        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
-        return self.made_for or asking
 
     def caller(self) -> Caller:
         """Return the owner; of several call chains that share a thread, the one that calls."""
@@ -233,36 +226,14 @@ class LockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
-        """Acquire the lock, waiting at most ``wait_time``.
-
-        Raises:
-            LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
-        """
-        hold = self._new_hold(lease_time)
-        wait = wait_seconds(wait_time)
-        acquired = await self.acquire_hold(wait, hold)
-        if not acquired and wait is None:
-            raise await self._timeout_error(None, self.mine())
-        return acquired
-
-    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
-        """Acquire the lock for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
-        wait = wait_seconds(wait_time)
-        hold = self._new_hold(lease_time, block=True)
+    def held_with(self, hold: Hold) -> tuple[Ownership, Callable[[int], Coroutine[Any, Any, bool]]]:
+        """See :meth:`HolderCore.held_with`."""
         ownership = self.mine()
-        # Made before: once the lock is acquired, nothing is left to interrupt.
-        client = self.client
-        extending = partial(extend, client, ownership, hold=hold)
-        lease: Lease = client.runtime.lease(ownership, hold, client.runtime, extending)
-        if await self.acquire_hold(wait, hold, ownership):
-            return lease
-        if skip:
-            return None
-        raise await self._timeout_error(wait, ownership)
+        return ownership, partial(extend, self.client, ownership, hold=hold)
 
-    async def _timeout_error(self, wait: float | None, ownership: Ownership) -> LockTimeoutError:
-        """Return the error for an owner that did not acquire the lock within ``wait`` seconds, or by all its tries."""
+    async def timeout_error(self, wait: float | None, held: Ownership | None = None) -> LockTimeoutError:
+        """See :meth:`HolderCore.timeout_error`."""
+        ownership = held or self.mine()
         name, without_end = self.names.name, ownership.in_flight.without_end
         why, holder = await other_holder(self.client, self.kind, ownership)
         if without_end and other_local_holder(self.kind, ownership) is None:
@@ -270,26 +241,23 @@ class LockCore:
         text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
         return LockTimeoutError(text, name=name, holder=holder)
 
-    def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
+    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
+        """See :meth:`HolderCore.new_hold`."""
         watchdog = self.client.watchdog
         if lease_time is None:
             return Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
         return Hold(lease_ms(lease_time), watchdog=False, block=block)
 
-    async def acquire_hold(self, wait: float | None, hold: Hold, ownership: Ownership | None = None) -> bool:
-        """Acquire the lock for a hold, waiting at most ``wait`` seconds; ``None``: without end."""
-        acquiring = self._acquire(wait, hold, ownership)
-        return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
-
     async def acquire_again(self, hold: Hold, ownership: Ownership) -> None:
         """Acquire it for what a condition has given up, in the middle of its owner's wait."""
-        await self._acquire(None, hold, ownership)
+        await self.acquire_as_owner(None, hold, ownership)
 
-    async def _acquire(self, wait: float | None, hold: Hold, ownership: Ownership | None) -> bool:
+    async def acquire_as_owner(self, wait: float | None, hold: Hold, held: Ownership | None) -> bool:
+        """See :meth:`HolderCore.acquire_as_owner`."""
         self.client.check_open()
         if self.made_for is not None:
             self.made_for.check_open()
-        client, own = self.client, ownership or self.mine()
+        client, own = self.client, held or self.mine()
         return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait)
 
     async def extend(self, lease_time: Seconds) -> bool:
@@ -303,49 +271,24 @@ class LockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    async def unlock(self, progress: Progress | None = None) -> None:
-        """Release one hold of the caller, or complete its last release, if that could not be settled.
-
-        ``progress``: see ``run_to_the_end``.
-        """
-        unlocking = self._unlock(progress)
-        await (unlocking if self.made_for is None else self.made_for.alone(unlocking))
-
-    async def _unlock(self, progress: Progress | None) -> None:
+    async def unlock_as_owner(self, progress: Progress | None) -> None:
+        """See :meth:`HolderCore.unlock_as_owner`."""
         self.client.check_open()
         own = self.mine()
         await own.called(self.client.runtime.thread(), unlock, self.client, self.kind, own, progress)
 
-    async def leave(
-        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
-    ) -> None:
-        """Release the hold of a block that ended with ``error``, which takes precedence over any error of ours.
+    def clients(self) -> tuple[str, Sequence[ClientCore]]:
+        """See :meth:`HolderCore.clients`."""
+        return self.names.name, (self.client,)
 
-        Args:
-            error: The error that ended the block.
-            progress: As for :meth:`unlock`.
-            lease: The lease from :meth:`hold`. The hold is its, in whatever thread or task the block is left.
-        """
-        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
-            self._hand_over(lease)
-            return
-        try:
-            if self.client.closed:
-                key = self.names.name, owner_field(self.client.id, self.owner().number)
-                await leave_closed((self.client,), key, self._leave(progress, lease))
-            else:
-                await self._leave(progress, lease)
-        except Exception as ours:
-            if not gives_way(ours, error):
-                raise
-
-    async def _leave(self, progress: Progress | None, lease: Lease | None) -> None:
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+        """See :meth:`HolderCore.leave_block`."""
         if lease is not None:
             lease._check_process()
         client = self.client
         if not client.closed:
             client.check_open()
-        ownership = self._ownership_of_block(lease) if lease is not None else self.mine()
+        ownership = self.held_by_block(lease) if lease is not None else self.mine()
         if ownership is None and lease is not None and lease._held.loss is not None:
             raise lost_error(lease._held, lease._held.loss)  # The client is another one since.
         releasable = HoldState.HELD, HoldState.GIVEN_UP
@@ -361,33 +304,21 @@ class LockCore:
             client.check_open()
         await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
 
-    def _hand_over(self, lease: Lease | None) -> None:
-        """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
-        ownership = self._ownership_of_block(lease) if lease is not None else self._ownership_of_closed_block()
-        if ownership is None:
-            return
-        if ownership.hand_over(lease._hold if lease is not None else ownership.to_unlock()):
-            self.client.watchdog.settle(ownership)
-            settle_later(self.client, ownership)
-        if not ownership.watched():
-            self.client.watchdog.unwatch(ownership)
+    def hand_over(self, held: Ownership, lease: Lease | None) -> None:
+        """See :meth:`HolderCore.hand_over`."""
+        if held.hand_over(lease._hold if lease is not None else held.to_unlock()):
+            self.client.watchdog.settle(held)
+            settle_later(self.client, held)
+        if not held.watched():
+            self.client.watchdog.unwatch(held)
 
-    def _ownership_of_block(self, lease: Lease) -> Ownership | None:
-        """Return the ownership of a ``hold()``; ``None`` if the client is another one since, as after a fork."""
-        held = lease._held
-        return held if isinstance(held, Ownership) and held.owner.startswith(self.client.id) else None
-
-    def _ownership_of_closed_block(self) -> Ownership | None:
-        """Return the ownership of the calling task, or of the task whose asynchronous generator it is closing."""
-        try:
-            who = self.owner()
-        except RuntimeError:
-            return None  # It is closed where no task runs.
-        ownership = self.ownership_of(who)
+    def held_here(self) -> Sequence[Ownership]:
+        """See :meth:`HolderCore.held_here`."""
+        ownership = self.ownership_of(self.owner())
         if ownership.holds:
-            return ownership
+            return [ownership]
         mine = (each for each in self.kind.listed() if each.owner == self.kind.field(each.who.number))
-        return next((each for each in mine if each.chains and any(map(each.chains.sees, each.holds))), None)
+        return [each for each in mine if each.chains and any(map(each.chains.sees, each.holds))]
 
     async def force_unlock(self) -> bool:
         """Free the lock, for any holder."""

@@ -22,7 +22,7 @@ from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, lease_ms
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
 from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
 from pyredisson._core.messages import explain_type, is_wrong_type
-from pyredisson._core.releasing import leave_block, release_all, settle_later
+from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import read_stale, unusable
 from pyredisson._core.runtime import Ask, together
@@ -645,22 +645,10 @@ async def extend(whole: MultiHold, lease_ms: int) -> None:
     """Renew all members at once, each by this lease."""
     renewals = [Renewal(member.client, [own], lease_ms, member.timeout(lease_ms)) for _, member, own, _ in whole.held()]
     for renewal in await whole.client.runtime.fan_out(renewals):
-        await renewal.learn_cause()
-        renewal.note()
+        await renewal.note()
 
 
 # ---- an unlock -------------------------------------------------------------------------------------------------------
-
-
-def hand_over(whole: MultiHold) -> None:
-    """The block of a hold is being closed, and cannot wait: leave the release to the watchdogs."""
-    for _, _, own, part in whole.each():
-        own.hand_over(part)
-    whole.over()
-    settle_all_later(whole)
-    for _, member, own, _ in whole.each():
-        if own.pending is not None:
-            settle_later(member.client, own)
 
 
 async def release(whole: MultiHold, progress: Progress | None, *, block: bool = False) -> None:

@@ -12,23 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
-from pyredisson._core.deadline import Deadline, certain_for, lease_ms, wait_seconds
-from pyredisson._core.failures import Failure, gives_way, is_interruption
-from pyredisson._core.hold import CallNote, HoldState, lost_error
+from pyredisson._core.deadline import Deadline, certain_for, lease_ms
+from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.messages import held_here, not_held, timed_out
-from pyredisson._core.names import owner_field
-from pyredisson._core.releasing import leave_closed
+from pyredisson._core.releasing import settle_later
 from pyredisson._quorum.hold import (
     KIND,
     RETRY,
     Member,
     MultiHold,
     extend,
-    hand_over,
     innermost,
     majority,
     release,
+    settle_all_later,
     undo,
     undo_interrupted,
     unreachable,
@@ -37,7 +36,7 @@ from pyredisson._quorum.redlock import Redlock
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
@@ -85,7 +84,7 @@ def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore
     return MultiLockCore(members, quorum, nodes=quorum < count or nodes)
 
 
-class MultiLockCore:
+class MultiLockCore(HolderCore[MultiHold]):
     """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
 
     What owners hold is in the ownerships of the members, so all handles on the same members are one lock.
@@ -114,7 +113,7 @@ class MultiLockCore:
             client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
         ]
         self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
-        self._caller = _one_caller(ordered)
+        self.made_for: MadeCaller | None = _one_caller(ordered)
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
@@ -132,11 +131,6 @@ class MultiLockCore:
         return text
 
     # ---- whose call it is ----------------------------------------------------------------------------------------
-
-    def owner(self) -> Caller:
-        """Return the caller: the calling thread or task, if the members do not act for an owner of their own."""
-        asking = self.client.runtime.owner()
-        return self._caller or asking
 
     def mine(self) -> MultiHold | None:
         """Return the innermost hold of the caller."""
@@ -165,37 +159,27 @@ class MultiLockCore:
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> Coroutine[Any, Any, bool]:
-        """Acquire it if that is possible within ``wait_time``."""
-        return self.acquire_hold(wait_seconds(wait_time), self._new_hold(lease_time))
-
-    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
-        """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
-        wait = wait_seconds(wait_time)
-        whole = self._new_hold(lease_time, block=True)
-        self._check_open()
-        lease: Lease = self.client.runtime.lease(whole, whole, self.client.runtime, partial(self._extend, whole))
-        if await self.acquire_hold(wait, whole):
-            return lease
-        if skip:
-            return None
-        why, holder, _ = await self._other_holder()
-        raise LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
-
-    def _new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
+    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
+        """See :meth:`HolderCore.new_hold`."""
         return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease_time, block=block)
 
-    def acquire_hold(self, wait: float | None, whole: MultiHold) -> Coroutine[Any, Any, bool]:
-        """Acquire it for a hold."""
-        acquire = self._acquire(wait, whole)
-        return acquire if self._caller is None else self._caller.alone(acquire)
+    def held_with(self, hold: MultiHold) -> tuple[MultiHold, Callable[[int], Coroutine[Any, Any, bool]]]:
+        """See :meth:`HolderCore.held_with`."""
+        self._check_open()
+        return hold, partial(self._extend, hold)
 
-    async def _acquire(self, wait: float | None, whole: MultiHold) -> bool:
-        client = self.client
+    async def timeout_error(self, wait: float | None, held: MultiHold | None = None) -> LockTimeoutError:
+        """See :meth:`HolderCore.timeout_error`."""
+        why, holder, _ = await self._other_holder()
+        return LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
+
+    async def acquire_as_owner(self, wait: float | None, hold: MultiHold, held: MultiHold | None = None) -> bool:
+        """See :meth:`HolderCore.acquire_as_owner`."""
+        client, whole = self.client, hold
         asked = whole.since = client.runtime.now()
         self._check_open()
-        if self._caller is not None:
-            self._caller.check_open()
+        if self.made_for is not None:
+            self.made_for.check_open()
         for other in self._other_loops:
             other.runtime.owner()
         whole.ownerships = self._ownerships(whole.who)
@@ -252,77 +236,62 @@ class MultiLockCore:
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
-    def unlock(self, progress: Progress | None = None) -> Coroutine[Any, Any, None]:
-        """Release one hold of the calling thread or task.
+    async def unlock_as_owner(self, progress: Progress | None) -> None:
+        """See :meth:`HolderCore.unlock_as_owner`."""
+        whole = self.mine()
+        if whole is None:
+            raise await self._not_owned()
+        if False not in [client.closed for client in self._clients]:
+            self._check_open()  # Else, before an error, all is released that clients hold which are open.
+        await release(whole, progress)
 
-        ``progress``: see ``run_to_the_end``.
-        """
-        unlock = self._unlock(None, progress)
-        return unlock if self._caller is None else self._caller.alone(unlock)
-
-    async def _unlock(self, lease: Lease | None, progress: Progress | None, *, block: bool = False) -> None:
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+        """See :meth:`HolderCore.leave_block`."""
         if lease is not None:
             lease._check_process()
-        whole = self._hold_of_block(lease) if lease is not None else self.mine()
+        whole = self.held_by_block(lease) if lease is not None else self.mine()
         held = None if lease is None else lease._held
         if held is not None and held.loss is not None and not held.owner.startswith(self.client.id):
             raise lost_error(held, held.loss)  # The client is another one since.
-        if whole is None or (not block and False not in [client.closed for client in self._clients]):
-            self._check_open()
         if whole is not None:
-            await release(
-                whole, progress, block=block
-            )  # Before an error, all is released that clients hold which are open.
+            await release(whole, progress, block=True)
         elif lease is None:
             raise await self._not_owned()
         else:
+            self._check_open()
             raise LockNotOwnedError(
                 f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
                 name=self.name,
             )
 
-    async def leave(
-        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
-    ) -> None:
-        """Release the hold of a block that ended with ``error``, which takes precedence over an error of the release.
+    def clients(self) -> tuple[str, Sequence[ClientCore]]:
+        """See :meth:`HolderCore.clients`."""
+        return self.name, self._clients
 
-        See :meth:`LockCore.leave`.
-        """
-        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
-            whole = self._hold_of_block(lease) if lease is not None else self._hold_of_closed_block()
-            if whole is not None:
-                hand_over(whole)
-            return
-        try:
-            if True in [client.closed for client in self._clients]:
-                key = self.name, owner_field(self.client.id, self.owner().number)
-                await leave_closed(self._clients, key, self._unlock(lease, progress, block=True))
-            else:
-                await self._unlock(lease, progress, block=True)
-        except Exception as ours:
-            if not gives_way(ours, error):
-                raise
+    def hand_over(self, held: MultiHold, lease: Lease | None) -> None:
+        """See :meth:`HolderCore.hand_over`."""
+        for _, _, own, part in held.each():
+            own.hand_over(part)
+        held.over()
+        settle_all_later(held)
+        for _, member, own, _ in held.each():
+            if own.pending is not None:
+                settle_later(member.client, own)
 
-    def _hold_of_block(self, lease: Lease) -> MultiHold | None:
-        """Return that of a ``hold()``, unless it has ended, or the client has begun anew since (after a fork)."""
-        whole = lease._hold
-        ours = isinstance(whole, MultiHold) and whole.state is HoldState.HELD
-        return whole if ours and whole.owner.startswith(self.client.id) else None
+    def held_by_block(self, lease: Lease) -> MultiHold | None:
+        """See :meth:`HolderCore.held_by_block`; ``None`` as well if it has ended."""
+        whole = super().held_by_block(lease)
+        return whole if whole is not None and whole.state is HoldState.HELD else None
 
-    def _hold_of_closed_block(self) -> MultiHold | None:
-        """Return that of the calling task, or of the task whose asynchronous generator it is closing."""
-        try:
-            mine = self.mine()
-        except RuntimeError:
-            return None  # It is closed where no task runs.
+    def held_here(self) -> Sequence[MultiHold]:
+        """See :meth:`HolderCore.held_here`."""
+        mine = self.mine()
         if mine is not None:
-            return mine
-        for own in (own for member in self.members for own in member.client.ownerships.of(member.name)):
-            for part in reversed(own.holds):
-                whole: MultiHold | None = part.whole
-                if whole is not None and whole.key == self._key and own.chains is not None and own.chains.sees(part):
-                    return whole
-        return None
+            return [mine]
+        owns = (own for member in self.members for own in member.client.ownerships.of(member.name))
+        parts = ((own.chains, part) for own in owns if own.chains is not None for part in reversed(own.holds))
+        seen = (part.whole for chains, part in parts if part.whole is not None and chains.sees(part))
+        return [whole for whole in seen if whole.key == self._key]
 
     async def force_unlock(self) -> bool:
         """Free every member, for any holder. Returns whether any was locked."""
