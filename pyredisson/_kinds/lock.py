@@ -24,7 +24,7 @@ from pyredisson._core.releasing import (
     leave_block,
     other_holder,
     other_local_holder,
-    settle_later,
+    settle_closed_block,
     to_release,
     unlock,
 )
@@ -304,13 +304,14 @@ class LockCore(HolderCore[Ownership]):
             client.check_open()
         await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
 
-    def hand_over(self, held: Ownership, lease: Lease | None) -> None:
+    async def hand_over(self, held: Ownership, lease: Lease | None, error: GeneratorExit) -> None:
         """See :meth:`HolderCore.hand_over`."""
-        if held.hand_over(lease._hold if lease is not None else held.to_unlock()):
+        due = held.hand_over(lease._hold if lease is not None else held.to_unlock())
+        if due:
             self.client.watchdog.settle(held)
-            settle_later(self.client, held)
         if not held.watched():
             self.client.watchdog.unwatch(held)
+        await settle_closed_block([(self.client, held)] if due else [], error)
 
     def held_here(self) -> Sequence[Ownership]:
         """See :meth:`HolderCore.held_here`."""
