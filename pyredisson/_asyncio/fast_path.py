@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.failures import Failure
 from pyredisson._core.hold import Hold, HoldState
-from pyredisson._core.ownership import Pending, RequestState
+from pyredisson._core.ownership import ASKED, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._kinds.lock import LockCore
@@ -23,9 +23,6 @@ from pyredisson._shared.clock import monotonic
 if TYPE_CHECKING:
     from pyredisson._asyncio.pipe import Pipe
     from pyredisson._core.deadline import Seconds
-
-#: See ``_threads/fast_path.py``.
-ASKED: Final = RequestState.ASKED
 
 
 async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:

@@ -122,11 +122,6 @@ class Ownership(Owned):
         """The number of the last request."""
         return self.in_flight.request_id
 
-    @property
-    def queued_ms(self) -> int:
-        """The wait with which its owner stands in the lock's queue, or may; 0: it surely does not."""
-        return self.in_flight.queued_ms
-
     def renewable(self) -> bool:
         """Whether the watchdog has to renew it."""
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
@@ -319,7 +314,7 @@ class Ownership(Owned):
             in_flight = self.in_flight
             if in_flight.pending is not None and in_flight.state in OF_CALL:  # As `busy`, without the call.
                 return None
-            repeat = in_flight.pending is not None and in_flight.state is not RequestState.OPEN
+            repeat = in_flight.pending is not None and in_flight.state is not OPEN
             if repeat:
                 self._disclaim()
             in_flight.released_behind = in_flight.without_end = False
@@ -459,7 +454,7 @@ class Ownership(Owned):
         """No one waits for the call any longer that is at a request: that may have run."""
         with self.mutex:
             if self.busy():
-                self.in_flight.state = RequestState.DOUBTFUL
+                self.in_flight.state = DOUBTFUL
 
     def epoch_of(self, request_id: int) -> int | None:
         """The epoch for the next copy of a request, or ``None`` if there is a later one: no copy may be sent then."""
@@ -522,9 +517,9 @@ class Ownership(Owned):
                 repeat = False
             else:
                 # An acquire is pending only while it is in doubt; a copy in the background may run yet.
-                repeat = in_flight.pending is Pending.ACQUIRE or in_flight.state is not RequestState.OPEN
+                repeat = in_flight.pending is Pending.ACQUIRE or in_flight.state is not OPEN
                 in_flight.request_id += 1
-            in_flight.state = RequestState.BACKGROUND if background else RequestState.ASKED
+            in_flight.state = BACKGROUND if background else ASKED
             if repeat:
                 self.epoch += 1
                 in_flight.doubt()
@@ -569,7 +564,7 @@ class Ownership(Owned):
             in_flight = self.in_flight
             if not in_flight.queued_ms or in_flight.pending is not None:
                 return False
-            in_flight.begin(Pending.WAIT, state=RequestState.OPEN)
+            in_flight.begin(Pending.WAIT, state=OPEN)
             in_flight.until = now
             return True
 
@@ -590,7 +585,7 @@ class Ownership(Owned):
                 return False
             in_flight = self.in_flight
             if in_flight.pending is None:
-                in_flight.begin(Pending.RELEASE, hold, state=RequestState.OPEN)
+                in_flight.begin(Pending.RELEASE, hold, state=OPEN)
                 in_flight.until = self.deadline
             elif hold not in in_flight.holds and hold not in in_flight.due:
                 in_flight.due = (*in_flight.due, hold)
@@ -609,7 +604,7 @@ class Ownership(Owned):
             if in_flight.pending is None and not taken:
                 if not in_flight.queued_ms:
                     return False
-                in_flight.begin(Pending.WAIT, state=RequestState.OPEN)
+                in_flight.begin(Pending.WAIT, state=OPEN)
                 return True
             if taken:
                 self.drop(hold)
@@ -834,23 +829,17 @@ class RequestState(Enum):
     DOUBTFUL = "doubtful"
 
 
+#: Plain names: before Python 3.12 each look-up in an enumeration may be a call.
+ASKED, ASKED_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
+
 #: The states in which a call is at the request, and waits for its answer.
-OF_CALL: Final = (RequestState.ASKED, RequestState.ASKED_AGAIN)
+OF_CALL: Final = (ASKED, ASKED_AGAIN)
 
 #: The states in which a copy of the request is under way, and what each becomes without an answer.
-UNDER_WAY: Final = {
-    RequestState.ASKED: RequestState.OPEN,
-    RequestState.ASKED_AGAIN: RequestState.DOUBTFUL,
-    RequestState.BACKGROUND: RequestState.OPEN,
-    RequestState.BACKGROUND_AGAIN: RequestState.DOUBTFUL,
-}
+UNDER_WAY: Final = {ASKED: OPEN, ASKED_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
 
 #: What the others become when a copy of the request may have run.
-IN_DOUBT: Final = {
-    RequestState.ASKED: RequestState.ASKED_AGAIN,
-    RequestState.BACKGROUND: RequestState.BACKGROUND_AGAIN,
-    RequestState.OPEN: RequestState.DOUBTFUL,
-}
+IN_DOUBT: Final = {ASKED: ASKED_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
 
 
 class Unlock(Enum):
@@ -932,7 +921,7 @@ class InFlight:
     request_id: int = 0
     pending: Pending | None = None
     until: float = 0.0
-    state: RequestState = RequestState.OPEN
+    state: RequestState = OPEN
     lease_ms: int = 1
     holds: tuple[Hold, ...] = ()
     becoming: HoldState = HoldState.OVER
@@ -942,7 +931,7 @@ class InFlight:
     without_end: bool = False
     released_behind: bool = False
 
-    def begin(self, pending: Pending, *holds: Hold, state: RequestState = RequestState.ASKED) -> int:
+    def begin(self, pending: Pending, *holds: Hold, state: RequestState = ASKED) -> int:
         """Note another request. Returns its number."""
         self.state = state
         self.holds, self.becoming = holds, HoldState.OVER
@@ -954,7 +943,7 @@ class InFlight:
         """Note that the request has to be settled, under a new number: a copy of it may have run."""
         self.request_id += 1
         self.pending = pending
-        self.state = RequestState.DOUBTFUL
+        self.state = DOUBTFUL
 
     def leave(self) -> None:
         """Note that no copy of it is under way any more."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.hold import NO_CALL, Hold, HoldState
-from pyredisson._core.ownership import Pending, RequestState
+from pyredisson._core.ownership import ASKED, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import run
@@ -36,9 +36,6 @@ Rest: TypeAlias = "Coroutine[Any, Any, None] | None"
 
 #: The core of a fair lock, by name: programs without one do not load it.
 FAIR: Final = "FairLockCore"
-
-#: The state of the requests made here. A global name: before Python 3.12 a look-up in an enumeration may be a call.
-ASKED: Final = RequestState.ASKED
 
 _running_loop = asyncio._get_running_loop
 

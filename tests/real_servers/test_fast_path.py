@@ -250,7 +250,7 @@ class Twins:
     def settled(self) -> bool:
         """Whether nothing is under way."""
         ownerships = [each for client, name in self._each() for each in client._core.ownerships.of(name)]
-        return not any(each.pending is not None or each.queued_ms for each in ownerships)
+        return not any(each.pending is not None or each.in_flight.queued_ms for each in ownerships)
 
     def check(self) -> None:
         """Fail unless both have come to the same."""
