@@ -23,7 +23,8 @@ Rules kept here:
    server. Each request has a number; an answer to an earlier one changes nothing.
    A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
    another thread or task meets one. Its states: :class:`RequestState`.
-4. State is changed by methods of this class alone. They do no I/O, are atomic, and return what is now due.
+4. State is changed by methods of this class, and by the fast paths, which spell them out. They do no I/O, are atomic,
+   and return what is now due.
    A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
    the request in flight (``in_flight.due``).
 5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so. What ran out by its
@@ -835,10 +836,10 @@ ASKED, ASKED_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
 #: The states in which a call is at the request, and waits for its answer.
 OF_CALL: Final = (ASKED, ASKED_AGAIN)
 
-#: The states in which a copy of the request is under way, and what each becomes without an answer.
+#: The states in which a copy of the request is under way, and what each becomes when none is.
 UNDER_WAY: Final = {ASKED: OPEN, ASKED_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
 
-#: What the others become when a copy of the request may have run.
+#: The states in which no copy of the request can have run before, and what each becomes when one may have.
 IN_DOUBT: Final = {ASKED: ASKED_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
 
 
@@ -901,7 +902,7 @@ class SettleBegun(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class InFlight:
-    """The last request of an ownership. Changed by :class:`Ownership` alone, under its mutex.
+    """The last request of an ownership. Changed as that is, under its mutex.
 
     Attributes:
         request_id: The number of the last request: an answer to an earlier one is no longer of interest.
