@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did."""
     sent = monotonic()
-    pipe = _connection(core, 0, sent) if type(core) is LockCore and lease_time is None else None
+    pipe = _prepare_pipe(core, 0, sent) if type(core) is LockCore and lease_time is None else None
     if pipe is None:
         return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
     ownership: Any = core.last
@@ -67,7 +67,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
 async def release(core: Any, of_block: bool, error: BaseException | None = None) -> None:
     """Release one hold of the running task; at the end of a block, which may have ended with an error."""
     sent = monotonic()
-    pipe = _connection(core, 1, sent) if type(core) is LockCore and error is None else None
+    pipe = _prepare_pipe(core, 1, sent) if type(core) is LockCore and error is None else None
     if pipe is None:
         await (core.leave(error) if of_block else core.unlock())
         return
@@ -100,8 +100,8 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
         raise
 
 
-def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
-    """Return the connection; ``None`` if anything is out of the ordinary."""
+def _prepare_pipe(core: LockCore, holds: int, now: float) -> Pipe | None:
+    """Prepare the fast path, and return its connection; ``None`` if anything is out of the ordinary."""
     loop = asyncio._get_running_loop()
     if core.last is None or core.made_for is not None or loop is None or os.getpid() != forks.pid:
         return None
