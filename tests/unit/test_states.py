@@ -139,6 +139,14 @@ def situation_of(ownership: Ownership) -> object:
     return *state, len(request.due), request.queued_ms, ownership.loss
 
 
+def test_the_walk_makes_each_call_that_changes_a_request() -> None:
+    changes = re.compile(r"in_flight\.(begin|repeat|leave|doubt|(state|pending) = )")
+    methods = {name: method for name, method in vars(Ownership).items() if inspect.isfunction(method)}
+    changing = {name for name, method in methods.items() if changes.search(inspect.getsource(method))}
+    assert changing - {"_give_up_release"} <= CALLS.keys()
+    assert len(changing) > 10
+
+
 def test_requests_are_in_the_states_of_the_table(world: FakeRuntime) -> None:
     table = table_of(ownerships, ENDS)
     unlikely = {  # What is granted or refused is an acquire, and the watchdog's copy of one is never the first.
