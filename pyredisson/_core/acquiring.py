@@ -98,7 +98,7 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     acquired = type(answer) is LockAcquired
     if type(answer) is Refused and wait != 0:
         acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, asked))
-        if ownership.queued_ms:
+        if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
     return acquired
 
@@ -134,7 +134,7 @@ async def leave(
         finally:
             ownership.claim(hold)
     if isinstance(error, RedissonError):
-        if ownership.queued_ms:
+        if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
         if not for_multi_lock:
             report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
@@ -161,7 +161,7 @@ async def _failed(
         error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
     elif isinstance(failure, Unanswered):
         client.settle_later(ownership, hold.lease_ms)
-    if ownership.queued_ms:
+    if ownership.in_flight.queued_ms:
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
     error = await explain_type(client.finder, error, ownership.name, kind.layout)
     if not for_multi_lock:
@@ -374,7 +374,7 @@ class Attempt:
             LockLostError: The owner's outer holds are gone.
         """
         client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
-        queued_ms = ownership.queued_ms if first is None else 0
+        queued_ms = ownership.in_flight.queued_ms if first is None else 0
         if kind.has_fair_queue and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
