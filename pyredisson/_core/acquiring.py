@@ -63,7 +63,12 @@ async def acquire(
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(kind, ownership)
     try:
-        await _begin(client, kind, ownership)
+        if ownership.holds or ownership.in_flight.pending is not None:
+            await make_ready(client, kind, ownership)
+        else:
+            client.note_acquire(ownership)
+        if ownership.kind is not kind:
+            adopt(kind, ownership)
         acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
         if not for_multi_lock and client.has_listeners():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
@@ -81,7 +86,8 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     answer: Answer | None = None
     seen = None if first is None else first.seen
     if wait != 0 and first is None:
-        seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
+        if client.subscriptions.channels:  # Else no message can arrive.
+            seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
             answer = waiting.yields(kind, ownership, wait, asked)
     if kind.queues:
@@ -101,16 +107,6 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
         if ownership.queued_ms:
             await leave_queue(client, ownership)
     return acquired
-
-
-async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-    """Settle what the owner has in flight, and check what it holds already."""
-    if ownership.holds or ownership.pending is not None:
-        await make_ready(client, kind, ownership)
-    else:
-        client.note_acquire(ownership)
-    if ownership.kind is not kind:
-        adopt(kind, ownership)
 
 
 async def leave(
@@ -374,7 +370,7 @@ class Attempt:
             LockLostError: The owner's outer holds are gone.
         """
         client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
-        queued_ms = ownership.queued_ms if first is None else 0
+        queued_ms = ownership.in_flight.queued_ms if first is None else 0
         if kind.queues and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
