@@ -589,7 +589,7 @@ async def settle(
                 ownership.doubt(begun.request_id)
             # It was taken over, so no other call remembers it: leave it to the watchdog.
             if ownership.pending is not None and ownership.request_id == begun.request_id:
-                client.settle_in_background(ownership)
+                client.watchdog.settle(ownership)
             raise
         last, since = begun.pending, begun.request_id
 
@@ -627,7 +627,7 @@ def _settled(
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
         return False
     if not ownership.watched():
-        client.unwatch(ownership)
+        client.watchdog.unwatch(ownership)
     return True
 
 
@@ -647,7 +647,7 @@ async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving
         await client.runtime.guard(try_to_settle(), CLEANUP_BUDGET, leaving=leaving)
     finally:
         if ownership.pending is not None:
-            client.settle_in_background(ownership)
+            client.watchdog.settle(ownership)
 
 
 async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, exchange: Exchange | None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.hold import Hold, HolderCore, HoldState, lost_error
+from pyredisson._core.hold import Hold, HolderCore, HoldState
 from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
@@ -288,14 +288,8 @@ class LockCore(HolderCore[Ownership]):
 
     async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
         """See :meth:`HolderCore.leave_block`."""
-        if lease is not None:
-            lease._check_process()
         client = self.client
-        if not client.closed:
-            client.check_open()
         ownership = self.held_by_block(lease) if lease is not None else self.mine()
-        if ownership is None and lease is not None and lease._held.loss is not None:
-            raise lost_error(lease._held, lease._held.loss)  # The client is another one since.
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
             name = self.names.name
