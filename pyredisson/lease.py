@@ -31,7 +31,7 @@ __all__ = ["AnyLease", "AsyncLease", "Lease"]
 FORKED = "the process was forked, and the hold is its parent's"
 
 
-class AnyLease(NotPortable, Generic[TokenT_co]):
+class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
     """What the leases for threads and for asyncio have alike."""
 
     __slots__ = ("__weakref__", "_ended", "_extend", "_hold", "_on_loss", "_ownership", "_process", "_runtime")

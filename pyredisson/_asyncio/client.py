@@ -30,7 +30,7 @@ from pyredisson._core.names import check_name
 from pyredisson._owners import forks
 from pyredisson._owners.made import Owner, caller_of, lock_core, make_core
 from pyredisson._shared import kinds
-from pyredisson._shared.arguments import lock_of_condition, own_keywords, pauses, refuse
+from pyredisson._shared.arguments import NotPortable, lock_of_condition, own_keywords, pauses, refuse
 from pyredisson._shared.client import BaseClient
 from pyredisson.config import Backoff, Config, ExponentialBackoff
 
@@ -53,7 +53,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Factory:
+class Factory(NotPortable, shown="Redisson"):
     """Make handles on a client's core."""
 
     _core: ClientCore

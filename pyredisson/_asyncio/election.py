@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from pyredisson._asyncio.locks import HoldContext
 from pyredisson._core.failures import is_contained
+from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.blocks import AnyTerm
 from pyredisson._shared.client import Handle
 from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
@@ -181,7 +182,7 @@ async def _until_returned(term: Term, work: asyncio.Future[Any]) -> None:
 
 
 @final
-class Campaign:
+class Campaign(NotPortable):
     """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
 
     Example::
@@ -281,7 +282,7 @@ class Campaign:
 
 
 @final
-class Observation:
+class Observation(NotPortable):
     """Notifies a callback of who leads until it is stopped. Made by :meth:`LeaderElection.observe`.
 
     Example::

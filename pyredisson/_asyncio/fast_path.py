@@ -46,7 +46,8 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
             reply = await future
         except Failure as failure:
             reply = failure
-        if reply is None and in_flight.request_id == request_id and monotonic() < deadline and client.sync is None:
+        late = client.replica_wait is not None or monotonic() >= deadline
+        if reply is None and not late and in_flight.request_id == request_id:
             ownership.generation += 1
             ownership.deadline, hold.since = deadline, sent
             hold.state = HoldState.HELD
@@ -106,8 +107,8 @@ def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
     if core.last is None or core.made_for is not None or loop is None or os.getpid() != forks.pid:
         return None
     who: Any = core.last.who
-    if who.task() is not asyncio.current_task(loop) or not core.is_usual(core.last, who, holds, now):
+    if who.task() is not asyncio.current_task(loop) or not core.prepare_fast_path(core.last, who, holds, now):
         return None
-    pool: Any = core.client.direct
+    pool: Any = core.client.fast_pool
     pipe = pool.idle[-1] if pool.idle else None
     return pipe if pipe is not None and pipe.broken is None and not pipe.retired else None

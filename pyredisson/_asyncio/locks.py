@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @own_keywords
-class AnyLock(Handle):
+class AnyLock(Handle, shown="Lock"):
     """The methods that :class:`Lock` and :class:`MultiLock` share."""
 
     __slots__ = ()
@@ -668,7 +668,7 @@ class RedLock(MultiLock):
 
 
 @final
-class HoldContext(LockBlock[LeaseT_co]):
+class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.

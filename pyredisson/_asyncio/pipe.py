@@ -236,7 +236,7 @@ class StreamReplies:
         self.wake()
 
     def wake(self) -> None:
-        self._ticket.ring()
+        self._ticket.notify()
 
     async def read(self, timeout: float) -> list[Any] | None:
         if not self._replies and self.broken is None:
@@ -313,11 +313,11 @@ async def _when_connected(link: ServerLink, pool: Pool, ask: Ask) -> Reply:
 
 async def _in_time(link: Link, ask: Ask) -> Any:
     within = ask.timeout
-    if ask.sync is None:
+    if ask.replica_wait is None:
         work: Any = link.eval(ask.request, ask.timeout)
     else:
         within *= 2
-        work = link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+        work = link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
     try:
         # It may have to connect, for which there is no time of its own here.
         return await asyncio.wait_for(work, max(within, CONNECTING))
@@ -328,7 +328,7 @@ async def _in_time(link: Link, ask: Ask) -> Any:
 def _begin(ask: Ask) -> asyncio.Future[Any]:
     """Send a request now; in a task of its own, if its connection has to be made first, or is borrowed."""
     link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
+    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
         return asyncio.ensure_future(_in_time(link, ask))
     pipe: Any = link.pool.get()
     if pipe is None:

@@ -15,7 +15,7 @@ from pyredisson._asyncio.pipe import fan_out
 from pyredisson._asyncio.tasks import CONNECTING, TaskTicket
 from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
-from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._core.runtime import Background, Reply, Request, Ticket
 from pyredisson._core.watchdog import report_collected, what_it_held
 from pyredisson._owners import forks
 from pyredisson._owners.owners import TaskOwner, current_task_owner
@@ -26,6 +26,7 @@ from pyredisson.observe.logging import log_collected
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
@@ -180,9 +181,9 @@ class AsyncioRuntime(BaseRuntime):
         return await self.link.eval(request, timeout)
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
-        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+        return await self.link.eval_synced(request, timeout, replica_wait, sync_timeout)
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         return await self.link.eval_all(requests, timeout)
@@ -292,7 +293,7 @@ class AsyncioRuntime(BaseRuntime):
     def abandon(self) -> None:
         """Forget the tasks and connections of a loop that runs no more, or of the parent of a fork."""
         link, self._link = self._link, None
-        self._core.direct = None
+        self._core.fast_pool = None
         self._subscriber = None
         self.callbacks: Callbacks = Callbacks()
         self._tasks = set()

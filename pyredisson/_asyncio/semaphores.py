@@ -99,7 +99,7 @@ class Expirable(Handle):
         return await self._core.exists()
 
 
-class AnySemaphore(Expirable):
+class AnySemaphore(Expirable, shown="Semaphore"):
     """The methods that :class:`Semaphore` and :class:`PermitExpirableSemaphore` share."""
 
     __slots__ = ()

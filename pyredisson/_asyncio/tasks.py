@@ -23,14 +23,14 @@ CONNECTING = "pyredisson-connecting"
 class TaskTicket:
     """A future that is made only when there is something to wait for. It remembers one notification."""
 
-    __slots__ = ("_future", "_rung")
+    __slots__ = ("_future", "_notified")
 
     def __init__(self) -> None:
-        self._rung = False
+        self._notified = False
         self._future: asyncio.Future[None] | None = None
 
-    def ring(self) -> None:
-        self._rung = True
+    def notify(self) -> None:
+        self._notified = True
         self._wake()
 
     def _wake(self) -> None:
@@ -38,7 +38,7 @@ class TaskTicket:
             self._future.set_result(None)
 
     async def wait(self, seconds: float) -> bool:
-        if not self._rung:
+        if not self._notified:
             loop = asyncio.get_running_loop()
             self._future = loop.create_future()
             timer = loop.call_later(seconds, self._wake) if seconds < math.inf else None
@@ -48,8 +48,8 @@ class TaskTicket:
                 self._future = None
                 if timer is not None:
                     timer.cancel()
-        rung, self._rung = self._rung, False
-        return rung
+        notified, self._notified = self._notified, False
+        return notified
 
 
 class TaskDial:

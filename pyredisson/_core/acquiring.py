@@ -90,7 +90,7 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
             seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
             answer = waiting.yields(kind, ownership, wait, asked)
-    if kind.queues:
+    if kind.has_fair_queue:
         waiting.begin(ownership, wait, asked)
     if answer is None:
         try:
@@ -240,7 +240,7 @@ def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) ->
 def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
     """Raise ``LockError`` if a holder can only release the lock once this call has returned."""
     for each in kind.holders():
-        if each.who is not ownership.who and (each.bound() or not each.who.shared) and holder_alive(each):
+        if each.who is not ownership.who and (each.bound() or not each.who.is_shared) and holder_alive(each):
             why = client.runtime.stuck_behind(each.who)
             if why is not None:
                 raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)
@@ -290,7 +290,7 @@ def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bo
     return (
         pending is Pending.RELEASE
         or len(ownership.in_flight.due) > 0
-        or (pending is not None and (kind.queues or type(ownership.kind) is not type(kind)))
+        or (pending is not None and (kind.has_fair_queue or type(ownership.kind) is not type(kind)))
     )
 
 
@@ -371,7 +371,7 @@ class Attempt:
         """
         client, kind, ownership, hold = self.client, self.kind, self.ownership, self.hold
         queued_ms = ownership.in_flight.queued_ms if first is None else 0
-        if kind.queues and not ownership.holds:
+        if kind.has_fair_queue and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
             call, outcome, sent = await ask(client, kind, ownership, hold, self._exchange, update=update, first=first)
@@ -393,7 +393,7 @@ class Attempt:
             self._in_doubt = not failure.earlier
             raise
         except Failure:  # It had no effect: an owner that was not in the queue is not in it now.
-            if kind.queues:
+            if kind.has_fair_queue:
                 ownership.may_stand_in_queue(queued_ms)
             raise
 

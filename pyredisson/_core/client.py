@@ -80,9 +80,9 @@ class ClientCore:
         #: Whether this process is a restored copy of another one; the client is then a new one.
         self.copied: Callable[[], bool] = lambda: False
         #: Asked when something is taken, if replicas have to acknowledge it; ``None`` where there are none.
-        self.sync: Replicas | None = None
+        self.replica_wait: Replicas | None = None
         #: The pool of connections, where the fast path may use it.
-        self.direct: Any = None
+        self.fast_pool: Any = None
         self.replicas: Replicas = Replicas(self)
         self.starts: KnownRestarts = KnownRestarts(self.server)
         self.begin()
@@ -289,16 +289,16 @@ class ClientCore:
                 reply = await self.send(call.request(epoch, repeat), patience, call.reader)
             elif isinstance(reply := begun[0], Failure):
                 raise reply
-            elif self.sync is not None and call.reader is not None and call.reader.acquired(reply):
+            elif self.replica_wait is not None and call.reader is not None and call.reader.acquired(reply):
                 raise unasked()
             setback = read_stale(reply)
             if setback is None:
                 return reply, sent, repeat
         except Failure as failure:
             setback = failure
-        return await self.persist(call, repeat, sent, setback, budget)
+        return await self.repeat_until_answered(call, repeat, sent, setback, budget)
 
-    async def persist(
+    async def repeat_until_answered(
         self, call: Call, repeat: bool, sent: float, setback: Failure | Stale, budget: float | None = None
     ) -> tuple[Reply, float, bool]:
         """Go on with an exchange whose first copy, ``sent`` then, brought no answer or had too low an epoch.
@@ -367,11 +367,11 @@ class ClientCore:
         """
         if reader is None:
             return await self.runtime.eval(request, timeout)
-        sync = self.sync
-        if sync is not None:
-            return await sync.acknowledge(request, timeout, reader)
+        replica_wait = self.replica_wait
+        if replica_wait is not None:
+            return await replica_wait.acknowledge(request, timeout, reader)
         reply = await self.runtime.eval(request, timeout)
-        if self.sync is not sync and reader.acquired(reply):
+        if self.replica_wait is not replica_wait and reader.acquired(reply):
             raise unasked()
         return reply
 
@@ -509,7 +509,7 @@ class ClientCore:
         """
         closed_before = self.closed
         self.closed = True
-        self.direct = None
+        self.fast_pool = None
         if not (closed_before or collected):
             report_held(self)
             for callback in list(self.when_closed):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from inspect import CO_COROUTINE
+from traceback import walk_tb
 from typing import TypeVar
 
 from pyredisson.errors import (
@@ -133,6 +135,18 @@ def is_interruption(error: BaseException) -> bool:
     behind. With a bad argument nothing has begun, so it does not matter that its error looks like one.
     """
     return not isinstance(error, tuple(OUR_ERRORS))
+
+
+def cannot_wait(error: BaseException | None) -> bool:
+    """Whether a block ends since its coroutine is being closed, and so can await nothing.
+
+    An async generator that is being closed can: ``aclose()`` is awaited, also by ``asyncio.run()`` at its end. But not
+    if it is only a part of a coroutine that is being closed, as that of ``asynccontextmanager`` may be.
+    """
+    if not isinstance(error, GeneratorExit):
+        return False
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return not frames or any(frame.f_code.co_flags & CO_COROUTINE for frame in frames)
 
 
 def is_cancellation(error: BaseException) -> bool:

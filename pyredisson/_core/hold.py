@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pyredisson._core import events
@@ -147,7 +148,7 @@ def holder_alive(held: Ownership) -> bool:
         if hold.block is not None:
             if hold.block() is not None:
                 return True
-        elif alive and not (held.who.shared and hold.trace is not None and hold.trace() is None):
+        elif alive and not (held.who.is_shared and hold.trace is not None and hold.trace() is None):
             return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
     return alive and not holds
 
@@ -343,7 +344,7 @@ class HolderCore(ABC, Generic[HeldT]):
         if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
             held = self.held_by_block(lease) if lease is not None else self._held_by_closed_block()
             if held is not None:
-                self.hand_over(held, lease)
+                await self.hand_over(held, lease, error)
             return
         try:
             if lease is not None:
@@ -366,8 +367,8 @@ class HolderCore(ABC, Generic[HeldT]):
         """Release the hold of a block: that of its lease, or the caller's innermost."""
 
     @abstractmethod
-    def hand_over(self, held: HeldT, lease: Lease | None) -> None:
-        """Leave the release to the watchdog: the block's coroutine is being closed, and can await nothing."""
+    async def hand_over(self, held: HeldT, lease: Lease | None, error: GeneratorExit) -> None:
+        """Release what a block holds in which a generator is closed: in the background, if that can await nothing."""
 
     def held_by_block(self, lease: Lease) -> HeldT | None:
         """Return what a ``hold()`` has acquired; ``None`` if the client is another one since, as after a fork."""
@@ -419,16 +420,22 @@ async def leave_closed(
 def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
 
-    async def send() -> None:
-        client.runtime.reopen()
-        try:
-            with suppress(Failure, LockNotOwnedError):
-                await release()
-                await client.presence.end()
-        finally:
-            client.runtime.close_again()
-            client.watchdog.report_when_closed()
-
     if client.closed and client.runtime.suspends:
         with suppress(RuntimeError):  # The event loop is gone, and the release with it.
-            client.runtime.call_back(send)
+            client.runtime.call_back(partial(send_release, client, release))
+
+
+async def send_release(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block, whose client may be closed."""
+    if reopened := client.closed:
+        client.runtime.reopen()
+    try:
+        with suppress(Failure, LockNotOwnedError):
+            await release()
+            if reopened:
+                await client.presence.end()
+    finally:
+        if reopened:
+            client.runtime.close_again()
+            with suppress(RuntimeError):  # The event loop is gone.
+                client.watchdog.report_when_closed()

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from pyredisson._core.failures import Failure
 from pyredisson._core.names import OBSERVERS, LockNames, ReadWriteNames, presence_key
@@ -27,8 +27,8 @@ from pyredisson.holders import Holder
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.presence import Entry, Presence
-    from pyredisson._core.runtime import Reply, Runtime
+    from pyredisson._core.presence import Entry
+    from pyredisson._core.runtime import Reply
 
 #: Seconds that a search may take.
 BUDGET: Final = 0.25
@@ -105,15 +105,6 @@ def found_here(client: ClientCore, ownership: Ownership) -> Found:
     return Found(holder, held_for, fixed=not any(hold.watchdog for hold in ownership.holds))
 
 
-class Neighbour(Protocol):
-    """A client of this process, as a search sees it."""
-
-    id: str
-    address: str | None
-    runtime: Runtime
-    presence: Presence
-
-
 class Finder:
     """Finds out who holds a lock, for one client.
 
@@ -122,9 +113,9 @@ class Finder:
         clients: Returns the clients of this process.
     """
 
-    def __init__(self, client: ClientCore, clients: Callable[[], Iterable[Neighbour]]) -> None:
+    def __init__(self, client: ClientCore, clients: Callable[[], Iterable[ClientCore]]) -> None:
         self.client: ClientCore = client
-        self.clients: Callable[[], Iterable[Neighbour]] = clients
+        self.clients: Callable[[], Iterable[ClientCore]] = clients
         self._names: dict[str, Connection] | None = None
         self._names_at = -math.inf
         self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
@@ -276,7 +267,7 @@ class Search:
             if await self._learn_published(client_id, published, lambda hold: hold.token_id == wanted):
                 return
 
-    def _held_by(self, clients: Iterable[Neighbour]) -> Iterator[tuple[Neighbour, Entry]]:
+    def _held_by(self, clients: Iterable[ClientCore]) -> Iterator[tuple[ClientCore, Entry]]:
         """Yield the holds of these clients of this process that have the key of this search."""
         return ((client, entry) for client in clients for entry in client.presence.held(self._key))
 
@@ -315,7 +306,7 @@ class Search:
     def _learn_whose(self, client: StoredPresence | Connection | Identity) -> None:
         self._learn(app=client.app, host=client.host, pid=client.pid)
 
-    def _learn_from(self, client: Neighbour, entry: Entry) -> None:
+    def _learn_from(self, client: ClientCore, entry: Entry) -> None:
         self._learn_whose(client.runtime.identity())
         self._learn(thread=entry.who.name)
         self.found = self.found._replace(fixed=not entry.watchdog)

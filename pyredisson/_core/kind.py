@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, final
 
 from pyredisson._core.hold import GONE
 from pyredisson._core.names import LockNames, NumberedNames, owner_field
@@ -13,30 +13,13 @@ from pyredisson._core.requests import LockAcquired, read_acquire
 from pyredisson._core.wait_queue import Fairness
 
 if TYPE_CHECKING:
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.hold import Hold
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome, Refused, ReleaseCall
+    from pyredisson._core.requests import AcquireCall, Exchange, Outcome, Refused, ReleaseCall
     from pyredisson._core.runtime import Reply, Request
     from pyredisson._core.wait_queue import QueueUpdate
-
-
-class LockAttempt(Protocol):
-    """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
-
-    kind: LockKind
-    ownership: Ownership
-    hold: Hold
-
-    @property
-    def client(self) -> ClientCore:
-        """The client."""
-        ...
-
-    def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
-        """Make it. ``update``: how it changes the wait queue, if the client is in that."""
-        ...
 
 
 class Waiting(ABC):
@@ -64,7 +47,7 @@ class Waiting(ABC):
         return
 
     @abstractmethod
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """Attempt until the lock is acquired, or the deadline or all tries have passed, after a first one was refused.
 
         ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.
@@ -145,11 +128,11 @@ class LockKind(HeldKind):
     #: Whether it is one side of a lock, so that a forced unlock leaves the other side as it is.
     one_sided: ClassVar[bool] = False
     #: Whether its waiters stand in a queue in Redis.
-    queues: ClassVar[bool] = False
+    has_fair_queue: ClassVar[bool] = False
     #: Another hold for which an owner would wait itself.
     own_rival: OwnRival | None = None
     #: Whether clients that wait for it stand in a wait queue, so that a release notifies one of them.
-    wait_queue: ClassVar[bool] = False
+    has_wait_queue: ClassVar[bool] = False
     #: How its owners wait.
     waiting: Waiting
 
@@ -192,7 +175,7 @@ class LockKind(HeldKind):
 
     def wait_queue_keys(self) -> tuple[str, ...]:
         """Return the key of the wait queue, for a script that can do without it; see :class:`Subscriptions`."""
-        return self.client.subscriptions.wait_queue_keys(self.names) if self.wait_queue else ()
+        return self.client.subscriptions.wait_queue_keys(self.names) if self.has_wait_queue else ()
 
     # ---- its requests --------------------------------------------------------------------------------------------
 
@@ -267,6 +250,9 @@ class LockKind(HeldKind):
 # ---- stored ----------------------------------------------------------------------------------------------------------
 # How a kind is stored in Redis and what lists call it: all that tools know of it. Each kind's file describes it.
 
+
+#: The script that frees a lock from outside whose key is a hash of owners, whether it has a fair queue or not.
+FREES_ALL_OWNERS: Final = "fair_force_unlock"
 
 Form: TypeAlias = Literal["owners", "sides", "token", "number", "permits"]
 """What a key is: a hash with one owner; one with a mode and its owners; a string that is a token; one that is a number;

@@ -159,7 +159,7 @@ class Caller(Protocol):
         ...
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether call chains that have nothing to do with each other may run under it; see :class:`CallChains`."""
         ...
 

@@ -23,7 +23,8 @@ Rules kept here:
    server. Each request has a number; an answer to an earlier one changes nothing.
    A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
    another thread or task meets one.
-4. State is changed by methods of this class alone. They do no I/O, are atomic, and return what is now due.
+4. State is changed by methods of this class, and by the two fast paths, which a test compares with them. They do no
+   I/O, are atomic, and return what is now due.
    A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
    the request in flight (``in_flight.due``).
 5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so. What ran out by its
@@ -183,7 +184,7 @@ class Ownership(Owned):
 
     def sees(self, hold: Hold) -> bool:
         """Whether a hold of this owner is visible to the calling context."""
-        return self.chains is None or not self.who.shared or self.chains.sees(hold)
+        return self.chains is None or not self.who.is_shared or self.chains.sees(hold)
 
     @property
     def what(self) -> str:
@@ -289,12 +290,12 @@ class Ownership(Owned):
 
     def _forget_unseen(self) -> None:
         """No unlock comes for what has ended where no context is left in which it was visible."""
-        if self.who.shared:
+        if self.who.is_shared:
             self.ended = tuple([hold for hold in self.ended if hold.trace is not None and hold.trace() is not None])
 
     def claim(self, hold: Hold) -> None:
         """The acquire for this hold is left pending: the calling context, and no other, goes on with it."""
-        if self.pending is not None and hold in self.in_flight.holds and self.chains is not None and self.who.shared:
+        if self.pending is not None and hold in self.in_flight.holds and self.chains is not None and self.who.is_shared:
             hold.state = HoldState.NEW
             self.chains.enter(hold, self.who)
 
@@ -305,7 +306,7 @@ class Ownership(Owned):
 
     def _asked(self) -> bool:
         """Whether there is a context still in which its last request was made."""
-        return not self.who.shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
+        return not self.who.is_shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
 
     def asked_here(self) -> bool:
         """Whether its last request was made in the calling context."""

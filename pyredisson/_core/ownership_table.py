@@ -88,7 +88,7 @@ class OwnershipTable:
 
     def of_thread(self, name: str, who: Caller, field: str) -> list[Ownership]:
         """Return the entries of one lock of the call chains of a thread; for other owners that of a ``field``."""
-        if who.shared:
+        if who.is_shared:
             chains = self._find_chains(name, who)
             return [] if chains is None else list(chains.members)
         found = self.find((name, field))
@@ -112,7 +112,7 @@ class OwnershipTable:
         if self._size >= self._sweep_at:
             self._sweep()
         with self._mutex:
-            known = self._find_chains(ownership.name, ownership.who) if ownership.who.shared else None
+            known = self._find_chains(ownership.name, ownership.who) if ownership.who.is_shared else None
             listed = self._list(ownership)
             if listed is ownership and ownership.table is not self:
                 self._size += 1
@@ -130,7 +130,7 @@ class OwnershipTable:
         of_lock = self._by_lock.get(ownership.name)
         if isinstance(of_lock, dict):
             for each in of_lock.values() if len(of_lock) == 2 else (ownership,):
-                if each.who.shared and each.chains is not None:
+                if each.who.is_shared and each.chains is not None:
                     self._chains[each.name, each.who.thread_number] = each.chains
 
     def _list(self, entry: Ownership) -> Ownership:

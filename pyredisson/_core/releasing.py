@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, certain_for
-from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption
-from pyredisson._core.hold import HoldState, lost_error, release_later
+from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
+from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
 from pyredisson._core.messages import explain_type, held_here, not_held
 from pyredisson._core.ownership import Pending, Unlock
@@ -477,3 +477,18 @@ def report_held(client: ClientCore) -> None:
         names = tuple(dict.fromkeys(name for name, _, _ in certain))
         shortest = min(remaining for _, _, remaining in certain)
         client.emit(events.ClosedWhileHolding(client.id, names[:10], len(names), shortest))
+
+
+async def settle_closed_block(pending: list[tuple[ClientCore, Ownership]], error: GeneratorExit) -> None:
+    """Settle what a block has left in which a generator is closed: now if that can wait, else in the background."""
+    if cannot_wait(error):
+        for client, ownership in pending:
+            settle_later(client, ownership)
+        return
+
+    async def settle_now() -> None:
+        for client, ownership in pending:
+            await send_release(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
+
+    if pending:
+        await pending[0][0].runtime.guard(settle_now(), CLEANUP_BUDGET, leaving=False)

@@ -99,7 +99,7 @@ class Replicas:
     def begin(self) -> None:
         """Nothing is known yet: the first request finds out."""
         self._seen = self._unsupported = False
-        self._client.sync = self if self._least or self._checks else None
+        self._client.replica_wait = self if self._least or self._checks else None
 
     @property
     def given_up(self) -> bool:
@@ -120,7 +120,7 @@ class Replicas:
     def _decide(self) -> None:
         """Whether a request has to come here at all: where there never was a replica it need not."""
         worth = self._least or (self._checks and self._seen and not self._unsupported)
-        self._client.sync = self if worth else None
+        self._client.replica_wait = self if worth else None
 
     async def acknowledge(self, request: Request, timeout: float, reader: Reader) -> Reply:
         """Run a script that takes something, and let replicas acknowledge it if it did.

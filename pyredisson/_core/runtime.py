@@ -19,6 +19,7 @@ from pyredisson.errors import RedissonError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.replicas import ReplicaAcknowledgement
 
 T = TypeVar("T")
 AskT = TypeVar("AskT", bound="Ask")
@@ -52,41 +53,31 @@ class Ask:
         runtime: That of the server's client.
         request: What is sent.
         timeout: Seconds that the server has to answer, and its replicas again.
-        sync: Whether and how replicas are to acknowledge it. The answer is then what :meth:`Runtime.eval_synced`
-            returns.
+        replica_wait: Whether and how replicas are to acknowledge it. The answer is then that of
+            :meth:`Runtime.eval_synced`.
         answer: The reply, or the failure that :meth:`Runtime.eval` would raise.
     """
 
-    __slots__ = ("answer", "request", "runtime", "sync", "timeout")
+    __slots__ = ("answer", "replica_wait", "request", "runtime", "timeout")
 
     answer: Any
 
-    def __init__(self, runtime: Runtime, request: Request, timeout: float, sync: Acknowledging | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement | None = None
+    ) -> None:
         self.runtime: Runtime = runtime
         self.request: Request = request
         self.timeout: float = timeout
-        self.sync: Acknowledging | None = sync
+        self.replica_wait: ReplicaAcknowledgement | None = replica_wait
 
     def connected(self) -> None:
         """Note that a connection had to be made for it: how far away the server is, is known now."""
 
 
-class Acknowledging(Protocol):
-    """What replicas have to say to one request."""
-
-    def needed(self) -> bool:
-        """Whether replicas may be asked at all; there is a connection, so that the server is known."""
-        ...
-
-    def asked(self, reply: Reply) -> int:
-        """How many replicas are to acknowledge what was done by the script that replied this; 0: none."""
-        ...
-
-
 class Ticket(Protocol):
     """What one waiter sleeps on. It remembers one notification, so that one before the sleep is not missed."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the waiter, or let its next :meth:`wait` return at once. Never blocks; any thread may call it."""
         ...
 
@@ -235,7 +226,7 @@ class Runtime(Protocol):
         ...
 
     def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float, /
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float, /
     ) -> Answer[tuple[Reply, int | Failure]]:
         """Run one script once, and let replicas acknowledge what it did, on a connection of its own.
 

@@ -237,7 +237,7 @@ class ServerState:
             for learn in tuple(self.on_learned):
                 learn(facts, before)
             for complaint in complaints(facts):
-                self.object(complaint)
+                self.report_or_refuse(complaint)
         elif isinstance(reply, Exception):
             self.refused(reply)
         else:
@@ -302,7 +302,7 @@ class ServerState:
                 )
             ) from error
 
-    def object(self, complaint: Complaint) -> None:
+    def report_or_refuse(self, complaint: Complaint) -> None:
         """Say that something is wrong, once a client; strictly, refuse the server each time.
 
         Raises:
@@ -312,7 +312,7 @@ class ServerState:
             self._complain(complaint)
 
     def is_new(self, complaint: Complaint) -> bool:
-        """Return whether this is the first of its setting, which is then to be reported. Raises as :meth:`object`."""
+        """Return whether this is the first of its setting, and to be reported. Raises as :meth:`report_or_refuse`."""
         if self._strict:
             raise Rejected(RedissonError(f"strict_server: {complaint.text}"))
         return self.first(complaint.setting)

@@ -57,9 +57,9 @@ class Subscription:
         self.messages: int = 0
         self.idle_since: float = math.inf
 
-    def settled(self) -> bool:
-        """Return whether no confirmation is due: it has arrived, or the first waiter was interrupted before that."""
-        return self.confirmed or not self.requested
+    def awaits_confirmation(self) -> bool:
+        """Return whether a confirmation is due; not if the first waiter was interrupted before it requested one."""
+        return self.requested and not self.confirmed
 
 
 class SubscriberConnection:
@@ -84,7 +84,7 @@ class SubscriberConnection:
 
     def next_check(self, now: float) -> float:
         """Return when the subscriber has to check for idle channels next, as far as is known."""
-        idle = min((each.idle_since for each in self.idle.values() if each.settled()), default=math.inf)
+        idle = min((each.idle_since for each in self.idle.values() if not each.awaits_confirmation()), default=math.inf)
         if self.message_at + CHECK_AFTER_MESSAGE <= now:
             self.message_at = math.inf
         self.checks_at = min(idle + LINGER, self.message_at + CHECK_AFTER_MESSAGE)
@@ -286,7 +286,7 @@ class Subscriptions:
         with self.mutex:
             # Not before a confirmation that is due: it could be taken for that of a later subscription.
             idle = connection.idle.values()
-            gone = [each.name for each in idle if each.idle_since + LINGER <= now and each.settled()]
+            gone = [each.name for each in idle if each.idle_since + LINGER <= now and not each.awaits_confirmation()]
             for name in gone:
                 self._forget(name, connection)
             return gone
@@ -383,7 +383,7 @@ class Waiter:
     def notify(self) -> None:
         """Let it attempt now."""
         self.notified = True
-        self.ticket.ring()
+        self.ticket.notify()
 
     def is_disconnected(self) -> bool:
         """Return whether no message can arrive."""
@@ -601,7 +601,7 @@ class WaitGroup(Generic[WaiterT]):
     def wake_before(self, waiter: WaiterT | None) -> None:
         """Let the first one set its alarm anew if it would sleep for too long."""
         if waiter is not None and self.due() < waiter.sleeps_until:
-            waiter.ticket.ring()
+            waiter.ticket.notify()
 
     def __repr__(self) -> str:
         state: dict[str, Any] = {"waiters": len(self.waiters), "next_check": self.next_check, "soon": self.soon}

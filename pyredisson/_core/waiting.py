@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline, Uniform
-    from pyredisson._core.kind import LockAttempt, LockKind
+    from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Answer, Refused
     from pyredisson._core.runtime import Reply, Request, Runtime
@@ -209,14 +210,14 @@ class Polling(Waiting):
         self._delays = delays
         self._until_free = until_free
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client = attempt.client
         runtime = client.runtime
         delays = iter(self._delays.delays(runtime.jitter))
         delay: float | None = None
         left = self._tries_left(attempt, refused)
-        # Nothing rings this ticket; it only warns when it blocks the thread of an event loop.
+        # Nothing notifies this ticket; it only warns when it blocks the thread of an event loop.
         ticket = runtime.ticket(attempt.ownership.name)
         while left > 0 and not deadline.passed(now := runtime.now()):
             left -= 1
@@ -240,7 +241,7 @@ class Polling(Waiting):
                 refused = WITHOUT_END  # When the lease ends is no longer known.
         return False
 
-    def _tries_left(self, attempt: LockAttempt, refused: Refused) -> float:
+    def _tries_left(self, attempt: Attempt, refused: Refused) -> float:
         """Return how many attempts remain. Those of a part of a multi-lock have no limit: its own wait has."""
         if self.tries is None or attempt.hold.whole is not None:
             return math.inf
@@ -417,7 +418,7 @@ class ByMessage(Waiting):
             listeners -= 1  # Our own subscriber's, which stays a little longer than those who wait.
         ownership.kind_state.released(listeners, sent, kind.client.runtime.now())
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, kind, names = attempt.client, attempt.kind, attempt.kind.names
         fairness: Fairness = attempt.ownership.kind_state
@@ -432,6 +433,6 @@ class ByMessage(Waiting):
         fairness.waited(client.runtime.now())
         return acquired
 
-    async def attempt(self, attempt: LockAttempt, update: QueueUpdate | None = None) -> Answer:
+    async def attempt(self, attempt: Attempt, update: QueueUpdate | None = None) -> Answer:
         """Make an attempt of an owner that waits."""
         return await attempt(update)

@@ -388,7 +388,7 @@ class Watchdog:
         self._watched.pop(ownership, None)
         self._short.pop(ownership, None)
         hint = gone_hint(ownership)
-        if ownership.who.shared and ownership.who.alive():
+        if ownership.who.is_shared and ownership.who.alive():
             ownership.leave_to_lease()  # Its number is the thread's, for which the server lets other call chains in.
         elif ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
             self._client.ownerships.drop(ownership)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyredisson._core.deadline import Deadline
 from pyredisson._core.failures import Failure
 from pyredisson._core.holder_lookup import read_owner
-from pyredisson._core.kind import StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames, elected_channel
 from pyredisson._core.requests import ACQUIRED, WITHOUT_END, unreached
 from pyredisson._core.runtime import PUBLISH
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: How it is stored, for inspections.
 STORED = (
-    StoredKind("leader_election", "election", "owners", LockNames, reentrant=False, force_unlock="fair_force_unlock"),
+    StoredKind("leader_election", "election", "owners", LockNames, reentrant=False, force_unlock=FREES_ALL_OWNERS),
 )
 
 

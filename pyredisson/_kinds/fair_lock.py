@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pyredisson._core.kind import StoredKind, Waiting
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind, Waiting
 from pyredisson._core.names import LockNames
 from pyredisson._core.requests import WITHOUT_END, Refused, unusable
 from pyredisson._core.runtime import PUBLISH
@@ -28,9 +28,10 @@ from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import LockAttempt, LockKind
+    from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import AcquireCall, Answer, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Ticket
@@ -53,7 +54,7 @@ def queue_keys(names: LockNames) -> tuple[str, str, str]:
 
 #: How it is stored, for inspections.
 STORED = (
-    StoredKind("fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock="fair_force_unlock"),
+    StoredKind("fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock=FREES_ALL_OWNERS),
     StoredKind(
         "non_reentrant_fair_lock",
         "fair",
@@ -61,7 +62,7 @@ STORED = (
         LockNames,
         reentrant=False,
         announces=False,
-        force_unlock="fair_force_unlock",
+        force_unlock=FREES_ALL_OWNERS,
     ),
 )
 
@@ -140,7 +141,7 @@ class InQueue(Waiting):
         """See :meth:`Waiting.begin`; the place in the queue is kept for that long."""
         ownership.kind_state.begin(wait, now)
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client = attempt.client
         group = FairGroup(client, self)
@@ -296,7 +297,7 @@ class FairKind(PlainKind):
 
     word = "fair_lock"
     label = "fair"
-    queues = True
+    has_fair_queue = True
 
     def __init__(self, client: ClientCore, names: LockNames) -> None:
         super().__init__(client, names)

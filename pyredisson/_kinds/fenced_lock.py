@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyredisson._core.deadline import wait_seconds
-from pyredisson._core.kind import StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._core.requests import LockAcquired, read_count, read_digits, unusable
 from pyredisson._kinds.lock import LockCore, PlainKind
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 #: How it is stored, for inspections.
-STORED = (StoredKind("fenced_lock", "fenced", "owners", LockNames, "token", force_unlock="fair_force_unlock"),)
+STORED = (StoredKind("fenced_lock", "fenced", "owners", LockNames, "token", force_unlock=FREES_ALL_OWNERS),)
 
 
 class FencedKind(PlainKind):

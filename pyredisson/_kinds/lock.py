@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import lease_ms
 from pyredisson._core.hold import Hold, HolderCore, HoldState
-from pyredisson._core.kind import LockKind, StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership, ReadyRequests
@@ -24,7 +24,7 @@ from pyredisson._core.releasing import (
     leave_block,
     other_holder,
     other_local_holder,
-    settle_later,
+    settle_closed_block,
     to_release,
     unlock,
 )
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
 UNLOCKED: Final = "0"
 
-STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock="fair_force_unlock"),)
+STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock=FREES_ALL_OWNERS),)
 
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
@@ -65,7 +65,7 @@ class PlainKind(LockKind):
     waiting: Waiting = ByMessage()
     #: The word by which scripts publish; empty: they do not.
     publish: ClassVar[str] = PUBLISH
-    wait_queue = True
+    has_wait_queue = True
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
@@ -146,7 +146,7 @@ class LockCore(HolderCore[Ownership]):
 
     def _acting(self, who: Caller) -> Caller:
         client = self.client
-        if not who.shared:
+        if not who.is_shared:
             return who
         return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
 
@@ -158,7 +158,7 @@ class LockCore(HolderCore[Ownership]):
         if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
             in_flight, chains = last.in_flight, last.chains
             busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
-            if not who.shared:
+            if not who.is_shared:
                 return last
             if chains is not None and len(chains.members) <= 1 and (not busy or chains.owner_here() is who):
                 return last
@@ -180,11 +180,11 @@ class LockCore(HolderCore[Ownership]):
 
     def ownerships_of(self, who: Caller) -> list[Ownership]:
         """Return what a task or made owner holds of it, or what each call chain of a thread does."""
-        field = "" if who.shared else self.kind.field(who.number)
+        field = "" if who.is_shared else self.kind.field(who.number)
         return self.client.ownerships.of_thread(self.names.name, who, field)
 
-    def is_usual(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        """Return whether the fast path may serve this owner with this number of holds; then its requests are ready.
+    def prepare_fast_path(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds. If so, make its requests ready.
 
         Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
         """
@@ -204,8 +204,8 @@ class LockCore(HolderCore[Ownership]):
             or ownership.table is not client.ownerships
             or ownership.kind is not self.kind
             or ownership.kind_state.until > now
-            or client.direct is None
-            or client.sync is not None
+            or client.fast_pool is None
+            or client.replica_wait is not None
             or not client.subscriptions.may_queue
         ):
             return False
@@ -303,13 +303,14 @@ class LockCore(HolderCore[Ownership]):
             client.check_open()
         await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
 
-    def hand_over(self, held: Ownership, lease: Lease | None) -> None:
+    async def hand_over(self, held: Ownership, lease: Lease | None, error: GeneratorExit) -> None:
         """See :meth:`HolderCore.hand_over`."""
-        if held.hand_over(lease._hold if lease is not None else held.to_unlock()):
+        due = held.hand_over(lease._hold if lease is not None else held.to_unlock())
+        if due:
             self.client.watchdog.settle(held)
-            settle_later(self.client, held)
         if not held.watched():
             self.client.watchdog.unwatch(held)
+        await settle_closed_block([(self.client, held)] if due else [], error)
 
     def held_here(self) -> Sequence[Ownership]:
         """See :meth:`HolderCore.held_here`."""

@@ -5,13 +5,13 @@ Source: ``org.redisson.RedissonNonReentrantLock``. It is stored like the reentra
 
 from __future__ import annotations
 
-from pyredisson._core.kind import StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._kinds.lock import LockCore, PlainKind
 
 #: How it is stored, for inspections.
 STORED = (
-    StoredKind("non_reentrant_lock", "lock", "owners", LockNames, reentrant=False, force_unlock="fair_force_unlock"),
+    StoredKind("non_reentrant_lock", "lock", "owners", LockNames, reentrant=False, force_unlock=FREES_ALL_OWNERS),
 )
 
 

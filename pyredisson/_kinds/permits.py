@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, report_failed, report_outcome
 from pyredisson._core.deadline import Deadline, lease_ms
-from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way, is_interruption
+from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, gives_way, is_interruption
 from pyredisson._core.hold import check_skip, leave_closed, lost_error, release_later
 from pyredisson._core.kind import HeldKind
 from pyredisson._core.messages import explain_type
@@ -355,7 +355,7 @@ class PermitsCore(NumberedCore, ABC):
         Returns:
             Whether they were released, as far as is known.
         """
-        client, closed = self.client, isinstance(error, GeneratorExit) and progress is None
+        client, closed = self.client, progress is None and cannot_wait(error)
         client.runtime.check_process()
         call = NumberedCall(client, self.names, self.kind, release, left=closed)
         if closed:

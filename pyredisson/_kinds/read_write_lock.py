@@ -24,7 +24,7 @@ from pyredisson._core.acquiring import check_layout, expire, settle
 from pyredisson._core.failures import Failure, of_earlier
 from pyredisson._core.hold import lost_error
 from pyredisson._core.kind import LockKind, StoredKind
-from pyredisson._core.names import ReadWriteNames, owner_field, writer_field
+from pyredisson._core.names import WRITERS, ReadWriteNames, owner_field, writer_field
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.requests import SELF_BLOCKED, Refused, ReleaseCall, read_count, says, unusable
 from pyredisson._core.runtime import PUBLISH
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import LockAttempt, OwnRival, Waiting
+    from pyredisson._core.kind import OwnRival, Waiting
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply, Request, Runtime
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 YIELD = 0.5
 
 #: The sides as they are stored, and the labels of their waiters on the one channel.
-READERS: Final = "read"
-WRITERS: Final = "write"
+READ_SIDE: Final = "read"
+WRITE_SIDE: Final = "write"
 
 
 class YieldToWriters(ByMessage):
@@ -69,7 +70,7 @@ class YieldToWriters(ByMessage):
             return fairness.yield_for(YIELD if wait is None else min(YIELD, wait / 2), now)
         return super().yields(kind, ownership, wait, now)
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         client, fairness = attempt.client, attempt.ownership.kind_state
         try:
@@ -78,7 +79,7 @@ class YieldToWriters(ByMessage):
             fairness.stop()
             fairness.waited(client.runtime.now())
 
-    async def attempt(self, attempt: LockAttempt, update: QueueUpdate | None = None) -> Answer:
+    async def attempt(self, attempt: Attempt, update: QueueUpdate | None = None) -> Answer:
         """See :meth:`ByMessage.attempt`; as long as a reader yields, wake-ups are for the writer, and it makes none."""
         left: float = attempt.ownership.kind_state.until - attempt.client.runtime.now()
         notified = update is not None and update.notified  # Its client is in the queue for another reader.
@@ -90,7 +91,7 @@ class YieldToWriters(ByMessage):
 class BeforeReaders(ByMessage):
     """Waiting by message; readers of the same client yield to a waiting writer."""
 
-    async def wait(self, attempt: LockAttempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
         """See :meth:`Waiting.wait`."""
         kind = attempt.kind
         try:
@@ -98,7 +99,7 @@ class BeforeReaders(ByMessage):
         finally:
             # Readers that yield are not in the queue: the next release would not notify them.
             if not _writer_waits(kind) and _any_yields(kind):
-                kind.client.subscriptions.hint(_own_channel(kind, READERS), READERS, 0)
+                kind.client.subscriptions.hint(_own_channel(kind, READ_SIDE), READ_SIDE, 0)
 
 
 def side_of(client: ClientCore, label: str) -> str:
@@ -112,7 +113,7 @@ def _own_channel(kind: LockKind, label: str) -> str:
 
 def _writer_waits(kind: LockKind) -> bool:
     has_waiters = kind.client.subscriptions.has_waiters
-    return has_waiters(_own_channel(kind, WRITERS), WRITERS) or has_waiters(kind.names.channel, WRITERS)
+    return has_waiters(_own_channel(kind, WRITE_SIDE), WRITE_SIDE) or has_waiters(kind.names.channel, WRITE_SIDE)
 
 
 def _any_yields(kind: LockKind) -> bool:
@@ -128,8 +129,8 @@ def _writes(kind: LockKind, ownership: Ownership) -> bool:
     return own is not None and bool(own.holds)
 
 
-#: What is added to the time on the list of those who wait, for writers; see ``_lua/shared/sides.lua``.
-BEHIND_MS: Final = 10**14
+#: How far writers stand behind readers in the wait queue; see ``_lua/shared/sides.lua``.
+BEHIND_READERS_MS: Final = int(float(WRITERS))
 
 #: The message of a writer's release, which wakes all readers.
 WRITTEN: Final = "1"
@@ -198,7 +199,7 @@ class SideKind(LockKind):
     layout = "read-write lock"
     one_sided = True
     writes = False
-    wait_queue = True
+    has_wait_queue = True
     #: The message of a release.
     released: ClassVar[str]
 
@@ -227,7 +228,7 @@ class ReadKind(SideKind):
     __slots__ = ()
 
     word = "read_lock"
-    label = READERS
+    label = READ_SIDE
     released = UNLOCKED
     renew: Callable[..., Request] = staticmethod(renew_readers)
     waiting: Waiting = YieldToWriters(turn=ALL, free_after=0.0)
@@ -317,7 +318,7 @@ class WriteKind(SideKind):
     __slots__ = ("own_rival",)
 
     word = "write_lock"
-    label = WRITERS
+    label = WRITE_SIDE
     released = WRITTEN
     writes = True
     renew: Callable[..., Request] = staticmethod(renew_locks)
@@ -339,8 +340,8 @@ class WriteKind(SideKind):
         args = call.lease_ms, call.count, reader, leases_ms
         keys = (self.names.read_hold(reader, 1),)
         if update is not None:
-            rest_ms = update.rest_ms if update.rest_ms < 0 else update.rest_ms - BEHIND_MS
-            update = update._replace(waited_ms=update.waited_ms - BEHIND_MS, rest_ms=rest_ms)
+            rest_ms = update.rest_ms if update.rest_ms < 0 else update.rest_ms - BEHIND_READERS_MS
+            update = update._replace(waited_ms=update.waited_ms - BEHIND_READERS_MS, rest_ms=rest_ms)
         return self.request("write_lock_acquire", own, args, keys, epoch=epoch, repeat=repeat, update=update)
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:

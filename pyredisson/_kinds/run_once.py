@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pyredisson._core.kind import StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._kinds.lock import LockCore
 from pyredisson._kinds.non_reentrant import NonReentrantKind
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: How it is stored, for inspections.
 STORED = (
-    StoredKind("run_once", "run once", "owners", LockNames, "ran", reentrant=False, force_unlock="fair_force_unlock"),
+    StoredKind("run_once", "run once", "owners", LockNames, "ran", reentrant=False, force_unlock=FREES_ALL_OWNERS),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson._core.kind import StoredKind
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._core.waiting import Polling
 from pyredisson._kinds.lock import LockCore, PlainKind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: How it is stored, for inspections.
 STORED = (
     StoredKind(
-        "spin_lock", "spin", "owners", LockNames, announces=False, subscribes=False, force_unlock="fair_force_unlock"
+        "spin_lock", "spin", "owners", LockNames, announces=False, subscribes=False, force_unlock=FREES_ALL_OWNERS
     ),
 )
 
@@ -35,7 +35,7 @@ class SpinKind(PlainKind):
     word = "spin_lock"
     label = "spin"
     publish = ""
-    wait_queue = False
+    has_wait_queue = False
 
     def __init__(self, client: ClientCore, names: LockNames, delays: Delays, tries: int | None) -> None:
         super().__init__(client, names)

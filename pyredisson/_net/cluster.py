@@ -27,7 +27,8 @@ from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.runtime import Acknowledging, Reply
+    from pyredisson._core.replicas import ReplicaAcknowledgement
+    from pyredisson._core.runtime import Reply
     from pyredisson._net.link import ServerLink
 
 #: Between two tries of a request that the cluster cannot take at this moment.
@@ -113,14 +114,14 @@ class ClusterLink:
         return await self._execute(request.slot, self._sender(request), timeout)
 
     async def eval_synced(
-        self, request: SlotCall, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: SlotCall, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         acked: int | Failure = 0
 
         async def send(link: ServerLink, timeout: float, asking: bool) -> Reply:
             nonlocal acked
             packed = request.pack(self._publish())
-            reply, acked = await link.eval_synced(packed, timeout, sync, sync_timeout, asking=asking)
+            reply, acked = await link.eval_synced(packed, timeout, replica_wait, sync_timeout, asking=asking)
             return reply
 
         return await self._execute(request.slot, send, timeout), acked

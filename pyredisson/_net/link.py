@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Unanswered
-from pyredisson._core.runtime import Acknowledging, Reply
+from pyredisson._core.runtime import Reply
 from pyredisson._net.refusals import LEAVES, as_redis_error, failure_of, inspected, is_wrong_server
 from pyredisson._net.sentinel import Whereabouts
 from pyredisson._net.wire import ASKING, Dialler, Packed, is_no_script, is_push, pack, resent
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
+    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._net.sentinel import Sentinels
     from pyredisson._net.wire import Address, Connect, Dial, Wire
     from pyredisson._net.wire import Introduce as IntroduceWire
@@ -246,7 +247,7 @@ class ServerLink:
         self,
         request: Packed,
         timeout: float,
-        sync: Acknowledging,
+        replica_wait: ReplicaAcknowledgement,
         sync_timeout: float,
         *,
         asking: bool = False,
@@ -255,7 +256,7 @@ class ServerLink:
         if self._pool is not self._alone and not asking:  # The good path, where there are no replicas.
             if self._pool.get() is None:
                 await self._new(self._pool, timeout)
-            if not sync.needed():
+            if not replica_wait.needed():
                 return await self.eval(request, timeout), 0
 
         async def talk(wire: Wire) -> list[Any]:
@@ -265,7 +266,7 @@ class ServerLink:
                 reply = await wire.call(request.data, timeout)
                 if is_no_script(reply):
                     reply = await wire.call(request.in_full(), timeout)
-            if isinstance(reply, Exception) or not (replicas := sync.asked(reply)):
+            if isinstance(reply, Exception) or not (replicas := replica_wait.asked(reply)):
                 return [reply, 0]
             try:
                 acked = await self._wait_for_replicas(wire, replicas, timeout, sync_timeout)

@@ -71,7 +71,7 @@ class Subscriber:
         self._emit = client.emit
         # Orders what is sent: a farewell to a channel must not overtake, or be overtaken by, its next subscription.
         self._sending = client.runtime.mutex()
-        self._bell = client.runtime.ticket()
+        self._ticket = client.runtime.ticket()
         self._open: tuple[Stream, Conversation] | None = None
         self._started = False
         self._failed = 0
@@ -112,7 +112,7 @@ class Subscriber:
         open_ = self._open
         if open_ is not None:
             open_[0].wake()
-        self._bell.ring()
+        self._ticket.notify()
 
     def move(self) -> None:
         """The server is another by now: leave the one that is listened to, however sound the connection is."""
@@ -129,7 +129,7 @@ class Subscriber:
     def abandon(self) -> None:
         """Let :meth:`run` end in the child of a fork, if it goes on there, without a word to the server."""
         self.closed = True
-        self._bell.ring()
+        self._ticket.notify()
 
     async def run(self) -> None:
         """Hear messages until closed."""
@@ -174,7 +174,7 @@ class Subscriber:
             left = over - self._now() if wanted else math.inf
             if left <= 0 or (wanted and self._moves != moves):
                 return
-            await self._bell.wait(left)
+            await self._ticket.wait(left)
 
     async def _listen(self, stream: Stream, moves: int) -> None:
         """Hear messages until the connection ends, or its server is the wrong one: ``moves`` counts those before it."""

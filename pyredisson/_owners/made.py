@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from pyredisson._core.names import check_name
 from pyredisson._kinds.lock import LockCore
 from pyredisson._owners.owners import AnyOwner, ThreadOwner
+from pyredisson._shared.arguments import NotPortable
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class MadeOwner(HandleOwner):
 
 
 @final
-class Owner:
+class Owner(NotPortable):
     """An owner of locks that is independent of threads and tasks. Made by :meth:`Redisson.new_owner`.
 
     A handle from ``client.get_lock(name, owner=owner)`` acts for it from any thread or task, one call at a time. Its
@@ -139,6 +140,11 @@ class Owner:
         """Close the owner: it acquires nothing more, and its locks are no longer renewed and expire, as after a crash.
 
         Idempotent.
+
+        Example::
+
+            owner = client.new_owner()
+            owner.close()
         """
         self._closed = True
 

@@ -1,7 +1,7 @@
 """Who is asking: one number for each thread and each task of this process, never used for another.
 
-``threading.get_ident()`` and ``id(task)`` are handed out again as soon as their bearer is gone: a new thread would walk
-into a dead one's lock. And a context variable is inherited by child tasks, which would walk into their parent's.
+``threading.get_ident()`` and ``id(task)`` are used again as soon as their thread or task is gone: a new thread could
+acquire a dead one's lock. And a context variable is inherited by child tasks, which could acquire their parent's.
 
 In a thread whose event loop runs a task, that task is the owner, for the locks of threads too. What call chains hold
 that share a thread is in :mod:`pyredisson._core.owners`.
@@ -69,13 +69,13 @@ class AnyOwner:
     Attributes:
         number: Never used for another owner of this process.
         name: See ``Caller.name``.
-        shared: See ``Caller.shared``.
+        is_shared: See ``Caller.is_shared``.
         traced: See ``Caller.traced``.
     """
 
     __slots__ = ("name", "number")
 
-    shared = False
+    is_shared = False
     traced = False
 
     def __init__(self, name: str) -> None:
@@ -119,7 +119,7 @@ class ThreadOwner(AnyOwner):
 
     __slots__ = ("_root", "call", "latest", "thread", "thread_number")
 
-    shared = True
+    is_shared = True
     traced = True
 
     def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from pyredisson._core.kind import LockKind
     from pyredisson._core.owners import Caller
     from pyredisson._core.ownership import Ownership
+    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._core.requests import Answer, Call
-    from pyredisson._core.runtime import Acknowledging, Progress, Reply, Request, Runtime
+    from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.server import ServerState
 
 #: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
@@ -392,7 +393,9 @@ class MemberAsk(Ask):
         self.timeout: float = member.timeout(call.lease_ms)
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         reader = call.reader if client.config.min_replicas else None
-        self.sync: Acknowledging | None = None if reader is None else ReplicaAcknowledgement(client.replicas, reader)
+        self.replica_wait: ReplicaAcknowledgement | None = (
+            None if reader is None else ReplicaAcknowledgement(client.replicas, reader)
+        )
         self.answer: Any = None
         self._member = member
         self._lease_ms = call.lease_ms
@@ -416,7 +419,7 @@ def ask_once(
         for _ in range(2):
             sent, request = now(), MemberAsk(member, call, epoch, repeat)
             yield request
-            answer, acknowledgement = request.answer, request.sync
+            answer, acknowledgement = request.answer, request.replica_wait
             if isinstance(answer, Failure):
                 raise (answer if isinstance(answer, Unanswered) else without_effect(answer, repeat)) from answer.cause
             if isinstance(acknowledgement, ReplicaAcknowledgement):
@@ -449,7 +452,7 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     client, exchange = member.client, partial(ask_once, member)
     if ownership.holds or ownership.in_flight.pending is not None:
         await make_ready(client, kind, ownership, exchange)
-    if kind.queues:
+    if kind.has_fair_queue:
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())

@@ -17,7 +17,7 @@ from pyredisson._core.failures import Failure, is_interruption
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.messages import held_here, not_held, timed_out
-from pyredisson._core.releasing import settle_later
+from pyredisson._core.releasing import settle_closed_block
 from pyredisson._quorum.hold import (
     KIND,
     RETRY,
@@ -263,15 +263,14 @@ class MultiLockCore(HolderCore[MultiHold]):
         """See :meth:`HolderCore.clients`."""
         return self.name, self._clients
 
-    def hand_over(self, held: MultiHold, lease: Lease | None) -> None:
+    async def hand_over(self, held: MultiHold, lease: Lease | None, error: GeneratorExit) -> None:
         """See :meth:`HolderCore.hand_over`."""
         for _, _, own, part in held.each():
             own.hand_over(part)
         held.over()
         settle_all_later(held)
-        for _, member, own, _ in held.each():
-            if own.pending is not None:
-                settle_later(member.client, own)
+        open_ = [(member.client, own) for _, member, own, _ in held.each() if own.pending is not None]
+        await settle_closed_block(open_, error)
 
     def held_by_block(self, lease: Lease) -> MultiHold | None:
         """See :meth:`HolderCore.held_by_block`; ``None`` as well if it has ended."""

@@ -435,7 +435,7 @@ class RestartGuard:
             if client.server.refusal is not None:
                 if index not in self._refused:
                     self._refused.add(index)
-                    client.server.object(
+                    client.server.report_or_refuse(
                         Complaint(
                             "INFO",
                             f"the server does not report its uptime ({client.server.refusal}): it votes in quorums "

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pyredisson._core.deadline import lease_ms, wait_seconds
@@ -135,7 +136,7 @@ def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
     """
     for lock in locks:
         if not isinstance(lock, kind):
-            form, given = _package_of(kind), _package_of(type(lock))
+            form, given = kind.__module__, type(lock).__module__
             raise TypeError(f"a multi-lock of {form} takes locks of {form}, not a {given}.{type(lock).__name__}")
     return [lock._core for lock in locks]
 
@@ -151,13 +152,6 @@ def lock_of_condition(name_or_lock: Any, get_lock: Callable[[str], Any], kinds: 
     return lock
 
 
-def _package_of(kind: type) -> str:
-    """Return the package in which a user finds a class."""
-    if not kind.__module__.startswith("pyredisson."):
-        return kind.__module__
-    return "pyredisson.asyncio" if kind.__module__.startswith("pyredisson._asyncio.") else "pyredisson"
-
-
 # ---- misuse ----------------------------------------------------------------------------------------------------------
 # Errors for uses of the library that cannot work.
 
@@ -167,9 +161,25 @@ BY_HAND: Any = None
 
 
 class NotPortable:
-    """Of use only in its process and through its client: pickling it raises an error that says what to do instead."""
+    """Of use only in its process and through its client: pickling it raises an error that says what to do instead.
 
+    It names the public module in which users find it.
+    """
+
+    __module__ = "pyredisson"
     __slots__ = ()
+
+    def __init_subclass__(cls, shown: str = "", **others: Any) -> None:
+        """Name the public module; ``shown``: the public name, of a class that has another one here, or of a base."""
+        super().__init_subclass__(**others)
+        package, _, inner = cls.__module__.partition("._")
+        cls.__module__ = f"{package}.asyncio" if inner.startswith("asyncio.") else package
+        if shown:
+            cls.__name__ = cls.__qualname__ = shown
+            for each in vars(cls).values():
+                function = getattr(each, "__func__", each)
+                if isinstance(function, FunctionType):
+                    function.__qualname__ = f"{shown}.{function.__name__}"
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         kind = type(self).__name__

@@ -26,7 +26,7 @@ else:  # typing_extensions is slow to import, and the defaults are for type chec
     PermitLeaseT_co = TypeVar("PermitLeaseT_co", bound="AnyLease[None] | None", covariant=True)
 
 
-class LockBlock(NotPortable, Generic[LeaseT_co]):
+class LockBlock(NotPortable, Generic[LeaseT_co], shown="Hold"):
     """A hold of a lock that can be entered once."""
 
     __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
@@ -59,7 +59,7 @@ class LockBlock(NotPortable, Generic[LeaseT_co]):
         return acquire
 
 
-class PermitsBlock(NotPortable, Generic[PermitLeaseT_co]):
+class PermitsBlock(NotPortable, Generic[PermitLeaseT_co], shown="PermitHold"):
     """A hold of permits that can be entered once."""
 
     __slots__ = ("_block", "_client")
@@ -79,7 +79,7 @@ class PermitsBlock(NotPortable, Generic[PermitLeaseT_co]):
             warn_never_entered(self, block.name)
 
 
-class AnyTerm(NotPortable):
+class AnyTerm(NotPortable, shown="Term"):
     """A time of leadership."""
 
     def __init__(self, lease: AnyLease[int], end: Callable[[], None]) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyredisson.inspection import Inspector
 
 
-class BaseClient(NotPortable):
+class BaseClient(NotPortable, shown="Redisson"):
     """A client of either form, which has methods of its own for whatever may block."""
 
     #: What its connections are made of.

@@ -106,7 +106,7 @@ class StepLoop(ABC):
 
     def nudge(self) -> None:
         """Let it step now."""
-        self._nudged.ring()
+        self._nudged.notify()
         if self.worker is None:
             self._start()
 
@@ -225,7 +225,7 @@ class BaseRuntime(ABC):
         link.introduce = lambda: introduction(self.identity(), core.id, named=named)
         link.on_moved = core.note_move
         link.on_queue_refused = partial(queue_refused, core)
-        core.direct = link.pool if isinstance(link, ServerLink) and not core.closed else None
+        core.fast_pool = link.pool if isinstance(link, ServerLink) and not core.closed else None
 
     def _inspect(self, core: ClientCore, said: object, took: float | None = None, node: str = "") -> None:
         """Note what a server says of itself on a new connection, unless this process is a copy."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 from pyredisson._core.deadline import Deadline
 from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
+from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.blocks import AnyTerm
 from pyredisson._shared.client import Handle
 from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
@@ -143,7 +144,7 @@ class Term(AnyTerm):
 
 
 @final
-class Campaign:
+class Campaign(NotPortable):
     """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
 
     Example::
@@ -248,7 +249,7 @@ class Campaign:
 
 
 @final
-class Observation:
+class Observation(NotPortable):
     """Notifies a callback of who leads until it is stopped. Made by :meth:`LeaderElection.observe`.
 
     Example::

@@ -54,7 +54,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     try:
         ownership.call = who.call
         with ownership.mutex:
-            if core.is_usual(ownership, who, 0, sent):
+            if core.prepare_fast_path(ownership, who, 0, sent):
                 in_flight.doubtful, in_flight.without_end, in_flight.asking = False, False, True
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
@@ -70,7 +70,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
             channel = core.kind.waiting.channel(core.kind, ownership) if ready.queued_ms else None
             seen = client.subscriptions.messages_of(channel) if channel else None
             reply = exchange_idle(client, ready.acquire.data)
-            late = client.sync is not None or monotonic() >= deadline
+            late = client.replica_wait is not None or monotonic() >= deadline
             with ownership.mutex:
                 if reply is None and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
@@ -110,7 +110,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
         try:
             ownership.call = who.call
             with ownership.mutex:
-                if core.is_usual(ownership, who, 1, sent) and ownership.holds[0] is hold:
+                if core.prepare_fast_path(ownership, who, 1, sent) and ownership.holds[0] is hold:
                     progress.begun = True
                     in_flight.doubtful, in_flight.asking = False, True
                     in_flight.of_block = of_block

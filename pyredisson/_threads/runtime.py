@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
-from pyredisson._core.runtime import Acknowledging, Answer, Background, Reply, Request, Ticket, run
+from pyredisson._core.runtime import Answer, Background, Reply, Request, Ticket, run
 from pyredisson._core.watchdog import report_collected, what_it_held
 from pyredisson._owners import forks
 from pyredisson._owners.forks import check_patched, is_patched
@@ -28,6 +28,7 @@ from pyredisson.observe.logging import log_collected
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
@@ -53,7 +54,7 @@ class ThreadTicket:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         try:
             self._lock.release()
         except RuntimeError:
@@ -116,7 +117,7 @@ class ThreadLoop(StepLoop):
     def close(self) -> None:
         """End it soon; in the child of a fork, too: a thread is not here, but a greenlet is."""
         self.closed = True
-        self._nudged.ring()
+        self._nudged.notify()
 
 
 class ThreadsRuntime(BaseRuntime):
@@ -137,9 +138,9 @@ class ThreadsRuntime(BaseRuntime):
         self.link: Link = link
         # Not methods around them: this is the hot path.
         self.eval: Callable[[Request, float], Answer[Reply]] = self.link.eval
-        self.eval_synced: Callable[[Request, float, Acknowledging, float], Answer[tuple[Reply, int | Failure]]] = (
-            self.link.eval_synced
-        )
+        self.eval_synced: Callable[
+            [Request, float, ReplicaAcknowledgement, float], Answer[tuple[Reply, int | Failure]]
+        ] = self.link.eval_synced
         self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = self.link.eval_all
         self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.ask
 

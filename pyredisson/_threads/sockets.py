@@ -212,10 +212,10 @@ class SocketStream:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._reader = new_reader()
-        self._bell, self._ring = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ring.setblocking(False)
-        self._readiness = Readiness(sock, self._bell)
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._readiness = Readiness(sock, self._wake_read)
         sock.settimeout(1.0)  # Only for a moment in which the kernel's buffer is full, or a TLS record incomplete.
 
     def send(self, data: bytes) -> None:
@@ -225,9 +225,9 @@ class SocketStream:
         pending = getattr(self._sock, "pending", None)
         if not (pending and pending()):
             ready = self._readiness.wait(timeout)
-            if self._bell in ready:
+            if self._wake_read in ready:
                 with contextlib.suppress(OSError):
-                    self._bell.recv(READ_SIZE)
+                    self._wake_read.recv(READ_SIZE)
             if self._sock not in ready:
                 return []
         try:
@@ -243,10 +243,10 @@ class SocketStream:
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):
-            self._ring.send(b".")
+            self._wake_write.send(b".")
 
     def close(self) -> None:
-        for sock in (self._sock, self._bell, self._ring):
+        for sock in (self._sock, self._wake_read, self._wake_write):
             with contextlib.suppress(OSError):
                 sock.close()
 
@@ -420,7 +420,7 @@ class InThread:
     """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
 
     def __init__(self, link: Link, ask: Ask) -> None:
-        self._timeout = ask.timeout if ask.sync is None else 2 * ask.timeout
+        self._timeout = ask.timeout if ask.replica_wait is None else 2 * ask.timeout
         self._until = monotonic() + max(self._timeout, CONNECTING)
         self._answer: Any = None
         self._link = link
@@ -429,10 +429,10 @@ class InThread:
 
     async def _work(self) -> None:
         link, ask = self._link, self._ask
-        if ask.sync is None:
+        if ask.replica_wait is None:
             self._answer = await link.eval(ask.request, ask.timeout)
         else:
-            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
 
     def receive(self) -> Reply:
         """See :meth:`Dialled.receive`."""
@@ -452,7 +452,7 @@ class InThread:
 def _begin(ask: Ask) -> Connection | Dialled | InThread:
     """Send a request now, or begin to connect for it."""
     link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    if not isinstance(link, ServerLink) or link.pool is None or ask.sync is not None:
+    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
         return InThread(link, ask)
     while True:
         wire: Any = link.pool.get()

@@ -106,7 +106,7 @@ def exchange_idle(client: ClientCore, data: bytes) -> Any:
 
     The calls of ``ServerLink`` spelt out, for the fast path.
     """
-    pool: Any = client.direct
+    pool: Any = client.fast_pool
     try:
         wire = pool.idle.pop()
     except (AttributeError, IndexError):  # The client was closed; or all are in use.

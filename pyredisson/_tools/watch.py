@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import click
 import redis.exceptions as rx
@@ -390,14 +390,7 @@ REMARKS = {
 }
 
 
-class Lock(Protocol):
-    """What is known of a lock when something has happened to it."""
-
-    name: str
-    state: Glance | None
-
-
-def record_of(at: float, lock: Lock, change: Change) -> dict[str, Any]:
+def record_of(at: float, lock: Watched, change: Change) -> dict[str, Any]:
     """Return an event as JSON can hold it."""
     state = lock.state or Glance(LockView("", "lock", ""))
     view = state.lock

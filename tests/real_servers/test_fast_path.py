@@ -236,7 +236,7 @@ class Twins:
 
     def begin(self, index: int, step: str, fault: str) -> Any:
         """Plan what happens next. Returns the lock."""
-        self.clients[1]._core.direct = None
+        self.clients[1]._core.fast_pool = None
         if self.flushed:  # The reply that a script is not known would be no reply to lose.
             load_scripts(self.server)
         self.flushed = fault == "unknown script"
@@ -277,13 +277,13 @@ def plan(seed: int) -> list[tuple[str, str]]:
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the fast path was taken, each time that it might have been."""
     found: list[bool] = []
-    is_usual = LockCore.is_usual
+    prepare_fast_path = LockCore.prepare_fast_path
 
     def counted(self: LockCore, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        found.append(is_usual(self, ownership, who, holds, now))
+        found.append(prepare_fast_path(self, ownership, who, holds, now))
         return found[-1]
 
-    monkeypatch.setattr(LockCore, "is_usual", counted)
+    monkeypatch.setattr(LockCore, "prepare_fast_path", counted)
     return found
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pyredisson._core.kind import LockAttempt
+from pyredisson._core.acquiring import Attempt
 from pyredisson._core.requests import Answer, Refused
 from pyredisson._core.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson._kinds import read_write_lock as read_write_waiting
@@ -226,7 +226,7 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
 
 
 async def _polite_although_notified(
-    self: YieldToWriters, attempt: LockAttempt, update: QueueUpdate | None = None
+    self: YieldToWriters, attempt: Attempt, update: QueueUpdate | None = None
 ) -> Answer:
     left = attempt.ownership.kind_state.until - attempt.client.runtime.now()
     if left > 0:

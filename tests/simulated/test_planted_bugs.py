@@ -229,7 +229,7 @@ BUGS = {
             "local score = tonumber(redis.call('zscore', timeouts, waiter) or '1e15')",
         ),
     ),
-    "a fair lock rings the last one": in_script(
+    "a fair lock notifies the last one": in_script(
         "fair_release",
         (
             "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])",

@@ -15,7 +15,8 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
-from pyredisson._core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._core.replicas import ReplicaAcknowledgement
+from pyredisson._core.runtime import Background, Reply, Request, Ticket
 from pyredisson._owners.owners import AnyOwner
 from pyredisson.lease import Lease
 
@@ -61,17 +62,17 @@ class FakeTicket:
 
     def __init__(self, world: FakeRuntime) -> None:
         self._world = world
-        self.rings = 0
+        self.notifications = 0
         self.waits: list[float] = []
 
-    def ring(self) -> None:
-        self.rings += 1
+    def notify(self) -> None:
+        self.notifications += 1
 
     async def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
-        self._world.pass_time(seconds, until=lambda: self.rings > 0)
-        rung, self.rings = self.rings > 0, 0
-        return rung
+        self._world.pass_time(seconds, until=lambda: self.notifications > 0)
+        notified, self.notifications = self.notifications > 0, 0
+        return notified
 
 
 class FakeBackground:
@@ -197,7 +198,7 @@ class FakeRuntime:
         return answer
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         return await self.eval(request, timeout), 0
 

@@ -79,7 +79,7 @@ def joined(queue: InQueue, *owners: str) -> list[FairWaiter]:
     waiters[0].group.answered(waiters[0], math.inf)
     for waiter in waiters:
         assert not has_to_attempt(waiter, now)
-        waiter.ticket.rings = 0  # type: ignore[attr-defined]
+        waiter.ticket.notifications = 0  # type: ignore[attr-defined]
     return waiters
 
 

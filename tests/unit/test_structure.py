@@ -503,6 +503,37 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert circles_in(imports_between(TREES, for_typing=False)) == []
 
 
+def package_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def test_the_architecture_page_says_what_each_package_imports() -> None:
+    """When the program runs; an import in a function counts, too."""
+    imported: dict[str, set[str]] = {}
+    for module, others in imports_between(TREES, for_typing=False).items():
+        found = imported.setdefault(package_of(module), set())
+        found |= {package_of(other) for other in others} - {package_of(module)}
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| package | what it imports when it runs |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
+    said = {package: set(re.findall(r"`(\w+)`", others)) for package, others in rows}
+    assert said == {package: others for package, others in imported.items() if others}
+
+
+def test_one_page_lists_the_public_modules() -> None:
+    page = (ROOT / "docs" / "reference" / "public.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(pyredisson[\w.]*)` \|", page, re.MULTILINE)) == PUBLIC
+
+
+def test_the_architecture_page_draws_the_tree() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"[\w./]+", page.partition("```text\npyredisson/")[2].partition("```")[0]))
+    for path in SOURCES:
+        package, *inner = path.relative_to(PACKAGE).with_suffix("").parts
+        if package in ("_core", "_net", "_owners", "_shared", "_quorum") and inner != ["__init__"]:
+            assert {f"{package}/", inner[0]} <= drawn, by_path(path)
+
+
 # ---- kinds -----------------------------------------------------------------------------------------------------------
 
 

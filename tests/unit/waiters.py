@@ -43,7 +43,7 @@ def leave(waiter: Waiter, *, retry_in: float = math.inf, pass_on: bool = False) 
 def woken(waiter: Waiter) -> int:
     """Return how often a waiter was woken since it last slept."""
     assert isinstance(waiter.ticket, FakeTicket)
-    return waiter.ticket.rings
+    return waiter.ticket.notifications
 
 
 def has_to_attempt(waiter: Waiter, now: float = 1000.0) -> bool:
@@ -56,7 +56,7 @@ def settle(subscriptions: Subscriptions, *waiters: Waiter) -> None:
     subscriptions.confirmed(CHANNEL)
     for waiter in waiters:
         waiter.group.sleep_until(waiter, math.inf, 1000.0)
-        waiter.ticket.rings = 0  # type: ignore[attr-defined]
+        waiter.ticket.notifications = 0  # type: ignore[attr-defined]
 
 
 def idle_and_confirmed(subscriptions: Subscriptions) -> int:

@@ -384,7 +384,7 @@ class SimulatedStream(_End):
         self._inbox: deque[Any] = deque()
         self._woken = False
         self._ended = False
-        self._bell: Promise[bool] | None = None
+        self._pause: Promise[bool] | None = None
         host.streams[self] = None
         port.streams[self] = None
 
@@ -404,7 +404,7 @@ class SimulatedStream(_End):
 
         def arrive() -> None:
             self._inbox.append(reply)
-            self._ring()
+            self._wake_reader()
 
         self.port.world.note("push", self.port.process.name, str(reply) if isinstance(reply, Exception) else reply)
         self._carry_back(arrive)
@@ -423,17 +423,17 @@ class SimulatedStream(_End):
             self.push([b"smessage" if sharded else b"message", channel, payload])
         return 1
 
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.settle(True)
+    def _wake_reader(self) -> None:
+        if self._pause is not None:
+            self._pause.settle(True)
 
     async def read(self, timeout: float) -> list[Any] | None:
         if not (self._inbox or self._woken or self._ended):
-            self._bell = self.port.world.pause_of(self.port.process, timeout)
+            self._pause = self.port.world.pause_of(self.port.process, timeout)
             try:
-                await self._bell
+                await self._pause
             finally:
-                self._bell = None
+                self._pause = None
         self._woken = False
         found = list(self._inbox)
         self._inbox.clear()
@@ -441,14 +441,14 @@ class SimulatedStream(_End):
 
     def wake(self) -> None:
         self._woken = True
-        self._ring()
+        self._wake_reader()
 
     def broken(self) -> None:
         self._leave()
 
         def end() -> None:
             self._ended = True
-            self._ring()
+            self._wake_reader()
 
         self._carry_end(end)
 

@@ -14,7 +14,7 @@ from redis import Connection
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
-from pyredisson._core.runtime import Acknowledging, Background, Reply, Request
+from pyredisson._core.runtime import Background, Reply, Request
 from pyredisson._net.cluster import ClusterLink
 from pyredisson._net.link import ServerLink
 from pyredisson._net.sentinel import Sentinels
@@ -28,6 +28,7 @@ from tests.simulated.engine.runtime import AnyClient, Seam
 from tests.simulated.engine.world import Process, Promise
 
 if TYPE_CHECKING:
+    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._net.cluster import NodeSubscribers
     from pyredisson._net.subscriber import Subscriber
     from tests.simulated.engine.cluster import SimulatedCluster
@@ -126,10 +127,10 @@ class RoutedRuntime(Seam):
         return reply
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         self.interruptible()
-        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+        return await self.link.eval_synced(request, timeout, replica_wait, sync_timeout)
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         self.interruptible()
