@@ -520,10 +520,14 @@ class ClientCore:
             self.ownerships.end()
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
+    def all_held(self) -> list[Ownership]:
+        """Return the ownerships that hold something, or may: also those of permits, which are in no table."""
+        held = (*self.ownerships.held(), *self.watchdog.ownerships(), *list(self.presence.blocks))
+        return list(dict.fromkeys(held))
+
     def give_up_all(self, reason: str) -> None:
         """Lose all that is held, and wake those who wait: the client becomes another one."""
-        held = dict.fromkeys((*self.ownerships.held(), *self.watchdog.ownerships(), *list(self.presence.blocks)))
-        for ownership in held:
+        for ownership in self.all_held():
             self.report_lost(ownership, ownership.lose(reason))
         self.subscriptions.close(ClientClosedError("the client was given a new identity while waiting: call again"))
 
