@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.failures import Failure
 from pyredisson._core.hold import Hold, HoldState
-from pyredisson._core.ownership import Pending
+from pyredisson._core.ownership import ASKED, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._kinds.lock import LockCore
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
     """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did."""
     sent = monotonic()
-    pipe = _connection(core, 0, sent) if type(core) is LockCore and lease_time is None else None
+    pipe = _prepare_pipe(core, 0, sent) if type(core) is LockCore and lease_time is None else None
     if pipe is None:
         return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
     ownership: Any = core.last
@@ -36,7 +36,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
     hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
     try:
-        in_flight.doubtful, in_flight.without_end, in_flight.asking = False, False, True
+        in_flight.state, in_flight.without_end = ASKED, False
         in_flight.lease_ms = hold.lease_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.holds, in_flight.pending = (hold,), Pending.ACQUIRE
@@ -67,15 +67,14 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
 async def release(core: Any, of_block: bool, error: BaseException | None = None) -> None:
     """Release one hold of the running task; at the end of a block, which may have ended with an error."""
     sent = monotonic()
-    pipe = _connection(core, 1, sent) if type(core) is LockCore and error is None else None
+    pipe = _prepare_pipe(core, 1, sent) if type(core) is LockCore and error is None else None
     if pipe is None:
         await (core.leave(error) if of_block else core.unlock())
         return
     ownership: Any = core.last
     client, in_flight, ready, hold = core.client, ownership.in_flight, ownership.ready, ownership.holds[0]
     try:
-        in_flight.doubtful, in_flight.asking = False, True
-        in_flight.of_block = of_block
+        in_flight.state, in_flight.of_block = ASKED, of_block
         in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.pending = Pending.RELEASE
@@ -101,8 +100,8 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
         raise
 
 
-def _connection(core: LockCore, holds: int, now: float) -> Pipe | None:
-    """Return the connection; ``None`` if anything is out of the ordinary."""
+def _prepare_pipe(core: LockCore, holds: int, now: float) -> Pipe | None:
+    """Prepare the fast path, and return its connection; ``None`` if anything is out of the ordinary."""
     loop = asyncio._get_running_loop()
     if core.last is None or core.made_for is not None or loop is None or os.getpid() != forks.pid:
         return None

@@ -104,7 +104,7 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     acquired = type(answer) is LockAcquired
     if type(answer) is Refused and wait != 0:
         acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, asked))
-        if ownership.queued_ms:
+        if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
     return acquired
 
@@ -130,7 +130,7 @@ async def leave(
         finally:
             ownership.claim(hold)
     if isinstance(error, RedissonError):
-        if ownership.queued_ms:
+        if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
         if not for_multi_lock:
             report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
@@ -157,7 +157,7 @@ async def _failed(
         error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
     elif isinstance(failure, Unanswered):
         client.settle_later(ownership, hold.lease_ms)
-    if ownership.queued_ms:
+    if ownership.in_flight.queued_ms:
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
     error = await explain_type(client.finder, error, ownership.name, kind.layout)
     if not for_multi_lock:

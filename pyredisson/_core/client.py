@@ -546,6 +546,7 @@ class ClientCore:
         until = self.runtime.now() + CLEANUP_BUDGET
         with suppress(Failure):  # What was not given up ends by itself.
             for each in self.ownerships:
-                while each.queued_ms and (now := self.runtime.now()) < until:  # Its last attempt may be under way.
+                # Its last attempt may be under way.
+                while each.in_flight.queued_ms and (now := self.runtime.now()) < until:
                     each.stop_waiting(now)
                     await settle(self, each, until - now, behind=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from inspect import CO_COROUTINE
-from traceback import walk_tb
 from typing import TypeVar
 
 from pyredisson.errors import (
@@ -17,6 +15,9 @@ from pyredisson.errors import (
 
 E = TypeVar("E", bound=Exception)
 F = TypeVar("F", bound="Failure")
+
+#: The flag of a coroutine's code: ``inspect.CO_COROUTINE``.
+CO_COROUTINE = 0x80
 
 #: Why a request is not repeated whose client has become another one: the parent or the original goes on with it.
 ANOTHER = "this client has become another one, in the child of a fork or a restored copy of its process: call again"
@@ -145,8 +146,10 @@ def cannot_wait(error: BaseException | None) -> bool:
     """
     if not isinstance(error, GeneratorExit):
         return False
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return not frames or any(frame.f_code.co_flags & CO_COROUTINE for frame in frames)
+    trace = error.__traceback__
+    while trace is not None and not trace.tb_frame.f_code.co_flags & CO_COROUTINE:
+        trace = trace.tb_next
+    return trace is not None or error.__traceback__ is None
 
 
 def is_cancellation(error: BaseException) -> bool:

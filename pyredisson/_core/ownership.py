@@ -22,7 +22,7 @@ Rules kept here:
    next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
    server. Each request has a number; an answer to an earlier one changes nothing.
    A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
-   another thread or task meets one.
+   another thread or task meets one. Its states: :class:`RequestState`.
 4. State is changed by methods of this class, and by the two fast paths, which a test compares with them. They do no
    I/O, are atomic, and return what is now due.
    A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
@@ -123,11 +123,6 @@ class Ownership(Owned):
         """The number of the last request."""
         return self.in_flight.request_id
 
-    @property
-    def queued_ms(self) -> int:
-        """The wait with which its owner stands in the lock's queue, or may; 0: it surely does not."""
-        return self.in_flight.queued_ms
-
     def renewable(self) -> bool:
         """Whether the watchdog has to renew it."""
         # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
@@ -156,7 +151,7 @@ class Ownership(Owned):
 
     def busy(self) -> bool:
         """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
-        return self.in_flight.asking and self.in_flight.pending is not None
+        return self.in_flight.pending is not None and self.in_flight.state in OF_CALL
 
     def unclaimed(self) -> int:
         """How many holds no one is releasing yet."""
@@ -318,17 +313,17 @@ class Ownership(Owned):
         """Note that an acquire is about to be sent; ``None``: another call is at a request."""
         with self.mutex:
             in_flight = self.in_flight
-            if in_flight.asking and in_flight.pending is not None:  # As `busy`, without the call.
+            if in_flight.pending is not None and in_flight.state in OF_CALL:  # As `busy`, without the call.
                 return None
-            repeat = in_flight.pending is not None and (in_flight.doubtful or in_flight.under_way())
-            if repeat:
-                self.epoch += 1
-            in_flight.released_behind = in_flight.without_end = False
-            in_flight.lease_ms = hold.lease_ms
+            repeat = in_flight.pending is not None and in_flight.state is not OPEN
             if repeat:
                 self._disclaim()
+            in_flight.released_behind = in_flight.without_end = False
+            in_flight.lease_ms = hold.lease_ms
             request_id = in_flight.begin(Pending.ACQUIRE, hold)
-            in_flight.doubtful = repeat
+            if repeat:
+                self.epoch += 1
+                in_flight.doubt()
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
 
     def granted(self, request_id: int, hold: Hold, sent: float) -> bool:
@@ -384,7 +379,7 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight, hold = self.in_flight, releasing[0] if releasing else None
-            if in_flight.pending is not None and in_flight.under_way():
+            if in_flight.pending is not None and in_flight.state in UNDER_WAY:
                 return None
             in_flight.released_behind = False
             held = hold is not None and hold.state is HoldState.HELD
@@ -418,6 +413,8 @@ class Ownership(Owned):
     def begin_force(self) -> tuple[int, int]:
         """Note that the lock is about to be forced open. Returns the number of the request, and the epoch."""
         with self.mutex:
+            if self.in_flight.state not in OF_CALL:
+                self.in_flight.leave()
             self.in_flight.request_id += 1
             return self.in_flight.request_id, self.epoch
 
@@ -452,13 +449,13 @@ class Ownership(Owned):
         """The call that made this request has its answer, or gives up."""
         with self.mutex:
             if request_id == self.in_flight.request_id:
-                self.in_flight.asking, self.in_flight.background = False, 0
+                self.in_flight.leave()
 
     def take_turn(self) -> None:
         """No one waits for the call any longer that is at a request: that may have run."""
         with self.mutex:
             if self.busy():
-                self.in_flight.doubtful, self.in_flight.asking = True, False
+                self.in_flight.state = DOUBTFUL
 
     def epoch_of(self, request_id: int) -> int | None:
         """The epoch for the next copy of a request, or ``None`` if there is a later one: no copy may be sent then."""
@@ -470,7 +467,7 @@ class Ownership(Owned):
         with self.mutex:
             if request_id == self.in_flight.request_id:
                 self.epoch += 1
-                self.in_flight.doubtful = True
+                self.in_flight.doubt()
 
     def raise_epoch(self, request_id: int, above: int) -> None:
         """The server knows a later epoch of this owner."""
@@ -518,13 +515,15 @@ class Ownership(Owned):
                     return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
                 in_flight.begin(Pending.RELEASE, in_flight.due[0])
                 in_flight.due = in_flight.due[1:]
+                repeat = False
             else:
                 # An acquire is pending only while it is in doubt; a copy in the background may run yet.
-                in_flight.doubtful |= in_flight.pending is Pending.ACQUIRE or in_flight.under_way()
+                repeat = in_flight.pending is Pending.ACQUIRE or in_flight.state is not OPEN
                 in_flight.request_id += 1
-            in_flight.asking, in_flight.background = not background, in_flight.request_id * background
-            repeat = in_flight.doubtful
-            self.epoch += repeat
+            in_flight.state = BACKGROUND if background else ASKED
+            if repeat:
+                self.epoch += 1
+                in_flight.doubt()
             releases = in_flight.pending is Pending.RELEASE
             count = self._count() if releases else len(self.holds) + 1
             lease = self._lease_without(in_flight.holds if releases else ()) or in_flight.lease_ms
@@ -566,8 +565,8 @@ class Ownership(Owned):
             in_flight = self.in_flight
             if not in_flight.queued_ms or in_flight.pending is not None:
                 return False
-            in_flight.begin(Pending.WAIT)
-            in_flight.asking, in_flight.until = False, now
+            in_flight.begin(Pending.WAIT, state=OPEN)
+            in_flight.until = now
             return True
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
@@ -587,8 +586,8 @@ class Ownership(Owned):
                 return False
             in_flight = self.in_flight
             if in_flight.pending is None:
-                in_flight.begin(Pending.RELEASE, hold)
-                in_flight.asking, in_flight.until = False, self.deadline
+                in_flight.begin(Pending.RELEASE, hold, state=OPEN)
+                in_flight.until = self.deadline
             elif hold not in in_flight.holds and hold not in in_flight.due:
                 in_flight.due = (*in_flight.due, hold)
             in_flight.of_block = True
@@ -606,8 +605,7 @@ class Ownership(Owned):
             if in_flight.pending is None and not taken:
                 if not in_flight.queued_ms:
                     return False
-                in_flight.begin(Pending.WAIT)
-                in_flight.asking = False
+                in_flight.begin(Pending.WAIT, state=OPEN)
                 return True
             if taken:
                 self.drop(hold)
@@ -763,7 +761,46 @@ class Ownership(Owned):
 
 
 # ---- pending request -------------------------------------------------------------------------------------------------
-# The request of an owner whose outcome is not known (yet), and what is due once it is.
+# The request of an owner whose outcome is not known (yet), and what is due once it is. Its states, and the methods of
+# :class:`Ownership` that change them:
+#
+# ================ ======================================= ============================================================
+# state            copies of the request                   next state, and by which methods
+# ================ ======================================= ============================================================
+# SETTLED          ``pending`` is None: no request         ASKED by begin_acquire, begin_release, take_over
+#                                                          BACKGROUND by take_over
+#                                                          OPEN by hand_over, stop_waiting, undo_acquire
+#                                                          DOUBTFUL by undo_acquire, redo_release
+# ASKED            the first: a call awaits its reply      ASKED_AGAIN by doubt
+#                                                          OPEN by answered
+#                                                          DOUBTFUL by take_turn, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# ASKED_AGAIN      another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# BACKGROUND       the first: the watchdog awaits its      ASKED_AGAIN by begin_acquire, take_over
+#                  reply                                   BACKGROUND_AGAIN by doubt, take_over
+#                                                          OPEN by answered, begin_force
+#                                                          DOUBTFUL by undo_acquire, redo_release
+#                                                          SETTLED by an end
+# BACKGROUND_AGAIN another: the watchdog awaits its reply  ASKED_AGAIN by begin_acquire, take_over
+#                                                          DOUBTFUL by answered, begin_force, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# OPEN             none can have run                       ASKED by begin_acquire, begin_release, take_over
+#                                                          ASKED_AGAIN by take_over (of an acquire)
+#                                                          BACKGROUND by take_over
+#                                                          BACKGROUND_AGAIN by take_over (of an acquire)
+#                                                          DOUBTFUL by doubt, undo_acquire, redo_release
+#                                                          SETTLED by an end, begin_release (after a loss)
+# DOUBTFUL         one may have run; none is under way     ASKED by begin_release
+#                                                          ASKED_AGAIN by begin_acquire, take_over
+#                                                          BACKGROUND_AGAIN by take_over
+#                                                          SETTLED by an end, begin_release (after a loss)
+# ================ ======================================= ============================================================
+#
+# An end is granted, refused, released, lose_one, given_back, abandon, expire, clear or redo_release.
+#
+# ``of_block`` is no state, since it says whether a caller will ask for the outcome. ``without_end`` and
+# ``released_behind`` are none, since they say how an earlier request has ended, and stay while another one is pending.
 
 
 #: For how long, in seconds, a place in a queue is worth giving up while the server is away.
@@ -780,6 +817,30 @@ class Pending(Enum):
     ACQUIRE = "acquire"
     WAIT = "wait"  # Nothing is in flight; but it stands in a queue that its owner has left.
     RELEASE = "release"
+
+
+class RequestState(Enum):
+    """How far the pending request of an ownership is."""
+
+    ASKED = "asked"
+    ASKED_AGAIN = "asked again"
+    BACKGROUND = "background"
+    BACKGROUND_AGAIN = "background again"
+    OPEN = "open"
+    DOUBTFUL = "doubtful"
+
+
+#: Plain names: before Python 3.12 each look-up in an enumeration may be a call.
+ASKED, ASKED_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
+
+#: The states in which a call is at the request, and waits for its answer.
+OF_CALL: Final = (ASKED, ASKED_AGAIN)
+
+#: The states in which a copy of the request is under way, and what each becomes when none is.
+UNDER_WAY: Final = {ASKED: OPEN, ASKED_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
+
+#: The states in which no copy of the request can have run before, and what each becomes when one may have.
+IN_DOUBT: Final = {ASKED: ASKED_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
 
 
 class Unlock(Enum):
@@ -841,15 +902,13 @@ class SettleBegun(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class InFlight:
-    """The last request of an ownership. Changed by :class:`Ownership` alone, under its mutex.
+    """The last request of an ownership. Changed as that is, under its mutex.
 
     Attributes:
         request_id: The number of the last request: an answer to an earlier one is no longer of interest.
         pending: What it was, until its outcome is known.
         until: When settling it is no longer worth while.
-        doubtful: A copy of it may have run.
-        asking: A call is at it, and waits for its answer.
-        background: The number of the request whose copy is under way, while no call waits for its answer.
+        state: Whether copies of it are under way, or may have run; of no meaning if none is pending.
         lease_ms: The lease that was asked for last.
         holds: The holds that it is about: one, but for the wait of a condition, which releases all.
         becoming: What becomes of those that are released.
@@ -863,9 +922,7 @@ class InFlight:
     request_id: int = 0
     pending: Pending | None = None
     until: float = 0.0
-    doubtful: bool = False
-    asking: bool = False
-    background: int = 0
+    state: RequestState = OPEN
     lease_ms: int = 1
     holds: tuple[Hold, ...] = ()
     becoming: HoldState = HoldState.OVER
@@ -875,9 +932,9 @@ class InFlight:
     without_end: bool = False
     released_behind: bool = False
 
-    def begin(self, pending: Pending, *holds: Hold) -> int:
-        """Note a request that no earlier copy of can have run. Returns its number."""
-        self.doubtful, self.asking = False, True
+    def begin(self, pending: Pending, *holds: Hold, state: RequestState = ASKED) -> int:
+        """Note another request. Returns its number."""
+        self.state = state
         self.holds, self.becoming = holds, HoldState.OVER
         self.pending = pending
         self.request_id = number = self.request_id + 1
@@ -887,11 +944,15 @@ class InFlight:
         """Note that the request has to be settled, under a new number: a copy of it may have run."""
         self.request_id += 1
         self.pending = pending
-        self.doubtful, self.asking = True, False
+        self.state = DOUBTFUL
 
-    def under_way(self) -> bool:
-        """Whether a copy of it is under way."""
-        return self.pending is not None and (self.asking or self.background == self.request_id)
+    def leave(self) -> None:
+        """Note that no copy of it is under way any more."""
+        self.state = UNDER_WAY.get(self.state, self.state)
+
+    def doubt(self) -> None:
+        """Note that a copy of it may have run."""
+        self.state = IN_DOUBT.get(self.state, self.state)
 
     def open_until(self) -> float:
         """Until when it is worth settling."""

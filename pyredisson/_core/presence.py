@@ -226,7 +226,7 @@ class Presence:
             fixed = each.deadline < math.inf and not any(hold.watchdog for hold in list(each.holds))
             return each.deadline if fixed else -math.inf
         ownership = self._client.ownerships.find((each.name, each.owner))
-        return now + (0.0 if ownership is None else min(ownership.queued_ms / 1000, QUEUE_FOR))
+        return now + (0.0 if ownership is None else min(ownership.in_flight.queued_ms / 1000, QUEUE_FOR))
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 

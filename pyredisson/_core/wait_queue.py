@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyredisson._core.names import (
@@ -71,6 +72,44 @@ class QueueUpdate(NamedTuple):
         return self.member, self.waited_ms, self.rest_ms, int(self.notified), kept_ms, PUBLISH
 
 
+# ---- the states of a group -------------------------------------------------------------------------------------------
+# A group has two: whether its client is in the queue, as its own attempts tell, and whether it is an observer. The
+# methods that change them:
+#
+# ========== ============================================== ============================================================
+# state      meaning                                        next state, and by which methods
+# ========== ============================================== ============================================================
+# NEVER      it has made no attempt                         QUEUED by begin_update
+# QUEUED     it may be in the queue                         LEFT by acquired
+# LEFT       its last attempt has taken it out of the queue QUEUED by begin_update
+# ========== ============================================== ============================================================
+# NONE       it is no observer                              OBSERVER by received
+# OBSERVER   it is one                                      REPLACED by received
+#                                                           NONE by stop_listening
+# REPLACED   its turn has come, so that another client is:  OBSERVER by received
+#            it observes until its attempt                  NONE by begin_update, stop_listening
+# ========== ============================================== ============================================================
+#
+# ``_is_turn``, ``_is_served`` and ``_may_have_missed`` are no states: each is what a message has said, which may arrive
+# in any of them.
+
+
+class Membership(Enum):
+    """Whether a client is in the queue, as far as it knows."""
+
+    NEVER = "never"
+    QUEUED = "queued"
+    LEFT = "left"
+
+
+class Observing(Enum):
+    """Whether a client is an observer."""
+
+    NONE = "none"
+    OBSERVER = "observer"
+    REPLACED = "replaced"
+
+
 class QueuedGroup(WaitGroup[Waiter]):
     """Waiters whose client is in the wait queue.
 
@@ -100,13 +139,11 @@ class QueuedGroup(WaitGroup[Waiter]):
         self.member: str = f"{queued_as}:{next(subscriptions.queue_numbers)}{permits}"
         self._observers_channel = names.waiting
         self._turn = turn
-        self._attempts = 0
+        self._last = QueueUpdate(0, self.member, 0, 0, notified=False)  # That of the last attempt.
+        self._membership = Membership.NEVER
+        self._observing = Observing.NONE
         self._is_turn = False
-        self._maybe_queued = False
-        self._just_left = False  # The last attempt has taken the client out of the queue.
         self._is_served = False  # The next usual message is of a release that notified a client of the queue.
-        self._among_others = False  # The last attempt was that of one of several clients.
-        self._is_appointed = False  # It is an observer, unless its turn has come since.
         self._may_have_missed = False  # A message on the channel of the lock, before it is confirmed.
         self._expires = math.inf  # When a permit does.
 
@@ -125,7 +162,8 @@ class QueuedGroup(WaitGroup[Waiter]):
         """Process a message of the queue. Return how many waiters it notifies."""
         if message == GO:
             self._is_turn = self._is_served = True
-            self._is_appointed = False  # Another client has replaced it.
+            if self._observing is Observing.OBSERVER:
+                self._observing = Observing.REPLACED
             return self._turn
         if message in (NOTIFIED, NOTIFIED_ALONE):
             self._is_served = message == NOTIFIED
@@ -135,7 +173,6 @@ class QueuedGroup(WaitGroup[Waiter]):
             self._check_in(math.inf)
         elif message in (OBSERVE, OBSERVE_AND_ATTEMPT):
             self._may_have_missed = message == OBSERVE_AND_ATTEMPT
-            self._is_appointed = True
             self._observe()
         elif message.startswith(EXPIRES):
             self._expires_in(message[len(EXPIRES) :])
@@ -175,6 +212,7 @@ class QueuedGroup(WaitGroup[Waiter]):
 
     def _observe(self) -> None:
         began = not self.to_request
+        self._observing = Observing.OBSERVER
         channels = self._observers_channel, self.announced_on
         self.to_request = tuple([self.subscriptions.add(channel, self) for channel in channels])
         if began and self.to_request[1].confirmed:  # It was left so recently that it is still subscribed to.
@@ -182,7 +220,7 @@ class QueuedGroup(WaitGroup[Waiter]):
             self._check_first()
 
     def _stop_observing(self, idle_since: float) -> None:
-        self.to_request = ()
+        self.to_request, self._observing = (), Observing.NONE
         for channel in (self._observers_channel, self.announced_on):
             self.subscriptions.remove(channel, self, idle_since)
 
@@ -208,26 +246,23 @@ class QueuedGroup(WaitGroup[Waiter]):
 
     def begin_update(self, waiter: Waiter) -> QueueUpdate:
         """Return how the attempt of a waiter changes the queue."""
-        self._attempts += 1
         self._expires = math.inf
-        self._maybe_queued = True
-        self._just_left = False
+        self._membership = Membership.QUEUED
         is_turn, self._is_turn = self._is_turn, False
-        self._among_others = is_turn
-        if is_turn and self.to_request and not self._is_appointed:  # Else by an attempt of another thread, meanwhile.
+        if is_turn and self._observing is Observing.REPLACED:  # Else by an attempt of another thread, meanwhile.
             self._stop_observing(self.now())
         self._is_served = self._is_served and not is_turn  # It may have been no observer.
         now = self.now()
         rest = next((each for each in self.waiters if each is not waiter), None)
         since = waiter.since if rest is None else min(waiter.since, rest.since)
         rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
-        return QueueUpdate(self._attempts, self.member, _whole_ms(now - since), rest_ms, is_turn)
+        self._last = QueueUpdate(self._last.number + 1, self.member, _whole_ms(now - since), rest_ms, is_turn)
+        return self._last
 
     def acquired(self, update: QueueUpdate) -> None:
         """Note that this attempt has succeeded."""
-        if update.rest_ms < 0 and update.number == self._attempts:
-            self._maybe_queued = False
-            self._just_left = True
+        if update.rest_ms < 0 and update.number == self._last.number:
+            self._membership = Membership.LEFT
 
     def answered(self, waiter: Waiter, retry_in: float) -> None:
         """See :meth:`WaitGroup.answered`."""
@@ -236,14 +271,14 @@ class QueuedGroup(WaitGroup[Waiter]):
 
     def pass_on(self, waiter: Waiter, following: Waiter, retry_in: float | None, *, notify: bool) -> None:
         """See :meth:`WaitGroup.pass_on`; the following one joins the queue anew if need be."""
-        super().pass_on(waiter, following, retry_in, notify=notify or self._just_left)
+        super().pass_on(waiter, following, retry_in, notify=notify or self._membership is Membership.LEFT)
 
     def stop_listening(self, waiter: Waiter) -> Subscription | None:
         """See :meth:`WaitGroup.stop_listening`."""
         if not self.waiters:
             # A client that has acquired among others receives its own releases there, each time: not the next one.
-            self._stop_observing(-math.inf if self._among_others else self.now())
-            waiter.leaves_queue = self.member if self._maybe_queued else None
+            self._stop_observing(-math.inf if self._last.notified else self.now())
+            waiter.leaves_queue = self.member if self._membership is Membership.QUEUED else None
         return super().stop_listening(waiter)
 
 

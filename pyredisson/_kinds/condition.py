@@ -81,7 +81,7 @@ class FairWaitingKind(FairKind):
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`."""
-        args = call.lease_ms, 0, PUBLISH, UNLOCKED, call.ownership.queued_ms, self.member
+        args = call.lease_ms, 0, PUBLISH, UNLOCKED, call.ownership.in_flight.queued_ms, self.member
         keys = *queue_keys(self.names), self.names.channel, self.waiters
         return self.request("condition_fair_wait", call.ownership, args, keys, epoch=epoch, repeat=repeat)
 

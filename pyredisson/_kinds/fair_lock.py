@@ -156,7 +156,7 @@ class InQueue(Waiting):
     async def send_heartbeats(self, ownerships: Sequence[Ownership]) -> QueueState:
         """Send the heartbeats of waiters of this client, and return the state of the queue."""
         client, names = self._client, self.names
-        waiters = (word for each in ownerships for word in (each.owner, each.queued_ms, self.alive_ms(each)))
+        waiters = (word for each in ownerships for word in (each.owner, each.in_flight.queued_ms, self.alive_ms(each)))
         request = client.runtime.prepare("fair_look", (names.raw, *queue_keys(names)), (self.least_ms, *waiters))
         return read_queue_state(await client.runtime.eval(request, client.attempt_timeout(client.watchdog.lease_ms)))
 
@@ -323,7 +323,7 @@ class FairKind(PlainKind):
 
     def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.release`; it also removes the owner from the queue."""
-        args = call.lease_ms, call.count, PUBLISH, UNLOCKED, call.ownership.queued_ms
+        args = call.lease_ms, call.count, PUBLISH, UNLOCKED, call.ownership.in_flight.queued_ms
         keys = *queue_keys(self.names), self.names.channel
         return self.request("fair_release", call.ownership, args, keys, epoch=epoch, repeat=repeat)
 

@@ -22,6 +22,7 @@ from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, lease_ms
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
 from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
 from pyredisson._core.messages import explain_type, is_wrong_type
+from pyredisson._core.ownership import OF_CALL
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import read_stale, unusable
@@ -588,7 +589,7 @@ async def wait_for_turns(whole: MultiHold) -> None:
     """Wait until no other call is at a request of a member: requests to all at once cannot wait in between."""
     now = whole.client.runtime.now
     for member, own in zip(whole.members, whole.ownerships, strict=True):
-        if own.in_flight.asking and own.in_flight.pending is not None:  # As `busy`, without the call.
+        if own.in_flight.pending is not None and own.in_flight.state in OF_CALL:  # As `busy`, without the call.
             await wait_for_turn(member.client, own, now() + member.client.config.timeout, None)
 
 

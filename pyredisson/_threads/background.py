@@ -276,8 +276,9 @@ class LateCalls:
             if self._runs:
                 self._changed.notify()
             else:
-                BackgroundThread(self._run, "losses of closed clients").start()
-                self._runs = True
+                with contextlib.suppress(RuntimeError):  # CPython 3.12.1 begins no thread at its exit.
+                    BackgroundThread(self._run, "losses of closed clients").start()
+                    self._runs = True
 
         def cancel() -> None:
             with self._changed:

@@ -27,7 +27,7 @@ from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
 from pyredisson._core.hold import Hold
 from pyredisson._core.owners import CallChains
-from pyredisson._core.ownership import Ownership
+from pyredisson._core.ownership import IN_DOUBT, Ownership
 from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._threads import fast_path
@@ -180,7 +180,7 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
             "epoch": each.epoch,
             "generation": each.generation,
             "pending": (flight.pending, len(flight.due), flight.released_behind, flight.queued_ms),
-            "doubtful": flight.doubtful if flight.pending else None,
+            "doubtful": flight.state not in IN_DOUBT if flight.pending else None,
             "deadline": round(max(0.0, each.deadline - time.monotonic()), -2) if each.holds else None,
         }
     found["stored"] = sorted(direct.hvals(name))
@@ -250,7 +250,7 @@ class Twins:
     def settled(self) -> bool:
         """Whether nothing is under way."""
         ownerships = [each for client, name in self._each() for each in client._core.ownerships.of(name)]
-        return not any(each.pending is not None or each.queued_ms for each in ownerships)
+        return not any(each.pending is not None or each.in_flight.queued_ms for each in ownerships)
 
     def check(self) -> None:
         """Fail unless both have come to the same."""

@@ -89,7 +89,7 @@ def _confirmed_silently(self: Subscriptions, channel: str) -> None:
 
 def _doubt_under_the_same_epoch(self: Ownership, request_id: int) -> None:
     if request_id == self.request_id:
-        self.in_flight.doubtful = True
+        self.in_flight.doubt()
 
 
 def _never_over(self: Ownership, request_id: int) -> int:
