@@ -63,7 +63,12 @@ async def acquire(
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(kind, ownership)
     try:
-        await _begin(client, kind, ownership)
+        if ownership.holds or ownership.in_flight.pending is not None:
+            await make_ready(client, kind, ownership)
+        else:
+            client.note_acquire(ownership)
+        if ownership.kind is not kind:
+            adopt(kind, ownership)
         acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
         if not for_multi_lock and client.has_listeners():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
@@ -81,7 +86,8 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
     answer: Answer | None = None
     seen = None if first is None else first.seen
     if wait != 0 and first is None:
-        seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
+        if client.subscriptions.channels:  # Else no message can arrive.
+            seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
             answer = waiting.yields(kind, ownership, wait, asked)
     if kind.has_fair_queue:
@@ -101,16 +107,6 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
         if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
     return acquired
-
-
-async def _begin(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
-    """Settle what the owner has in flight, and check what it holds already."""
-    if ownership.holds or ownership.pending is not None:
-        await make_ready(client, kind, ownership)
-    else:
-        client.note_acquire(ownership)
-    if ownership.kind is not kind:
-        adopt(kind, ownership)
 
 
 async def leave(
@@ -593,7 +589,7 @@ async def settle(
                 ownership.doubt(begun.request_id)
             # It was taken over, so no other call remembers it: leave it to the watchdog.
             if ownership.pending is not None and ownership.request_id == begun.request_id:
-                client.settle_in_background(ownership)
+                client.watchdog.settle(ownership)
             raise
         last, since = begun.pending, begun.request_id
 
@@ -631,7 +627,7 @@ def _settled(
     elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
         return False
     if not ownership.watched():
-        client.unwatch(ownership)
+        client.watchdog.unwatch(ownership)
     return True
 
 
@@ -651,7 +647,7 @@ async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving
         await client.runtime.guard(try_to_settle(), CLEANUP_BUDGET, leaving=leaving)
     finally:
         if ownership.pending is not None:
-            client.settle_in_background(ownership)
+            client.watchdog.settle(ownership)
 
 
 async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, exchange: Exchange | None) -> None:

@@ -100,12 +100,6 @@ class ClientCore:
         #: Called when it is closed.
         self.when_closed: dict[Callable[[], None], None] = {}
         self.watchdog: Watchdog = Watchdog(self)
-        #: Neither renew an ownership any more nor report its loss; see :meth:`Watchdog.unwatch`.
-        self.unwatch: Callable[[Ownership], None] = self.watchdog.unwatch
-        #: Settle the pending request of an ownership in the background; see :meth:`Watchdog.settle`.
-        self.settle_in_background: Callable[[Ownership], None] = self.watchdog.settle
-        #: Do some work in the background; see :meth:`Watchdog.do_later`.
-        self.do_later: Callable[[Callable[[], Coroutine[Any, Any, object]], float], None] = self.watchdog.do_later
         self.presence: Presence = self.watchdog.presence
         self.finder: Finder = Finder(self, self.runtime.clients)
         self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
@@ -157,7 +151,7 @@ class ClientCore:
         """
         if not lost:
             return
-        self.unwatch(ownership)
+        self.watchdog.unwatch(ownership)
         if any(hold.whole is None for hold in lost):
             self.announce_loss(ownership, reason or ownership.loss or ownership.gone(), quietly=quietly)
             self.notify(ownership)
@@ -445,7 +439,7 @@ class ClientCore:
             await self.runtime.guard(attempt(), CLEANUP_BUDGET, leaving=leaving)
         finally:
             if not done:
-                self.do_later(work, until)
+                self.watchdog.do_later(work, until)
 
     async def query(self, *command: str) -> Reply:
         """Run a read-only command; it may be repeated at will."""
@@ -526,10 +520,14 @@ class ClientCore:
             self.ownerships.end()
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
+    def all_held(self) -> list[Ownership]:
+        """Return the ownerships that hold something, or may: also those of permits, which are in no table."""
+        held = (*self.ownerships.held(), *self.watchdog.ownerships(), *list(self.presence.blocks))
+        return list(dict.fromkeys(held))
+
     def give_up_all(self, reason: str) -> None:
         """Lose all that is held, and wake those who wait: the client becomes another one."""
-        held = dict.fromkeys((*self.ownerships.held(), *self.watchdog.ownerships(), *list(self.presence.blocks)))
-        for ownership in held:
+        for ownership in self.all_held():
             self.report_lost(ownership, ownership.lose(reason))
         self.subscriptions.close(ClientClosedError("the client was given a new identity while waiting: call again"))
 

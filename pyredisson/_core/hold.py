@@ -347,6 +347,11 @@ class HolderCore(ABC, Generic[HeldT]):
                 await self.hand_over(held, lease, error)
             return
         try:
+            if lease is not None:
+                lease._check_process()
+                former = not lease._held.owner.startswith(self.client.id)  # The client is another one since.
+                if former and lease._held.loss is not None:
+                    raise lost_error(lease._held, lease._held.loss)
             name, clients = self.clients()
             if True in [client.closed for client in clients]:
                 key = name, owner_field(self.client.id, self.owner().number)

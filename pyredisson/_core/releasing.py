@@ -463,8 +463,7 @@ def settle_later(client: ClientCore, ownership: Ownership) -> None:
 def report_held(client: ClientCore) -> None:
     """Report what a client holds that is being closed: an event for each hold, and one about all of them."""
     now, found = client.runtime.now(), dict[object, tuple[str, str, float]]()
-    held = (*client.ownerships.held(), *client.watchdog.ownerships(), *list(client.presence.blocks))
-    for own in dict.fromkeys(held):
+    for own in client.all_held():
         for hold in list(own.holds) if own.loss is None else ():
             if hold.whole is None:
                 found[hold] = own.name, own.owner, own.remaining_of(hold, now)

@@ -113,8 +113,8 @@ class Subscriptions:
         self.max_wait: float = max_wait_without_check
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.groups: dict[tuple[str, str], WaitGroup[Any]] = {}
-        self._channels: dict[str, Subscription] = {}
-        self.connection: SubscriberConnection = SubscriberConnection(self._channels)
+        self.channels: dict[str, Subscription] = {}
+        self.connection: SubscriberConnection = SubscriberConnection(self.channels)
         self.closed: Exception | None = None
         self.queue_numbers: Iterator[int] = itertools.count(1)
         self.may_queue: bool = True
@@ -128,9 +128,9 @@ class Subscriptions:
 
     def add(self, channel: str, group: WaitGroup[Any]) -> Subscription:
         """Let a group receive the messages of a channel, once :meth:`request` was called."""
-        subscription = self._channels.get(channel)
+        subscription = self.channels.get(channel)
         if subscription is None:
-            subscription = self._channels[channel] = Subscription(channel, self.connection)
+            subscription = self.channels[channel] = Subscription(channel, self.connection)
         subscription.groups[group] = None
         subscription.connection.idle.pop(channel, None)
         subscription.idle_since = math.inf
@@ -138,7 +138,7 @@ class Subscriptions:
 
     def remove(self, channel: str, group: WaitGroup[Any], idle_since: float) -> Subscription | None:
         """Let a group receive them no longer. That can be repeated. Returns the channel if it is idle now."""
-        subscription = self._channels.get(channel)
+        subscription = self.channels.get(channel)
         if subscription is None:
             return None
         subscription.groups.pop(group, None)
@@ -171,7 +171,7 @@ class Subscriptions:
 
     def messages_of(self, channel: str) -> int | None:
         """Return how many messages have arrived on a channel; ``None`` if none arrive. To call before an attempt."""
-        subscription = self._channels.get(channel)
+        subscription = self.channels.get(channel)
         return subscription.messages if subscription is not None and subscription.confirmed else None
 
     def has_waiters(self, channel: str, label: str) -> bool:
@@ -180,7 +180,7 @@ class Subscriptions:
 
     def lingers(self, channel: str, label: str) -> bool:
         """Return whether a channel is subscribed to, although no waiter with this label needs it any more."""
-        subscription = self._channels.get(channel)
+        subscription = self.channels.get(channel)
         if subscription is None or not subscription.confirmed:
             return False
         return not any(group.label == label for group in list(subscription.groups))
@@ -205,7 +205,7 @@ class Subscriptions:
     def wanted(self, connection: SubscriberConnection | None = None) -> list[str]:
         """Return every channel to be subscribed to, or those of one connection."""
         with self.mutex:
-            return list(self._channels if connection is None else connection.channels)
+            return list(self.channels if connection is None else connection.channels)
 
     def unconfirmed(self, connection: SubscriberConnection) -> list[str]:
         """Return those of a connection whose messages do not arrive yet, or no longer."""
@@ -214,13 +214,13 @@ class Subscriptions:
 
     def connection_of(self, channel: str) -> SubscriberConnection:
         """Return where a channel is received."""
-        subscription = self._channels.get(channel)
+        subscription = self.channels.get(channel)
         return self.connection if subscription is None else subscription.connection
 
     def move(self, channel: str, connection: SubscriberConnection) -> SubscriberConnection | None:
         """Note that a channel is received elsewhere from now on. Returns where it was, ``None`` if nothing changes."""
         with self.mutex:
-            subscription = self._channels.get(channel)
+            subscription = self.channels.get(channel)
             if subscription is None or subscription.connection is connection:
                 return None
             former = subscription.connection
@@ -238,7 +238,7 @@ class Subscriptions:
         connection = connection or self.connection
         with self.mutex:
             connection.down = None
-            subscription = self._channels.get(channel)
+            subscription = self.channels.get(channel)
             if subscription is None or subscription.connection is not connection:
                 return
             subscription.confirmed = True
@@ -249,7 +249,7 @@ class Subscriptions:
     def received(self, channel: str, payload: bytes, connection: SubscriberConnection | None = None) -> None:
         """Process a message."""
         with self.mutex:
-            subscription = self._channels.get(channel)
+            subscription = self.channels.get(channel)
             if subscription is None or subscription.connection is not (connection or self.connection):
                 return
             subscription.connection.message_at = self.runtime.now()
@@ -292,7 +292,7 @@ class Subscriptions:
             return gone
 
     def _forget(self, name: str, connection: SubscriberConnection) -> None:
-        self._channels.pop(name, None)
+        self.channels.pop(name, None)
         connection.channels.pop(name, None)
         connection.idle.pop(name, None)
 

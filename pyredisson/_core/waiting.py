@@ -329,7 +329,7 @@ async def _wait_queued(call: WaitingCall, group: QueuedGroup, seen: int | None) 
 
         over = client.runtime.now() + client.config.max_wait_without_check
         if later:
-            client.do_later(leave, over)
+            client.watchdog.do_later(leave, over)
         else:
             await client.finish(leave, over, leaving=leaving)
 

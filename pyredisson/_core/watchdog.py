@@ -1,5 +1,8 @@
 """The client's one watchdog: renews holds without a fixed lease, reports losses, settles unfinished requests.
 
+What it renews or settles is always an :class:`Ownership`: of a lock, of the permits of a block, or of a member of a
+multi-lock. Its kind makes the request, and the ownership draws the consequences of the reply.
+
 It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
 request. A renewal has three outcomes: kept; lost (its holder is notified at once); unknown (retried at once, until the
 deadline, at which the lock is lost with or without an answer).

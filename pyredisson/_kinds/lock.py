@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.hold import Hold, HolderCore, HoldState, lost_error
+from pyredisson._core.hold import Hold, HolderCore, HoldState
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
@@ -158,7 +158,9 @@ class LockCore(HolderCore[Ownership]):
         if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
             in_flight, chains = last.in_flight, last.chains
             busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
-            if not who.is_shared or not (busy or chains is None or len(chains.members) > 1):
+            if not who.is_shared:
+                return last
+            if chains is not None and len(chains.members) <= 1 and (not busy or chains.owner_here() is who):
                 return last
         return self.ownership_of(self._acting(who))
 
@@ -204,7 +206,6 @@ class LockCore(HolderCore[Ownership]):
             or ownership.kind_state.until > now
             or client.fast_pool is None
             or client.replica_wait is not None
-            or client.has_listeners()
             or not client.subscriptions.may_queue
         ):
             return False
@@ -213,7 +214,7 @@ class LockCore(HolderCore[Ownership]):
             if holds:
                 return False  # It may never be acquired again.
             self.make_ready(ownership, lease)
-        return True
+        return not client.has_listeners()  # Else the general path makes these requests.
 
     def make_ready(self, ownership: Ownership, lease: int) -> None:
         """Make the usual requests, with a lease in ms, of an owner that comes again; for plain and fair locks alone."""
@@ -254,10 +255,12 @@ class LockCore(HolderCore[Ownership]):
 
     async def acquire_as_owner(self, wait: float | None, hold: Hold, held: Ownership | None) -> bool:
         """See :meth:`HolderCore.acquire_as_owner`."""
-        self.client.check_open()
+        client = self.client
+        if client.closed:
+            client.check_open()
         if self.made_for is not None:
             self.made_for.check_open()
-        client, own = self.client, held or self.mine()
+        own = held or self.mine()
         return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait)
 
     async def extend(self, lease_time: Seconds) -> bool:
@@ -273,9 +276,11 @@ class LockCore(HolderCore[Ownership]):
 
     async def unlock_as_owner(self, progress: Progress | None) -> None:
         """See :meth:`HolderCore.unlock_as_owner`."""
-        self.client.check_open()
+        client = self.client
+        if client.closed:
+            client.check_open()
         own = self.mine()
-        await own.called(self.client.runtime.thread(), unlock, self.client, self.kind, own, progress)
+        await own.called(client.runtime.thread(), unlock, client, self.kind, own, progress)
 
     def clients(self) -> tuple[str, Sequence[ClientCore]]:
         """See :meth:`HolderCore.clients`."""
@@ -283,14 +288,8 @@ class LockCore(HolderCore[Ownership]):
 
     async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
         """See :meth:`HolderCore.leave_block`."""
-        if lease is not None:
-            lease._check_process()
         client = self.client
-        if not client.closed:
-            client.check_open()
         ownership = self.held_by_block(lease) if lease is not None else self.mine()
-        if ownership is None and lease is not None and lease._held.loss is not None:
-            raise lost_error(lease._held, lease._held.loss)  # The client is another one since.
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
             name = self.names.name

@@ -449,14 +449,11 @@ class Block:
         ownership = self._ownership = owned_by_block(client, self.name, core.word, self._count, self._permit)
         extending = partial(extend, client, ownership, hold=hold) if hold.watched else _never_ends
         self.lease = client.runtime.lease(ownership, hold, client.runtime, extending)
-        if not self._count:
-            self._acquired(ownership, call.begun)
-            return self.lease
-        if await core.acquire_for(call, self._wait, each=self._count, certain=hold.certain):
-            self._acquired(ownership, call.begun)
+        if not self._count or await core.acquire_for(call, self._wait, each=self._count, certain=hold.certain):
+            ownership.granted(ownership.request_id, hold, call.begun)
             if hold.watched:
                 client.watchdog.watch(ownership)
-            else:
+            elif self._count:
                 client.presence.begin_block(ownership)
             return self.lease
         self.lease = None
@@ -488,10 +485,6 @@ class Block:
             if not gives_way(ours, error):
                 raise
         call.granted = False
-
-    def _acquired(self, ownership: Ownership, begun: float) -> None:
-        """Note that the permits were granted to a request that was made at ``begun``."""
-        ownership.granted(ownership.request_id, self._hold, begun)
 
     def _end(self, ownership: Ownership) -> None:
         """The block is being left: a later loss is not reported."""
@@ -548,16 +541,11 @@ class PermitKind(HeldKind):
         super().__init__(client)
         self.word: str = word
         self.permits: int = count
-        self._permit = permit
-
-    def new_state(self) -> str:
-        """Return the id of the permit."""
-        return self._permit.hex()
+        self._permit = permit.hex()
 
     def stored_as(self, ownership: Ownership) -> str:
-        """Return the id of a permit."""
-        permit: str = ownership.kind_state
-        return permit
+        """Return the id of the permit."""
+        return self._permit
 
 
 def owned_by_block(client: ClientCore, name: str, word: str, count: int, permit: bytes) -> Ownership:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sys
 import threading
 import traceback
@@ -37,7 +38,8 @@ def current_owner() -> ThreadOwner | TaskOwner:
 
     In the child of a fork, clients are made anew before it is looked for.
     """
-    forks.check()
+    if os.getpid() != forks.pid:
+        forks.check()
     loop = _running_loop()
     if loop is not None:
         task = asyncio.current_task(loop)

@@ -247,12 +247,7 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
         """See :meth:`HolderCore.leave_block`."""
-        if lease is not None:
-            lease._check_process()
         whole = self.held_by_block(lease) if lease is not None else self.mine()
-        held = None if lease is None else lease._held
-        if held is not None and held.loss is not None and not held.owner.startswith(self.client.id):
-            raise lost_error(held, held.loss)  # The client is another one since.
         if whole is not None:
             await release(whole, progress, block=True)
         elif lease is None:

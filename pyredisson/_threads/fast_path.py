@@ -90,7 +90,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
         raise
     finally:
         ownership.call = NO_CALL
-    return run(core.try_lock(wait))  # type: ignore[no-any-return]
+    return run(core.acquire_hold(wait, hold))  # type: ignore[no-any-return]
 
 
 def release(core: Any, of_block: bool, error: BaseException | None, progress: Progress) -> Rest:
