@@ -478,8 +478,15 @@ def report_held(client: ClientCore) -> None:
         client.emit(events.ClosedWhileHolding(client.id, names[:10], len(names), shortest))
 
 
-async def settle_closed_block(pending: list[tuple[ClientCore, Ownership]], error: GeneratorExit) -> None:
-    """Settle what a block has left in which a generator is closed: now if that can wait, else in the background."""
+async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, Hold | None]], error: GeneratorExit) -> None:
+    """Release what a block holds in which a generator is closed: now if that can wait, else in the background."""
+    pending: list[tuple[ClientCore, Ownership]] = []
+    for client, ownership, hold in parts:
+        if ownership.hand_over(hold):
+            client.watchdog.settle(ownership)
+            pending.append((client, ownership))
+        if not ownership.watched():
+            client.watchdog.unwatch(ownership)
     if cannot_wait(error):
         for client, ownership in pending:
             settle_later(client, ownership)

@@ -21,10 +21,10 @@ from pyredisson._core.ownership import Ownership, ReadyRequests
 from pyredisson._core.releasing import (
     extend,
     force_unlock,
+    hand_over,
     leave_block,
     other_holder,
     other_local_holder,
-    settle_closed_block,
     to_release,
     unlock,
 )
@@ -305,12 +305,7 @@ class LockCore(HolderCore[Ownership]):
 
     async def hand_over(self, held: Ownership, lease: Lease | None, error: GeneratorExit) -> None:
         """See :meth:`HolderCore.hand_over`."""
-        due = held.hand_over(lease._hold if lease is not None else held.to_unlock())
-        if due:
-            self.client.watchdog.settle(held)
-        if not held.watched():
-            self.client.watchdog.unwatch(held)
-        await settle_closed_block([(self.client, held)] if due else [], error)
+        await hand_over([(self.client, held, lease._hold if lease is not None else held.to_unlock())], error)
 
     def held_here(self) -> Sequence[Ownership]:
         """See :meth:`HolderCore.held_here`."""

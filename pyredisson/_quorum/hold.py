@@ -628,15 +628,10 @@ async def _settle_on_leaving(whole: MultiHold, error: BaseException) -> None:
         open_ = [(member, own) for _, member, own, _ in whole.each() if own.pending is not None]
         await runtime.guard(together(runtime, starmap(settle_part, open_)), CLEANUP_BUDGET)
     finally:
-        settle_all_later(whole)
-
-
-def settle_all_later(whole: MultiHold) -> None:
-    """Leave the pending requests of the members to the watchdogs of their clients."""
-    for _, member, own, _ in whole.each():
-        if own.pending is not None:
-            member.client.watchdog.settle(own)
-        resume(member.client, own)
+        for _, member, own, _ in whole.each():
+            if own.pending is not None:
+                member.client.watchdog.settle(own)
+            resume(member.client, own)
 
 
 # ---- extending -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pyredisson._core.failures import Failure, is_interruption
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.messages import held_here, not_held, timed_out
-from pyredisson._core.releasing import settle_closed_block
+from pyredisson._core.releasing import hand_over
 from pyredisson._quorum.hold import (
     KIND,
     RETRY,
@@ -27,7 +27,6 @@ from pyredisson._quorum.hold import (
     innermost,
     majority,
     release,
-    settle_all_later,
     undo,
     undo_interrupted,
     unreachable,
@@ -265,12 +264,8 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     async def hand_over(self, held: MultiHold, lease: Lease | None, error: GeneratorExit) -> None:
         """See :meth:`HolderCore.hand_over`."""
-        for _, _, own, part in held.each():
-            own.hand_over(part)
         held.over()
-        settle_all_later(held)
-        open_ = [(member.client, own) for _, member, own, _ in held.each() if own.pending is not None]
-        await settle_closed_block(open_, error)
+        await hand_over([(member.client, own, part) for _, member, own, part in held.each()], error)
 
     def held_by_block(self, lease: Lease) -> MultiHold | None:
         """See :meth:`HolderCore.held_by_block`; ``None`` as well if it has ended."""
