@@ -10,6 +10,7 @@ import pytest
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.names import LockNames
+from pyredisson._core.ownership import InFlight
 from pyredisson._core.requests import WITHOUT_END, Answer, Refused
 from pyredisson._core.runtime import run
 from pyredisson._kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
@@ -27,7 +28,7 @@ class FakeOwnership:
     """An owner that waits."""
 
     owner: str
-    queued_ms: int = 5000
+    in_flight: InFlight = field(default_factory=lambda: InFlight(queued_ms=5000))
     kind_state: Patience = field(default_factory=Patience)
 
 
