@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pyredisson._owners.owners import current_thread_id
     from pyredisson._threads.client import Redisson
     from pyredisson._threads.election import Campaign, LeaderElection, Observation, Term
+    from pyredisson._threads.hold import HoldContext as Hold
+    from pyredisson._threads.hold import PermitHold
     from pyredisson._threads.locks import (
         FairLock,
         FencedLock,
@@ -18,13 +20,11 @@ if TYPE_CHECKING:
         MultiLock,
         NonReentrantFairLock,
         NonReentrantLock,
-        PermitHold,
         ReadWriteLock,
         RedLock,
         SpinLock,
         TokenLock,
     )
-    from pyredisson._threads.locks import HoldContext as Hold
     from pyredisson._threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
     from pyredisson._threads.synchronizers import Barrier, BoundedSemaphore, Condition, Event
     from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
@@ -112,6 +112,7 @@ if not TYPE_CHECKING:
         "_owners.owners",
         "_threads.client",
         "_threads.locks",
+        "_threads.hold",
         "_threads.semaphores",
         "_threads.election",
         "_threads.synchronizers",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from pyredisson._asyncio.locks import HoldContext
+from pyredisson._asyncio.hold import HoldContext
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.blocks import AnyTerm

@@ -1,4 +1,4 @@
-"""The locks for asyncio: one statement a method over the core. What they do is in ``pyredisson._kinds``."""
+"""The locks: one statement a method over the core. What they do is in ``pyredisson._kinds``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson._asyncio import fast_path
-from pyredisson._asyncio.tasks import CancelOnLoss
+from pyredisson._asyncio.hold import HoldContext
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._quorum.hold import majority
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
-from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
@@ -115,7 +114,7 @@ class AnyLock(Handle, shown="Lock"):
             redis.exceptions.RedisError: The server could not be reached. The release is completed in the background as
                 soon as it can be; another call continues it, and releases no further hold.
         """
-        await fast_path.release(self._core, of_block=False)
+        await fast_path.release(self._core, False, None)
 
     async def extend(self, lease_time: Seconds) -> bool:
         """Let the hold of the calling task last for at least ``lease_time`` seconds from now on; never shorten it.
@@ -230,7 +229,7 @@ class AnyLock(Handle, shown="Lock"):
             await lock.acquire()
             await lock.release()
         """
-        await fast_path.release(self._core, of_block=False)
+        await fast_path.release(self._core, False, None)
 
     async def locked(self) -> bool:
         """Return whether any owner holds the lock; see :meth:`is_locked`.
@@ -248,7 +247,7 @@ class AnyLock(Handle, shown="Lock"):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await fast_path.release(self._core, of_block=True, error=error)
+        await fast_path.release(self._core, True, error)
 
     @overload
     def hold(
@@ -661,77 +660,3 @@ class RedLock(MultiLock):
 
     def __init__(self, *locks: Lock) -> None:
         super().__init__(*locks, quorum=majority(len(locks)))
-
-
-# ---- hold ------------------------------------------------------------------------------------------------------------
-# The context managers that ``hold()`` of a lock and of a semaphore return, for asyncio.
-
-
-@final
-class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
-    """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
-
-    The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.
-
-    Example::
-
-        async with lock.hold(wait_time=5) as lease:
-            lease.ensure_held()
-    """
-
-    __slots__ = ("_cancels", "_wanted")
-
-    def __init__(
-        self,
-        lock: Handle,
-        wait_time: Seconds | None,
-        lease_time: Seconds | None,
-        skip: bool,
-        cancel_on_loss: bool,
-    ) -> None:
-        super().__init__(lock, wait_time, lease_time, skip)
-        self._wanted = cancel_on_loss
-        self._cancels: CancelOnLoss | None = None
-
-    async def __aenter__(self) -> LeaseT_co:
-        self._lease = await self._acquire()
-        if self._wanted and self._lease is not None:
-            self._cancels = CancelOnLoss()
-            self._lease._when_lost(self._cancels.cancel)
-        return self._lease  # type: ignore[return-value]
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lease is None:
-            return  # The block was run without the lock.
-        self._lease._end()
-        ended_by = error if self._cancels is None else self._cancels.take_back(error)
-        await self._lock._core.leave(ended_by, lease=self._lease)
-
-
-@final
-class PermitHold(PermitsBlock[PermitLeaseT_co]):
-    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
-
-    The permits belong to the block, not to a task: the block may be left, and they released, in another task.
-
-    Example::
-
-        async with semaphore.hold(wait_time=5):
-            ...
-    """
-
-    __slots__ = ()
-
-    async def __aenter__(self) -> PermitLeaseT_co:
-        return await self._block.enter()  # type: ignore[return-value]  # None only if it may skip.
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._block.leave(error)
-
-
-#: Its public name; the core has holds of its own.
-Hold = HoldContext

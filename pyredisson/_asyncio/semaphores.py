@@ -1,11 +1,11 @@
-"""The semaphores and the latch for asyncio: one statement a method over the core (``pyredisson._kinds``)."""
+"""The semaphores and the latch: one statement a method over the core (``pyredisson._kinds``)."""
 
 from __future__ import annotations
 
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
-from pyredisson._asyncio.locks import PermitHold
+from pyredisson._asyncio.hold import PermitHold
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._shared.arguments import own_keywords, refuse
 from pyredisson._shared.client import Handle

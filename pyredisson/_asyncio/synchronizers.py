@@ -1,4 +1,4 @@
-"""The rest of ``asyncio`` for many machines: one statement a method over the core (``pyredisson._kinds``)."""
+"""Events, conditions, barriers, bounded semaphores: one statement a method over the core (``pyredisson._kinds``)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.blocks import AnyTerm
 from pyredisson._shared.client import Handle
 from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
-from pyredisson._threads.locks import HoldContext
+from pyredisson._threads.hold import HoldContext
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds

@@ -1,8 +1,9 @@
-"""The locks for threads: one statement a method over the core. What they do is in ``pyredisson._kinds``."""
+# Generated from _asyncio/locks.py by `make facade`: change that file, and run it.
+
+"""The locks: one statement a method over the core. What they do is in ``pyredisson._kinds``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
@@ -11,14 +12,13 @@ from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._quorum.hold import majority
 from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
-from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson._shared.client import Handle
 from pyredisson._threads import fast_path
+from pyredisson._threads.hold import HoldContext
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.runtime import Progress
     from pyredisson._kinds.fenced_lock import FencedLockCore
     from pyredisson._kinds.lock import LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
@@ -242,12 +242,20 @@ class AnyLock(Handle, shown="Lock"):
 
     @overload
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: Literal[False] = False,
     ) -> HoldContext[Lease[None]]: ...
 
     @overload
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
     ) -> HoldContext[Lease[None] | None]: ...
 
     def hold(
@@ -440,12 +448,20 @@ class FencedLock(Lock):
 
     @overload  # type: ignore[override]  # The token is what makes the difference.
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: Literal[False] = False,
     ) -> HoldContext[Lease[int]]: ...
 
     @overload
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
     ) -> HoldContext[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -628,68 +644,3 @@ class RedLock(MultiLock):
 
     def __init__(self, *locks: Lock) -> None:
         super().__init__(*locks, quorum=majority(len(locks)))
-
-
-# ---- hold ------------------------------------------------------------------------------------------------------------
-# The context managers that ``hold()`` of a lock and of a semaphore return, for threads.
-
-
-@final
-class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
-    """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
-
-    The hold belongs to the block, not to a thread: the block may be left, and the lock released, in another thread.
-
-    Example::
-
-        with lock.hold(wait_time=5) as lease:
-            lease.ensure_held()
-    """
-
-    __slots__ = ()
-
-    def __enter__(self) -> LeaseT_co:
-        self._lease = run(self._acquire())
-        return self._lease  # type: ignore[return-value]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lease is not None:  # Else the block was run without the lock.
-            run_to_the_end(self._leave, self._lease, error)
-
-    def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
-        lease._end()
-        leave: Callable[..., Coroutine[Any, Any, None]] = self._lock._core.leave
-        return leave(error, progress, lease)
-
-
-@final
-class PermitHold(PermitsBlock[PermitLeaseT_co]):
-    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
-
-    The permits belong to the block, not to a thread: the block may be left, and they released, in another thread.
-
-    Example::
-
-        with semaphore.hold(wait_time=5):
-            ...
-    """
-
-    __slots__ = ()
-
-    def __enter__(self) -> PermitLeaseT_co:
-        try:
-            return run(self._block.enter())  # type: ignore[return-value]  # None only if it may skip.
-        except BaseException as error:  # Ctrl-C, just after it was acquired: the block will not be left.
-            run_to_the_end(self._block.leave, error)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run_to_the_end(self._block.leave, error)
-
-
-#: Its public name; the core has holds of its own.
-Hold = HoldContext

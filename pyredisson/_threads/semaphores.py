@@ -1,4 +1,6 @@
-"""The semaphores and the latch for threads: one statement a method over the core (``pyredisson._kinds``)."""
+# Generated from _asyncio/semaphores.py by `make facade`: change that file, and run it.
+
+"""The semaphores and the latch: one statement a method over the core (``pyredisson._kinds``)."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.arguments import own_keywords, refuse
 from pyredisson._shared.client import Handle
-from pyredisson._threads.locks import PermitHold
+from pyredisson._threads.hold import PermitHold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""The rest of ``threading`` for many machines: one statement a method over the core (``pyredisson._kinds``)."""
+# Generated from _asyncio/synchronizers.py by `make facade`: change that file, and run it.
+
+"""Events, conditions, barriers, bounded semaphores: one statement a method over the core (``pyredisson._kinds``)."""
 
 from __future__ import annotations
 

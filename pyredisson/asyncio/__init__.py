@@ -7,6 +7,8 @@ and add ``await`` and ``async with``.
 from pyredisson import __version__
 from pyredisson._asyncio.client import Redisson
 from pyredisson._asyncio.election import Campaign, LeaderElection, Observation, Term
+from pyredisson._asyncio.hold import HoldContext as Hold
+from pyredisson._asyncio.hold import PermitHold
 from pyredisson._asyncio.locks import (
     FairLock,
     FencedLock,
@@ -14,13 +16,11 @@ from pyredisson._asyncio.locks import (
     MultiLock,
     NonReentrantFairLock,
     NonReentrantLock,
-    PermitHold,
     ReadWriteLock,
     RedLock,
     SpinLock,
     TokenLock,
 )
-from pyredisson._asyncio.locks import HoldContext as Hold
 from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._owners.made import Owner

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dramatiq import Actor, Broker
     from dramatiq.broker import MessageProxy
 
-    from pyredisson._threads.locks import HoldContext
+    from pyredisson._threads.hold import HoldContext
     from pyredisson.lease import Lease
 
 __all__ = ["SingletonError", "Singletons"]
