@@ -36,7 +36,7 @@ from pyredisson._core.watchdog import Backlog
 from pyredisson._kinds import fair_lock
 from pyredisson._kinds.fenced_lock import FencedKind
 from pyredisson._kinds.non_reentrant import NonReentrantKind
-from pyredisson._kinds.permits import Block
+from pyredisson._kinds.permits import PermitKind
 from tests import promises
 from tests.promises import conftest
 from tests.simulated.engine.runtime import SimulatedOwner
@@ -65,8 +65,8 @@ def _granted_without_counting(self: Ownership, request_id: int, one: Hold, sent:
     return granted
 
 
-def _permit_granted_from_the_reply(self: Block, ownership: Ownership, begun: float) -> None:
-    ORIGINAL_PERMIT_GRANTED(self, ownership, begun + 0.4)
+def _permit_granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+    return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4 * isinstance(self.kind, PermitKind))
 
 
 def _never_expires(self: Ownership, now: float) -> tuple[Hold, ...]:
@@ -130,7 +130,6 @@ def _by_its_score(name: str) -> Bug:
 
 
 ORIGINAL_GRANTED = Ownership.granted
-ORIGINAL_PERMIT_GRANTED = Block._acquired
 READ_FENCED = FencedKind.reads
 
 BUGS = {
@@ -284,7 +283,7 @@ BUGS = {
     "a list of permits is released without all of them": in_script(
         "permit_release_all", ("if reply == 1 and not (ends and tonumber(ends) > now) then", "if i < 0 then")
     ),
-    "a permit is certain from its reply on": in_code(Block, "_acquired", _permit_granted_from_the_reply),
+    "a permit is certain from its reply on": in_code(Ownership, "granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
     ),
