@@ -1,6 +1,6 @@
 """The fast path of threads: the first acquire and the last release of a plain or fair lock by an earlier owner.
 
-It does what the general path does (``_core/acquiring/``), with the calls spelt out: it notes the request, sends bytes
+It does what the general path does (``_core/acquiring.py``), with the calls spelt out: it notes the request, sends bytes
 that are ready, and notes the hold if the reply is the usual one. All else goes to the general path: at
 once, or with the noted request and its outcome. A property test drives both paths, and compares all state.
 
