@@ -37,7 +37,7 @@ INTEGRATIONS := tests/frameworks/test_integration_
 LOWEST_TESTS := $(wildcard $(INTEGRATIONS)*.py) tests/tools/test_lock_commands.py tests/unit/test_testing_plugin.py \
 	$(addprefix tests/observe/test_,exporter.py listeners.py opentelemetry_listener.py prometheus_listener.py)
 
-.PHONY: help setup demo test test-all test-full test-programs test-python test-versions test-servers test-everywhere test-newest check dist docs bench bench-quick clean
+.PHONY: help setup demo test test-all test-full test-programs test-python test-versions test-servers test-everywhere test-newest facade check dist docs bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
@@ -51,6 +51,7 @@ help:
 	@echo "make test-newest    is there a newer Redisson, redsync, redis-py, ... than those that are tested?"
 	@echo "make test-servers  what is promised, on the servers that no other test runs on; it fetches them"
 	@echo "make test-everywhere  on every server and Python, and writes the tables of the documentation (an hour)"
+	@echo "make facade     write the façade for threads from that for asyncio"
 	@echo "make check      ruff, mypy, pyright, structure, parity, documentation"
 	@echo "make dist       build the wheel and the sdist into dist/, and check both"
 	@echo "make docs       build the documentation into docs/_build/html"
@@ -135,7 +136,11 @@ test-servers: setup
 test-everywhere: setup
 	$(BIN)/python -m tests.everywhere --jobs $(JOBS)
 
+facade: setup
+	$(BIN)/python tools/facade.py
+
 check: setup
+	$(BIN)/python tools/facade.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -50,7 +50,7 @@ while True:
         break
 """
 
-TOOL = "import sys; from pyredisson.tools.cli import cli; cli(sys.argv[2:] + ['--url', sys.argv[1]])"
+TOOL = "import sys; from pyredisson._tools.cli import cli; cli(sys.argv[2:] + ['--url', sys.argv[1]])"
 
 
 def fill(client: redis.Redis[Any], keys: int, locks: int, *, strings: bool = False) -> None:

@@ -311,7 +311,7 @@ def parts_of(runtime: Any) -> dict[str, float]:
     """Pieces of the path, timed alone, in nanoseconds."""
     import threading
 
-    from pyredisson.core.driver import run
+    from pyredisson._core.runtime import run
 
     async def one() -> None:
         return None

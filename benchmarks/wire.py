@@ -10,8 +10,8 @@ import hashlib
 import uuid
 from dataclasses import dataclass
 
-from pyredisson.core.names import LockNames
-from pyredisson.lua import script_text
+from pyredisson._core.names import LockNames
+from pyredisson._lua import script_text
 
 from .server import Server
 

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from pyredisson import ClientClosedError, Config, Redisson  # noqa: E402
-from pyredisson.tools.cli import cli  # noqa: E402
+from pyredisson._tools.cli import cli  # noqa: E402
 
 FOLDER = HERE / "_generated" / "cli"
 COLUMNS = 62  # A picture of more is too small on a phone.
@@ -225,9 +225,8 @@ def draw_top(url: str, shown: dict[str, str]) -> None:
     """Draw one round of ``top``."""
     from rich.console import Console
 
+    from pyredisson._tools.top import Sampler, screen_of
     from pyredisson.inspection import Inspector
-    from pyredisson.tools.top.sampler import Sampler
-    from pyredisson.tools.top.show import screen_of
 
     console = Console(width=WIDE, height=12, file=io.StringIO(), force_terminal=True, color_system="standard")
     with Inspector(url) as inspector, closing(Sampler(inspector)) as sampler:

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from pyredisson.tools.demo import run_demo
+from pyredisson._tools.demo import run_demo
 
 PICTURE = Path(__file__).parent / "_static" / "demo.svg"
 COLUMNS = 80

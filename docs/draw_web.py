@@ -17,9 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from selenium import webdriver
 
+from pyredisson._tools.web.rows import BUCKET_SECONDS, see
 from pyredisson.inspection import LockView, Who
-from pyredisson.tools.web.history import BUCKET_SECONDS
-from pyredisson.tools.web.seen import see
 from tests.web.scenes import RunningSite, Scene, client, lock, snapshot, waiter, who
 
 STATIC = Path(__file__).parent / "_static"

@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from pyredisson.shared import rights  # noqa: E402
+from pyredisson._shared import rights  # noqa: E402
 
 FILE = HERE / "_generated" / "rights.md"
 USER = "ACL SETUSER locks"

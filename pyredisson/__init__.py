@@ -7,6 +7,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyredisson import events as events
+    from pyredisson._owners.made import Owner
+    from pyredisson._owners.owners import current_thread_id
+    from pyredisson._threads.client import Redisson
+    from pyredisson._threads.election import Campaign, LeaderElection, Observation, Term
+    from pyredisson._threads.hold import HoldContext as Hold
+    from pyredisson._threads.hold import PermitHold
+    from pyredisson._threads.locks import (
+        FairLock,
+        FencedLock,
+        Lock,
+        MultiLock,
+        NonReentrantFairLock,
+        NonReentrantLock,
+        ReadWriteLock,
+        RedLock,
+        SpinLock,
+        TokenLock,
+    )
+    from pyredisson._threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+    from pyredisson._threads.synchronizers import Barrier, BoundedSemaphore, Condition, Event
     from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
     from pyredisson.errors import (
         ClientClosedError,
@@ -23,26 +43,6 @@ if TYPE_CHECKING:
     from pyredisson.holders import Holder
     from pyredisson.lease import Lease
     from pyredisson.runs import Ran, Skipped
-    from pyredisson.shared.made_owners import Owner
-    from pyredisson.shared.owners import current_thread_id
-    from pyredisson.threads.client import Redisson
-    from pyredisson.threads.election import Campaign, LeaderElection, Observation, Term
-    from pyredisson.threads.hold import HoldContext as Hold
-    from pyredisson.threads.hold import PermitHold
-    from pyredisson.threads.primitives import (
-        FairLock,
-        FencedLock,
-        Lock,
-        MultiLock,
-        NonReentrantFairLock,
-        NonReentrantLock,
-        ReadWriteLock,
-        RedLock,
-        SpinLock,
-        TokenLock,
-    )
-    from pyredisson.threads.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
-    from pyredisson.threads.signals import Barrier, BoundedSemaphore, Condition, Event
 
 __all__ = [
     "Barrier",
@@ -96,7 +96,7 @@ __version__ = "0.3.0.dev0"
 if not TYPE_CHECKING:
     from importlib import import_module as _import_module
 
-    _import_module("pyredisson.shared.patching")  # It notes what threads are when this library is imported.
+    _import_module("pyredisson._owners.forks")  # It notes what threads are when this library is imported.
     del TYPE_CHECKING
 
     _SUBMODULES = ("config", "errors", "events", "holders", "lease", "runs")
@@ -108,14 +108,14 @@ if not TYPE_CHECKING:
         "holders",
         "lease",
         "runs",
-        "shared.made_owners",
-        "shared.owners",
-        "threads.client",
-        "threads.primitives",
-        "threads.hold",
-        "threads.semaphores",
-        "threads.election",
-        "threads.signals",
+        "_owners.made",
+        "_owners.owners",
+        "_threads.client",
+        "_threads.locks",
+        "_threads.hold",
+        "_threads.semaphores",
+        "_threads.election",
+        "_threads.synchronizers",
     )
 
     def __getattr__(name):

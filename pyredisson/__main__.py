@@ -22,7 +22,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from pyredisson.tools.cli import cli
+    from pyredisson._tools.cli import cli
 
     try:
         cli(prog_name="pyredisson")

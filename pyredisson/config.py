@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeAlias, final
 
-from pyredisson.core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
-from pyredisson.core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
+from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
+from pyredisson._core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
 

@@ -35,8 +35,8 @@ import redis.exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pyredisson._owners.forks import is_posix
 from pyredisson.errors import RedissonError
-from pyredisson.shared.process import is_posix
 
 __all__ = ["EmbeddedServer", "ServerProcess", "find_binary", "private_directory"]
 

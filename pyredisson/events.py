@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyredisson.core.event import Event, LockEvent
+from pyredisson._core.event import Event, LockEvent
 
 __all__ = [
     "AcquireFailed",

@@ -7,17 +7,17 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, final
 
-from pyredisson.core.deadline import lease_ms
-from pyredisson.core.driver import run
-from pyredisson.core.ownership.liveness import lost_error
-from pyredisson.shared.misuse import NotPortable
+from pyredisson._core.deadline import lease_ms
+from pyredisson._core.hold import lost_error
+from pyredisson._core.runtime import run
+from pyredisson._shared.arguments import NotPortable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from pyredisson.core.deadline import Seconds
-    from pyredisson.core.ownership.owned import Owned
-    from pyredisson.core.runtime import Runtime
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.hold import Owned
+    from pyredisson._core.runtime import Runtime
 
     TokenT_co = TypeVar("TokenT_co", bound="int | None", covariant=True, default="int | None")
 else:  # typing_extensions is slow to import, and the default is for type checkers.
@@ -31,7 +31,7 @@ __all__ = ["AnyLease", "AsyncLease", "Lease"]
 FORKED = "the process was forked, and the hold is its parent's"
 
 
-class AnyLease(NotPortable, Generic[TokenT_co]):
+class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
     """What the leases for threads and for asyncio have alike."""
 
     __slots__ = ("__weakref__", "_ended", "_extend", "_hold", "_on_loss", "_ownership", "_process", "_runtime")

@@ -43,7 +43,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def no_later_losses() -> Iterator[None]:
     """Forget what the clients that this test has closed would lose later: others may look at the log then."""
     yield
-    if (module := sys.modules.get("pyredisson.threads.late_calls")) is not None:
+    if (module := sys.modules.get("pyredisson._threads.background")) is not None:
         with module.late_calls._changed:
             module.late_calls._calls.clear()
 

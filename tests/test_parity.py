@@ -35,9 +35,9 @@ PLAIN = {
 
 #: What the asyncio façade has more, and what the thread one has in its place (or nothing).
 ASYNCIO_ONLY_PARAMETERS = {
-    ("AnyLock", "hold"): {"cancel_on_loss: 'bool' = False"},
+    ("Lock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("FencedLock", "hold"): {"cancel_on_loss: 'bool' = False"},
-    ("HoldContext", "__init__"): {"cancel_on_loss: 'bool'"},
+    ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
 }
 ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}
 

@@ -8,7 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from pyredisson import Redisson
-from pyredisson.threads.election import Term
+from pyredisson._threads.election import Term
 
 client = Redisson.from_env()  # PYREDISSON_URL
 stopping = threading.Event()

@@ -5,11 +5,11 @@ and add ``await`` and ``async with``.
 """
 
 from pyredisson import __version__
-from pyredisson.asyncio.client import Redisson
-from pyredisson.asyncio.election import Campaign, LeaderElection, Observation, Term
-from pyredisson.asyncio.hold import HoldContext as Hold
-from pyredisson.asyncio.hold import PermitHold
-from pyredisson.asyncio.primitives import (
+from pyredisson._asyncio.client import Redisson
+from pyredisson._asyncio.election import Campaign, LeaderElection, Observation, Term
+from pyredisson._asyncio.hold import HoldContext as Hold
+from pyredisson._asyncio.hold import PermitHold
+from pyredisson._asyncio.locks import (
     FairLock,
     FencedLock,
     Lock,
@@ -21,8 +21,10 @@ from pyredisson.asyncio.primitives import (
     SpinLock,
     TokenLock,
 )
-from pyredisson.asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
-from pyredisson.asyncio.signals import Barrier, BoundedSemaphore, Condition, Event
+from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
+from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
+from pyredisson._owners.made import Owner
+from pyredisson._owners.owners import current_task_id as current_thread_id
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,
@@ -39,8 +41,6 @@ from pyredisson.errors import (
 from pyredisson.holders import Holder
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.runs import Ran, Skipped
-from pyredisson.shared.made_owners import Owner
-from pyredisson.shared.task_owners import current_task_id as current_thread_id
 
 __all__ = [
     "Barrier",

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
-from pyredisson.core.deadline import whole_ms
-from pyredisson.core.names import fence_key
+from pyredisson._core.deadline import whole_ms
+from pyredisson._core.names import fence_key
+from pyredisson._net.wire import script
 from pyredisson.fencing.tokens import check_token, stale
-from pyredisson.net.resp import script
 
 if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-    from pyredisson.core.deadline import Seconds
+    from pyredisson._core.deadline import Seconds
 
 __all__ = ["AsyncGuard", "Guard", "Value"]
 

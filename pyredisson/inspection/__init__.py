@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pyredisson.core.diagnosis.replies import PresenceEntry
-from pyredisson.inspection.foreign import foreign_text
-from pyredisson.inspection.graph import Edge, WaitGraph, wait_graph
-from pyredisson.inspection.inspector import Inspector, is_meant
+from pyredisson._core.holder_lookup import PresenceEntry
+from pyredisson.inspection.inspector import Inspector, Unlocked, is_meant
+from pyredisson.inspection.libraries import foreign_text
 from pyredisson.inspection.model import (
     ClientView,
     LockView,
@@ -15,10 +14,8 @@ from pyredisson.inspection.model import (
     Who,
     as_json,
 )
-from pyredisson.inspection.replies import MAX_DOUBTFUL
-from pyredisson.inspection.servers import describe
-from pyredisson.inspection.unlock import Unlocked
-from pyredisson.inspection.views import DOUBTFUL, NEVER_EXPIRES, NOT_UTF8
+from pyredisson.inspection.servers import MAX_DOUBTFUL, describe
+from pyredisson.inspection.views import DOUBTFUL, NEVER_EXPIRES, NOT_UTF8, Edge, WaitGraph, wait_graph
 
 __all__ = [
     "DOUBTFUL",

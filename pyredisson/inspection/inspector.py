@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from itertools import islice
 from types import TracebackType
-from typing import TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
+import redis
 import redis.exceptions as rx
+from redis.connection import AbstractConnection
 
-from pyredisson.core.names import presence_key
-from pyredisson.inspection.foreign import foreign_text
-from pyredisson.inspection.graph import WaitGraph, wait_graph
-from pyredisson.inspection.libraries import keys_of_lock, wake_waiters
+from pyredisson._core.holder_lookup import read_count
+from pyredisson._core.kind import Form, StoredKind
+from pyredisson._core.names import OBSERVERS, LockNames, SemaphoreNames, presence_key, watched_channel
+from pyredisson._lua import script_text
+from pyredisson._net.sentinel import Sentinels
+from pyredisson._net.slots import Cluster
+from pyredisson._net.urls import Endpoint, is_tls
+from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, keys_of_lock, read_token, wake_waiters
 from pyredisson.inspection.look import Look, Progress
-from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who
+from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who, stored_kinds, usual_kind
 from pyredisson.inspection.reading import Stored
-from pyredisson.inspection.replies import encode_name
-from pyredisson.inspection.servers import Servers, describe
-from pyredisson.inspection.unlock import Unlocked, free
-from pyredisson.inspection.views import DOUBTFUL
-from pyredisson.net.endpoint import Endpoint
-from pyredisson.net.slots import Cluster
+from pyredisson.inspection.servers import Command, Server, Servers, decode_name, describe, encode_name, read_numsub
+from pyredisson.inspection.views import DOUBTFUL, People, WaitGraph, view_of, wait_graph
+
+if TYPE_CHECKING:
+    from pyredisson.config import Config
 
 Keep: TypeAlias = Callable[[Iterable[LockView]], tuple[LockView, ...]]
 """Called with all locks as they are found; returns those that a snapshot has."""
@@ -292,3 +301,295 @@ def _expected(stored: Stored, before: LockView, holder: str | None, seen: LockVi
             return None
         return [who.owner.encode() for who in seen.holders] or None
     return [] if holder is None else [holder.encode("utf-8", "surrogateescape")]
+
+
+# ---- unlock ----------------------------------------------------------------------------------------------------------
+# Freeing a lock from outside: with the kind's own script, and only if those hold it who are meant.
+
+
+_GUARD = (files("pyredisson.inspection") / "only_if_held_by.lua").read_text(encoding="utf-8")
+
+UNLOCKED = "0"
+WRITE_UNLOCKED = "1"
+
+
+@final
+@dataclass(frozen=True)
+class Unlocked:
+    """What an unlock did.
+
+    Attributes:
+        name: The lock.
+        outcome: ``"freed"``, ``"not_held"``, ``"other_holder"``, or ``"doubtful"``: a string that may be no lock.
+        before: The lock as it was seen immediately before; ``None`` if it was free.
+        owners: Who was stored as holder, as the script saw it; of a token lock, by what its token is called.
+        notified: How many clients were notified, as far as the server says.
+        foreign: What the key is, in words, if it is no lock.
+        about_waiters: What is known of the waiters of a string that was deleted, in words.
+    """
+
+    name: str
+    outcome: str
+    before: LockView | None = None
+    owners: tuple[str, ...] = ()
+    notified: int = 0
+    foreign: str | None = None
+    about_waiters: str = ""
+
+    @property
+    def freed(self) -> bool:
+        """Whether the lock was freed."""
+        return self.outcome == "freed"
+
+
+def free(
+    server: Server, key: bytes, kind: StoredKind, mode: str | None, expected: Sequence[bytes], publish: str
+) -> tuple[str, list[bytes], int]:
+    """Free a lock in one script, and wake its waiters.
+
+    Args:
+        server: The server.
+        key: The lock's key.
+        kind: As what it is stored. Kinds with one owner look the same, so that one script serves all: the guard before
+            it publishes for the waiters on the lock's channel, the script for those in a queue.
+        mode: ``"read"`` or ``"write"``, of a read-write lock.
+        expected: How each owner, or the token, must begin; empty: any.
+        publish: ``PUBLISH`` or ``SPUBLISH``.
+
+    Returns:
+        The outcome, who was stored as holder, and how many subscribers received the message.
+
+    Raises:
+        redis.exceptions.RedisError: The server does not answer, or refuses.
+        OSError: It does not answer.
+    """
+    text = key.decode("utf-8", "surrogateescape")
+    names = kind.names(text)
+    assert isinstance(names, LockNames)
+    assert kind.force_unlock is not None
+    keys = [names.raw, names.epoch("pyredisson")]
+    args: list[Any] = ["", "0", "0"]
+    if kind.form == "owners":
+        keys += [names.queue, names.timeouts, names.alive, names.channel]
+        args += [publish, UNLOCKED]
+    elif kind.form == "sides":
+        keys += [names.channel]
+        args += [publish, UNLOCKED if mode == "read" else WRITE_UNLOCKED, mode or "write"]
+    guard = [kind.form, mode or "", *expected]
+    words = [each.encode("utf-8", "surrogateescape") for each in keys]
+    script = _GUARD.replace("    -- script\n", script_text(kind.force_unlock))
+    reply = server.tell("EVAL", script, len(words), *words, *args, *guard, len(guard))
+    match reply:
+        case [bytes() as outcome, int() as notified, *owners]:
+            return outcome.decode("ascii", "replace"), [each for each in owners if isinstance(each, bytes)], notified
+    raise rx.InvalidResponse("the server's reply to EVAL is none of this script")
+
+
+# ---- glance ----------------------------------------------------------------------------------------------------------
+# Reading a few locks by one small request to each server, often: holders as they are stored, not who they are.
+
+
+MOST = 50  # holders of one lock that are read
+
+
+@final
+@dataclass(frozen=True)
+class Glance:
+    """A lock, semaphore or latch, as one small request shows it.
+
+    Attributes:
+        lock: What is stored of it. Its kind is the first of those that look the same. The owner of a string has
+            ``"token "`` or ``"string "`` before it; each permit that is taken is a holder, ``"permit "`` and its id.
+        queued: How many waiters its queue has; all others are clients.
+        foreign: What the key is, in words, if it is no lock.
+    """
+
+    lock: LockView
+    queued: int = 0
+    foreign: str | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait, as far as this shows."""
+        return max(self.queued, self.lock.waiting_clients)
+
+
+def channels_of(name: str) -> list[str]:
+    """Return the channels on which the release of what has this name may be announced."""
+    return list(dict.fromkeys(kind.names(name).channel for kind in stored_kinds().values()))
+
+
+def glance_at(names: Sequence[str], inspector: Inspector) -> list[Glance]:
+    """Return what is stored of some locks, also of one that is free.
+
+    Args:
+        names: Their names.
+        inspector: Where they are; the masters of its servers are known.
+
+    Raises:
+        redis.exceptions.RedisError: A server does not answer, or not to this user.
+        OSError: A server does not answer.
+    """
+    by_server: dict[Server, list[bytes]] = defaultdict(list)
+    servers, prefix = inspector.servers, inspector.prefix
+    keys = [encode_name(prefix + name) for name in names]
+    for key in keys:
+        by_server[servers.of(key)].append(key)
+    found: dict[bytes, Glance] = {}
+    for server, some in by_server.items():
+        sharded = servers.publishes_by(server) == "SPUBLISH"
+        asked = [questions(key, sharded=sharded) for key in some]
+        replies = iter(server.ask_many([question for each in asked for question in each]))
+        for key, each in zip(some, asked, strict=True):
+            found[key] = read_glance(key, [next(replies) for _ in each], node=server.node, prefix=prefix)
+    return [found[key] for key in keys]
+
+
+def questions(key: bytes, *, sharded: bool = False) -> list[Command]:
+    """Return the commands whose replies :func:`read_glance` reads; they belong together in one request."""
+    text = key.decode("utf-8", "surrogateescape")
+    lock = LockNames(text)
+    return [
+        ("PTTL", key),
+        ("HSCAN", key, "0", "COUNT", str(MOST)),
+        ("GETRANGE", key, "0", str(MAX_VALUE)),
+        ("ZRANGE", encode_name(SemaphoreNames(text).taken), "0", str(MOST - 1)),
+        ("GET", encode_name(lock.token)),
+        ("LLEN", encode_name(lock.queue)),
+        (
+            "PUBSUB",
+            "SHARDNUMSUB" if sharded else "NUMSUB",
+            *map(encode_name, [*channels_of(text), watched_channel(text), lock.waiting]),
+        ),
+        ("ZCOUNT", encode_name(lock.waiting), "-inf", f"({OBSERVERS}"),
+        ("TYPE", key),
+    ]
+
+
+def read_glance(key: bytes, replies: Sequence[Any], *, node: str = "", prefix: str = "") -> Glance:
+    """Read the replies to the questions. One of another type than expected counts as missing.
+
+    Raises:
+        redis.exceptions.ResponseError: The server does not answer such questions now, or not to this user.
+    """
+    left, hashed, value, permits, token, queued, subscribed, listed, key_type = replies
+    if isinstance(left, Exception):
+        raise left
+    fields: dict[bytes, bytes] = {}
+    match hashed:
+        case [_, [*parts]] if all(isinstance(each, bytes) for each in parts):
+            fields = dict(list(zip(parts[::2], parts[1::2], strict=False))[:MOST])
+    taken = [each for each in permits if isinstance(each, bytes)] if isinstance(permits, list) else []
+    value = value if isinstance(value, bytes) and value else None
+    text = key.decode("utf-8", "surrogateescape")
+    counts = dict(read_numsub(subscribed))
+    watching = counts.pop(encode_name(watched_channel(text)), 0)
+    # Of the clients in the wait queue some listen to the channel, too: the observers.
+    observers = counts.pop(encode_name(LockNames(text).waiting), 0)
+    subscribers = sum(max(0, count - watching) for count in counts.values()) - observers
+    stored = Stored(
+        key,
+        usual_kind(_form_of(key, value, fields.get(b"mode"), taken)),
+        left_ms=left if isinstance(left, int) else -2,
+        fields=fields,
+        token=read_count(token),
+        value=value,
+        taken=len(taken) if taken else None,
+        subscribers=max(0, subscribers + (read_count(listed) or 0)),
+    )
+    lock = view_of(stored, People(), node, prefix, time.time())
+    holders = lock.holders
+    if stored.kind.form == "token" and (seen := read_token(key, value or b"", time.time())) is not None:
+        # Only a program that uses another string knows whether that is a lock.
+        holders = tuple(replace(who, owner=f"{'token' if seen.libraries else 'string'} {who.owner}") for who in holders)
+    elif taken:
+        holders = tuple(Who(owner=f"permit {permit.hex()}") for permit in taken)
+    is_lock = bool(holders) or not isinstance(key_type, bytes) or key_type in (b"none", b"string")
+    return Glance(
+        replace(lock, holders=holders, free_in=stored.left_ms / 1000 if stored.left_ms >= 0 else None),
+        queued=queued if isinstance(queued, int) else 0,
+        foreign=None if is_lock else foreign_text(decode_name(key_type), key),
+    )
+
+
+def _form_of(key: bytes, value: bytes | None, mode: bytes | None, permits: Sequence[bytes]) -> Form:
+    if permits:
+        return "permits"
+    if value is not None and read_count(value) is not None:
+        return "number"
+    if value is not None and read_token(key, value, 0.0) is not None:
+        return "token"
+    return "owners" if mode is None else "sides"
+
+
+# ---- of client -------------------------------------------------------------------------------------------------------
+# An inspection for a client: over connections of its own, which are closed when it is done.
+
+
+T = TypeVar("T")
+
+#: How many locks a task is given at a time.
+BATCH = 100
+
+#: Settings of a connection that are made for an event loop.
+_FOR_LOOPS = frozenset({"parser_class", "redis_connect_func"})
+
+
+def inspector_of(place: Endpoint | Cluster, config: Config) -> Inspector:
+    """Return an inspector for the locks of a client.
+
+    Args:
+        place: Where the client leads.
+        config: Its settings.
+
+    Raises:
+        TypeError: Its connections are of a class that cannot be used from here.
+    """
+    return Inspector(_for_threads(place), prefix=config.prefix, timeout=config.timeout)
+
+
+def _for_threads(place: Endpoint | Cluster) -> Endpoint | Cluster:
+    if isinstance(place, Cluster):
+        return place._replace(connection_class=_class_for_threads(place.connection_class))
+    settings = {name: value for name, value in place.settings.items() if name not in _FOR_LOOPS}
+    pool = settings.pop("connection_pool", None)
+    if pool is None:
+        return Endpoint(_class_for_threads(place.connection_class), settings, place.sentinels)
+    # redis-py's own client of a master that sentinels report.
+    manager = pool.sentinel_manager
+    asked = [each.connection_pool.connection_kwargs for each in manager.sentinels]
+    sentinels = [(each["host"], each["port"]) for each in asked]
+    kind = redis.SSLConnection if is_tls(place.connection_class) else redis.Connection
+    return Endpoint(kind, settings, Sentinels(sentinels, pool.service_name, manager.sentinel_kwargs))
+
+
+def _class_for_threads(kind: Callable[..., Any]) -> Any:
+    if not isinstance(kind, type) or issubclass(kind, AbstractConnection):
+        return kind
+    if kind.__module__.startswith("redis.asyncio.") and hasattr(redis, kind.__name__):
+        return getattr(redis, kind.__name__)
+    raise TypeError(
+        f"locks cannot be inspected over connections of {kind.__module__}.{kind.__qualname__}: use a client from "
+        "Redisson.from_url(), or pyredisson.inspection.Inspector(url)"
+    )
+
+
+async def answered(inspector: Inspector, question: Callable[[Inspector], T]) -> T:
+    """Ask something in a thread, and close the inspector. The event loop is not blocked."""
+
+    def ask() -> T:
+        with inspector:
+            return question(inspector)
+
+    return await asyncio.to_thread(ask)
+
+
+async def found(inspector: Inspector, find: Callable[[Inspector], Iterator[LockView]]) -> AsyncIterator[LockView]:
+    """Yield what is found in a thread, and close the inspector."""
+    locks = find(inspector)
+    try:
+        while batch := await asyncio.to_thread(lambda: list(islice(locks, BATCH))):
+            for each in batch:
+                yield each
+    finally:  # In a thread, too: one that was waited for no longer may use it still.
+        _ = asyncio.get_running_loop().run_in_executor(None, inspector.close)

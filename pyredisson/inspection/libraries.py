@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, final
 from uuid import UUID
 
-from pyredisson.core.diagnosis.replies import CLIENT_ID, read_count
+from pyredisson._core.holder_lookup import CLIENT_ID, read_count
 
 Tell: TypeAlias = Callable[..., Any]
 """Sends a command to the server of its first key, and returns the reply."""
@@ -249,3 +249,26 @@ def _possible(key: bytes, view: TokenView | None) -> tuple[Library, ...]:
     """Return whose lock it may be: of values that no library makes, those who let programs choose them."""
     found = () if view is None else view.libraries
     return found or tuple(each for each in LIBRARIES if each.chosen_values and each.has_own(key))
+
+
+# ---- foreign ---------------------------------------------------------------------------------------------------------
+# A key that is no lock: what it is called, everywhere. Pure.
+
+
+#: The types of Redis whose names are no words.
+_WORDS = {"zset": "sorted set"}
+
+#: How the keys of redis-semaphore's semaphores begin: a sorted set has the permits that are taken.
+FOREIGN_SEMAPHORE = b"semaphore:"
+
+
+def foreign_text(key_type: str, key: bytes) -> str:
+    """Return what a key is that holds no lock: ``"no lock: the key holds a hash of another program"``.
+
+    Args:
+        key_type: What ``TYPE`` answers for it.
+        key: The key.
+    """
+    is_semaphore = key_type == "zset" and key.startswith(FOREIGN_SEMAPHORE)
+    whose = ", as a semaphore of redis-semaphore is" if is_semaphore else " of another program"
+    return f"no lock: the key holds a {_WORDS.get(key_type, key_type)}{whose}"

@@ -13,7 +13,7 @@ from typing import TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson.core.diagnosis.replies import (
+from pyredisson._core.holder_lookup import (
     MAX_PRESENCE_BYTES,
     Connection,
     read_client_list,
@@ -21,32 +21,37 @@ from pyredisson.core.diagnosis.replies import (
     read_owner,
     read_presence,
 )
-from pyredisson.core.names import PRESENCE_KEYS, presence_key
-from pyredisson.core.stored import StoredKind
-from pyredisson.inspection.foreign import FOREIGN_SEMAPHORE
-from pyredisson.inspection.kinds import numbered_kinds
-from pyredisson.inspection.libraries import MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
-from pyredisson.inspection.model import LockView
-from pyredisson.inspection.people import People
-from pyredisson.inspection.reading import Stored, read_stored
-from pyredisson.inspection.refusals import answered
-from pyredisson.inspection.replies import MAX_DOUBTFUL, encode_name, glob_to_pattern
-from pyredisson.inspection.scan import (
+from pyredisson._core.kind import StoredKind
+from pyredisson._core.names import PRESENCE_KEYS, presence_key
+from pyredisson.inspection.libraries import FOREIGN_SEMAPHORE, MAX_TOKEN, MAX_VALUE, TOKEN_SIZES, keys_of_lock
+from pyredisson.inspection.model import LockView, numbered_kinds
+from pyredisson.inspection.reading import (
     COUNT,
     PERMIT_KEYS,
     QUEUE_KEYS,
     Candidate,
+    Stored,
     candidates_named,
     find_foreign_semaphores,
     find_hashes,
     find_permits,
     find_queues,
     find_strings,
+    read_stored,
     scan,
     subscribed_names,
 )
-from pyredisson.inspection.servers import Server, Servers, describe, in_batches
-from pyredisson.inspection.views import view_of
+from pyredisson.inspection.servers import (
+    MAX_DOUBTFUL,
+    Server,
+    Servers,
+    answered,
+    describe,
+    encode_name,
+    glob_to_pattern,
+    in_batches,
+)
+from pyredisson.inspection.views import People, view_of
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count, islice
-from typing import Any, TypeVar, final
+from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import redis
 import redis.exceptions as rx
@@ -16,14 +18,22 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from pyredisson.inspection.refusals import is_of_another_type, one_node_of_a_cluster, refusal_of
-from pyredisson.net.endpoint import Endpoint, endpoint_of, is_tls, url_of, url_of_endpoint
-from pyredisson.net.refusals import as_redis_error
-from pyredisson.net.resp import is_push, new_reader, pack_command
-from pyredisson.net.sentinel import Sentinels, read_master
-from pyredisson.net.slots import SLOTS, Cluster, read_slots
-from pyredisson.net.urls import client_at, known_url, listed, own_settings
-from pyredisson.net.wire import Address
+from pyredisson._core.requests import NO_PASSWORD
+from pyredisson._net.refusals import Meaning, as_redis_error, meaning_of, reply_error
+from pyredisson._net.sentinel import Sentinels, read_master
+from pyredisson._net.slots import SLOTS, Cluster, read_slots
+from pyredisson._net.urls import (
+    Endpoint,
+    client_at,
+    endpoint_of,
+    is_tls,
+    known_url,
+    listed,
+    own_settings,
+    url_of,
+    url_of_endpoint,
+)
+from pyredisson._net.wire import Address, is_push, new_reader, pack_command, unexpected_reply
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -354,3 +364,149 @@ class Servers:
             except (rx.RedisError, OSError) as error:
                 failure = error
         raise failure
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+# What it means that a server refuses a question: it was not answered, and never "no". Decided here, for all tools.
+# * The key holds something of another type (``WRONGTYPE``): that is an answer.
+# * The server says that it cannot now (``LOADING``, ``BUSY``, ...): it is there, and it is worth asking again.
+# * This user may not ask, or the server does not know the command: asking again will not help.
+# * The server is one node of a cluster, or is no Redis at all: the address is wrong.
+
+
+Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]
+"""How a question that failed was answered."""
+
+MAX_SHOWN = 80  # characters of a key
+
+
+class OneNodeOfACluster(rx.ClusterError):
+    """What is asked is one node of a cluster, which knows a part of the locks only."""
+
+
+def is_of_another_type(answer: object) -> bool:
+    """Whether an answer says that the key holds something of another type."""
+    return isinstance(answer, rx.ResponseError) and str(answer).startswith(("WRONGTYPE", "no such key", "ERR no such"))
+
+
+def refusal_of(error: Exception, command: Sequence[str | bytes]) -> Exception:
+    """Return the error of a question that was refused: it names the command, and the key if that is what is missing."""
+    inner = reply_error(str(error)) if type(error) is rx.ResponseError else error
+    text, name = str(inner), str(command[0]).upper()
+    if isinstance(inner, rx.MovedError) or text.startswith("MOVED "):
+        return one_node_of_a_cluster()
+    if "key" in text.lower() and isinstance(inner, rx.NoPermissionError) and len(command) > 1:
+        key = command[1] if isinstance(command[1], str) else command[1].decode(errors="backslashreplace")
+        inner.args = (f"{text} ({name} {key[:MAX_SHOWN]!r})",)
+    elif name.lower() not in text.lower():
+        inner.args = (f"{text} ({name})",)
+    return inner
+
+
+def one_node_of_a_cluster() -> OneNodeOfACluster:
+    """Return the error for the plain URL of a node of a cluster."""
+    return OneNodeOfACluster(
+        "it is one node of a cluster, and has only a part of the locks: use redis+cluster://host:port"
+    )
+
+
+def answered(error: BaseException) -> Answered:
+    """Return how a question was answered that raised this error."""
+    if isinstance(error, (OneNodeOfACluster, rx.MovedError, rx.InvalidResponse)):
+        return "elsewhere"
+    if isinstance(error, Exception) and meaning_of(error) in (Meaning.PASSES, Meaning.NOT_HERE):
+        return "not now"
+    if isinstance(error, (rx.ResponseError, rx.AuthenticationError, rx.AuthorizationError)):
+        return "refused"
+    return "not"
+
+
+def text_of(error: Exception) -> str:
+    """Return why a server refuses, in words."""
+    if any(each in str(error) for each in NO_PASSWORD):
+        return "it requires a password, and the URL has none: redis://:password@host:port"
+    return str(error)
+
+
+# ---- server replies --------------------------------------------------------------------------------------------------
+# How the replies to plain commands are read. One of another type than expected is a clear error.
+
+
+def check_pong(reply: object) -> None:
+    """Check the reply to ``PING``. Raises ``InvalidResponse``, as all functions here."""
+    if reply != b"PONG":
+        raise _unexpected("PING", reply)
+
+
+def read_info_text(reply: object) -> bytes:
+    """Return the reply to ``INFO``."""
+    if not isinstance(reply, bytes):
+        raise _unexpected("INFO", reply)
+    return reply
+
+
+def read_setting(name: str, reply: object) -> str | None:
+    """Read the reply to ``CONFIG GET``: an array, or a map in RESP3; ``None`` if the server has no such setting."""
+    parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+    if not isinstance(parts, list) or len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
+        raise _unexpected("CONFIG GET", reply)
+    found = dict(zip(parts[::2], parts[1::2], strict=True)).get(name.encode())
+    return None if found is None else found.decode(errors="replace")
+
+
+def read_clock(reply: object) -> float:
+    """Read the reply to ``TIME``: seconds since 1970."""
+    match reply:
+        case [bytes() as seconds, bytes() as micros] if seconds.isdigit() and micros.isdigit():
+            return int(seconds) + int(micros) / 1e6
+    raise _unexpected("TIME", reply)
+
+
+def read_scan(command: str, reply: Any) -> tuple[bytes, list[bytes]]:
+    """Read the reply to ``SCAN`` or ``HSCAN``: the next cursor, and what was found."""
+    match reply:
+        case [bytes() as cursor, [*found]] if cursor.isdigit() and all(isinstance(each, bytes) for each in found):
+            return cursor, found
+    raise _unexpected(command, reply)
+
+
+def _unexpected(command: str, reply: object) -> rx.InvalidResponse:
+    return unexpected_reply(command, reply, "Redis or Valkey")
+
+
+# ---- replies ---------------------------------------------------------------------------------------------------------
+# How other answers of servers are read: names, subscribers, patterns. Pure, and never an exception.
+#
+# Who an owner or a client is, is read by :mod:`pyredisson._core.holder_lookup`.
+
+
+MAX_DOUBTFUL = 1000  # strings that may be locks or data; more are data
+
+
+def decode_name(name: bytes) -> str:
+    """Return a key as text that can be encoded and printed anywhere; bytes that are no UTF-8 are escaped."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def encode_name(name: str | bytes) -> bytes:
+    """Return the key of a name. Arguments of a command line that are no UTF-8 come back as the bytes they were."""
+    return name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+
+
+def read_numsub(reply: object) -> Mapping[bytes, int]:
+    """Read the reply to ``PUBSUB NUMSUB``: subscribers by channel."""
+    if isinstance(reply, dict):
+        pairs: Sequence[Any] = list(reply.items())
+    elif isinstance(reply, list):
+        pairs = list(zip(reply[::2], reply[1::2], strict=False))
+    else:
+        return {}
+    return {each: count for each, count in pairs if isinstance(each, bytes) and isinstance(count, int) and count >= 0}
+
+
+def glob_to_pattern(glob: bytes) -> re.Pattern[bytes]:
+    """Return the regular expression of a pattern as ``SCAN MATCH`` understands it."""
+    text = glob.decode("latin-1").replace("[^", "[!")
+    # A backslash makes the next character a plain one; fnmatch knows brackets alone for that.
+    text = re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], text, flags=re.DOTALL)
+    return re.compile(fnmatch.translate(text).encode("latin-1"))

@@ -15,7 +15,7 @@ from pyredisson.asyncio import Redisson as AsyncRedisson
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
-    from pyredisson.core.deadline import Seconds
+    from pyredisson._core.deadline import Seconds
 
 __all__ = ["OncePerTick", "once_per_tick"]
 

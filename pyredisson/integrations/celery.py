@@ -11,11 +11,11 @@ from celery.beat import Scheduler
 from celery.exceptions import Retry
 from celery.schedules import schedstate
 
-from pyredisson.shared.synchronized import Key
-from pyredisson.threads.client import Redisson
+from pyredisson._shared.synchronized import Key
+from pyredisson._threads.client import Redisson
 
 if TYPE_CHECKING:
-    from pyredisson.threads.run_once import RunOnce
+    from pyredisson._threads.run_once import RunOnce
 
 __all__ = ["LeaderBeat", "SingletonTask"]
 

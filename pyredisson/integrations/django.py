@@ -33,12 +33,12 @@ from django.db import transaction
 
 import pyredisson.asyncio
 from pyredisson import Config, Lease, Redisson, Skipped
+from pyredisson._core.deadline import Seconds
+from pyredisson._net.urls import url_from_env
+from pyredisson._owners import forks
+from pyredisson._shared.arguments import check_times
+from pyredisson._shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
 from pyredisson.compat.redis_py import Lock as RedisPyLock
-from pyredisson.core.deadline import Seconds
-from pyredisson.net.urls import url_from_env
-from pyredisson.shared import process
-from pyredisson.shared.arguments import check_times
-from pyredisson.shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
 
 __all__ = ["LockingRedisCache", "OneHostMixin", "PyredissonApp", "async_client", "client", "hold", "synchronized"]
 
@@ -83,7 +83,7 @@ def async_client() -> pyredisson.asyncio.Redisson:
         return _async_clients[loop]
 
 
-@process.on_fork
+@forks.on_fork
 def _after_fork() -> None:
     global _making
     _making = threading.RLock()  # A thread of the parent may have held it.
@@ -124,8 +124,8 @@ def _check_server(**_: object) -> list[checks.CheckMessage]:
     """Inspect the server, as ``pyredisson doctor`` does. Only for ``manage.py check --deploy``."""
     if _check_settings():
         return []
-    from pyredisson.tools.doctor.judge import Grade, judge
-    from pyredisson.tools.doctor.probe import probe
+    from pyredisson._tools.doctor.judge import Grade, judge
+    from pyredisson._tools.doctor.probe import probe
 
     with url_from_env() as from_env:  # With its password, which the URL of a client does not show.
         url: str = getattr(settings, "PYREDISSON", {}).get("URL") or from_env

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from dramatiq import Middleware
 from dramatiq.middleware import MiddlewareError, SkipMessage
 
-from pyredisson.shared.synchronized import Key
-from pyredisson.threads.client import Redisson
+from pyredisson._shared.synchronized import Key
+from pyredisson._threads.client import Redisson
 
 if TYPE_CHECKING:
     from dramatiq import Actor, Broker
     from dramatiq.broker import MessageProxy
 
+    from pyredisson._threads.hold import HoldContext
     from pyredisson.lease import Lease
-    from pyredisson.threads.hold import HoldContext
 
 __all__ = ["SingletonError", "Singletons"]
 

@@ -23,13 +23,13 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
 from pyredisson import errors
+from pyredisson._core.deadline import Seconds
+from pyredisson._core.names import check_name
+from pyredisson._shared.arguments import check_times
+from pyredisson._shared.synchronized import Guarding, check_kind, fields_of, lock_of
 from pyredisson.asyncio import Redisson
 from pyredisson.config import Config
-from pyredisson.core.deadline import Seconds
-from pyredisson.core.names import check_name
 from pyredisson.lease import Lease
-from pyredisson.shared.arguments import check_times
-from pyredisson.shared.synchronized import Guarding, check_kind, fields_of, lock_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -10,8 +10,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from rq import Retry, get_current_job
 
-from pyredisson.shared.synchronized import Key
-from pyredisson.threads.client import Redisson
+from pyredisson._shared.synchronized import Key
+from pyredisson._threads.client import Redisson
 
 __all__ = ["singleton"]
 

@@ -26,8 +26,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from pyredisson import __version__, events
-from pyredisson.observe.holds import Entries
-from pyredisson.observe.labels import MAX_LABELS, Label, PerLabel
+from pyredisson.observe._metrics import MAX_LABELS, Entries, Label, PerLabel
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider

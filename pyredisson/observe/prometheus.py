@@ -23,12 +23,9 @@ from typing import TYPE_CHECKING, final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter
 
 from pyredisson import events
-from pyredisson.core.failures import REASONS
+from pyredisson._core.failures import REASONS
 from pyredisson.events import Acquired, Released
-from pyredisson.observe.frequent import Computed, Frequent, Shared
-from pyredisson.observe.histogram import BUFFER
-from pyredisson.observe.holds import Entries
-from pyredisson.observe.labels import MAX_LABELS, Label, PerLabel
+from pyredisson.observe._metrics import BUFFER, MAX_LABELS, Computed, Entries, Frequent, Label, PerLabel, Shared
 
 __all__ = ["BUCKETS", "PrometheusListener"]
 

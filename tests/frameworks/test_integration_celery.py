@@ -101,7 +101,7 @@ def test_tasks_with_the_same_key_run_one_at_a_time(workers: Workers, pool: str) 
 
 def test_a_call_that_waits_does_not_occupy_the_worker(workers: Workers) -> None:
     workers.worker("--pool", "threads", "-c", "2")
-    workers.send("count.delay('tea', 4.0)\nfor _ in range(5): count.delay('tea')\ncount.delay('milk')")
+    workers.send("count.delay('tea', 8.0)\nfor _ in range(5): count.delay('tea')\ncount.delay('milk')")
     workers.until_noted("counted", 7)
     assert workers.noted("counted")[0] == "counted milk"
 

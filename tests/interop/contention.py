@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import redis
 import redis.asyncio
 
-from pyredisson.core.driver import run
+from pyredisson._core.runtime import run
 from tests.real_servers.contenders import Do, at_once, awaited
 from tests.waiting import until
 

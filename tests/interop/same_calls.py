@@ -38,7 +38,7 @@ EXEMPT: Final = {
     "a fenced re-entry joins": "Java draws a token for each re-entry",
     "fair scores": "ours are the server's time, and are raised while the waiter lives",
     "a downgrade tells": "when a writer goes on reading, ours publishes 1, and Java's publishes nothing",
-    "a fair lock that is gone": "Java's unlock of one succeeds, ours raises; both ring the head of the queue",
+    "a fair lock that is gone": "Java's unlock of one succeeds, ours raises; both notify the head of the queue",
     "keys of one side": "the unlock latch of Java; epochs, numbers and the permits in all of ours, and until when our "
     "fair waiters can be alive, while any wait",
     "each side has its time": "what is left is None in ours if the lock is held, but this side of it is not",

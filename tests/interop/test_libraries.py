@@ -11,7 +11,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from pyredisson.tools.cli import cli
+from pyredisson._tools.cli import cli
 from tests.interop.libraries.building import LANGUAGES, require
 from tests.interop.libraries.cases import CASES, SEMAPHORE, Case
 from tests.interop.peer import WITHIN, Jvm, quoted

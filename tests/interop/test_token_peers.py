@@ -13,8 +13,8 @@ import redis
 from click.testing import CliRunner, Result
 
 from pyredisson import LockLostError, LockNotOwnedError
+from pyredisson._tools.cli import cli
 from pyredisson.compat.redis_py import Lock as DropIn
-from pyredisson.tools.cli import cli
 from tests.interop.clients import PythonSide, Side
 from tests.interop.contention import check_exclusion, counters, let_begin, waits_between
 from tests.interop.peer import WITHIN

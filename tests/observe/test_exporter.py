@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
+from pyredisson._tools.exporter import Exporter, Scanner
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.inspection.inspector import Keep
-from pyredisson.tools.exporter import Exporter, Scanner
 from tests.command_line import Program, Programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until

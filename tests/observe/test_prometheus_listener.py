@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyredisson import events
-from pyredisson.observe.histogram import BUFFER
-from pyredisson.observe.holds import FIRST_SWEEP
-from pyredisson.observe.labels import NAMES
+from pyredisson.observe._metrics import BUFFER, FIRST_SWEEP, NAMES
 from tests.observe.meters import PrometheusMeter
 from tests.observe.test_listeners import acquired
 from tests.servers import Server

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyredisson.core.diagnosis import holder_lookup
+from pyredisson._core import holder_lookup
 from tests.promises.kinds import handle
 from tests.proxy import Proxy
 from tests.servers import SharedServers

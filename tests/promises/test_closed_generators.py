@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.promises.kinds import lock_of, make
+from tests.servers import Server
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import PATIENCE, Actor, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
@@ -158,16 +161,79 @@ def test_an_async_generator_that_is_given_up_releases(
 
 
 @asyncio_only
+@pytest.mark.parametrize(("kind", "form"), BLOCKS)
+def test_a_generator_is_closed_when_its_lock_was_released(world: AsyncioWorld, kind: str, form: str) -> None:
+    held, actor = guard(world, kind), world.actor()
+    actor.do(lambda: by_aclosing(arows(in_block(held, form))))
+    assert free_again(actor, held)
+
+
+#: A program that ends while a generator is in its block; its event loop closes the generator.
+ENDS_IN_A_GENERATOR = """
+import asyncio, sys
+from pyredisson.asyncio import MultiLock, Redisson
+
+kept = []
+
+async def rows(block):
+    async with block:
+        yield 1
+
+async def main(url, name, guard, form, closed):
+    client = Redisson.from_url(url)
+    if guard == "multi_lock":
+        guard = MultiLock(client.get_lock(f"{name}:1"), client.get_lock(f"{name}:2"))
+    elif guard == "lock":
+        guard = client.get_lock(name)
+    else:
+        guard = client.get_semaphore(name, permits=1)
+    numbers = rows(guard.hold() if form == "hold" else guard)
+    kept.append(numbers)
+    await anext(numbers)
+    if closed:
+        await client.close()
+
+asyncio.run(main(*sys.argv[1:5], sys.argv[5] == "closed"))
+"""
+
+
+@pytest.mark.parametrize("closed", ["open", "closed"])
+@pytest.mark.parametrize(
+    ("guard", "form"), [("lock", "hold"), ("multi_lock", "hold"), ("semaphore", "hold"), ("semaphore", "with")]
+)
+def test_the_end_of_a_program_closes_its_generators(
+    valkey: Server, unique_name: str, guard: str, form: str, closed: str
+) -> None:
+    """With ``async with lock`` the hold is its task's, which has ended: its lease ends it."""
+    command = [sys.executable, "-W", "error", "-c", ENDS_IN_A_GENERATOR]
+    arguments = [valkey.url, unique_name, guard, form, closed]
+    ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    said = [line for line in ended.stderr.splitlines() if "was closed while it held" not in line]
+    assert (ended.returncode, said) == (0, [])
+    with valkey.client() as server:
+        left = {key: server.get(key) for key in server.keys(f"*{unique_name}*") if server.type(key) == b"string"}
+        assert not server.exists(unique_name) or left[unique_name.encode()] == b"1"
+        assert not server.exists(f"{unique_name}:1", f"{unique_name}:2")
+
+
+@contextlib.asynccontextmanager
+async def passed_on(block: Any) -> AsyncIterator[None]:
+    async with block:
+        yield
+
+
+@asyncio_only
+@pytest.mark.parametrize("wrap", [lambda block: block, passed_on], ids=["itself", "in a context manager"])
 @pytest.mark.parametrize(("kind", "form"), [("lock", "with"), ("lock", "hold"), *OF_PERMITS])
 def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(
-    world: AsyncioWorld, kind: str, form: str
+    world: AsyncioWorld, kind: str, form: str, wrap: Callable[[Any], Any]
 ) -> None:
     """It may await nothing any more: one that does is a ``RuntimeError``."""
     held, actor = guard(world, kind), world.actor()
     entered = asyncio.Event()
 
     async def body() -> None:
-        async with in_block(held, form):
+        async with wrap(in_block(held, form)):
             entered.set()
             await asyncio.Event().wait()
 

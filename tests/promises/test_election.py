@@ -12,7 +12,7 @@ import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
-from pyredisson.kinds.election import ElectionCore
+from pyredisson._kinds.election import ElectionCore
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 

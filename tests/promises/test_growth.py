@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 import pyredisson
-from pyredisson.core.driver import run
+from pyredisson._core.runtime import run
 from pyredisson.events import Event, Renewed
 from tests.promises.kinds import ended, over
 from tests.worlds.base import Actor, Remote, World

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from pyredisson.core.requests.call import ForceCall
+from pyredisson._core.requests import ForceCall
 from tests.promises.kinds import handle, lock_of
 from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
+from pyredisson._tools.cli import cli
 from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
-from pyredisson.tools.cli import cli
 from tests.promises.kinds import handle, rival, wait
 from tests.proxy import Proxy
 from tests.servers import HOST

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from pyredisson.kinds import read_write_waiting
+from pyredisson._kinds import read_write_lock as read_write_waiting
 from tests.promises.kinds import handle
 from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime, in_virtual_time

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError
-from pyredisson.core.driver import run
+from pyredisson._core.runtime import run
 from tests.promises.kinds import ended, handle, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
@@ -262,7 +262,7 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
         waiting = []
 
         def once(waiting: list = waiting) -> bool:
-            if world.waiting(theirs) == 1:  # I am the first, and shall be rung.
+            if world.waiting(theirs) == 1:  # I am the first, and shall be notified.
                 waiting.append(bob.start(others.lock))
                 world.until(lambda: world.waiting(theirs) == 2)
                 theirs.unlock()

@@ -20,7 +20,7 @@ import redis
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError, NoSyncedSlavesError, OutcomeUnknownError
-from pyredisson.core.driver import run as step
+from pyredisson._core.runtime import run as step
 from tests.real_servers.handles import handle
 from tests.waiting import soon, until
 

@@ -54,10 +54,10 @@ def end(url: str, name: str, how: str) -> None:
     lock.lock()
     if how.startswith("unlock"):
         atexit.register(lock.unlock)
-    if how == "unlock without threads":  # The handler that is registered last runs first.
-        atexit.register(setattr, _thread, "start_new_thread", refuse_threads)
-    if how == "close at exit":
+    if how.startswith("close"):
         atexit.register(client.close)
+    if how.endswith("without threads"):  # The handler that is registered last runs first.
+        atexit.register(setattr, _thread, "start_new_thread", refuse_threads)
     print("ending", flush=True)
     if how == "exception":
         sys.excepthook = lambda *args: None

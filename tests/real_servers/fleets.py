@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
 from tests.real_servers.observation import load_scripts
 from tests.servers import VALKEY, Server
 from tests.waiting import until

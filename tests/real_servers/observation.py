@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import redis
 
-from pyredisson.core.names import LockNames, owner_field
-from pyredisson.lua import script_names
-from pyredisson.net.resp import script
+from pyredisson._core.names import LockNames, owner_field
+from pyredisson._lua import script_names
+from pyredisson._net.wire import script
 from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import until

@@ -18,11 +18,11 @@ import redis
 import redis.asyncio
 
 import pyredisson.asyncio
-from pyredisson.asyncio.fan_out import fan_out
-from pyredisson.asyncio.transport import FORM
+from pyredisson._asyncio.pipe import fan_out
+from pyredisson._asyncio.transport import FORM
+from pyredisson._core.runtime import Ask, Runtime
+from pyredisson._net.urls import target_of
 from pyredisson.config import Config
-from pyredisson.core.runtime import Ask, Runtime
-from pyredisson.net.connect import target_of
 from tests.proxy import Proxy
 from tests.real_servers.observation import calls
 from tests.servers import Server

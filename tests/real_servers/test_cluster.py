@@ -16,7 +16,7 @@ import redis.asyncio
 from redis.crc import key_slot
 
 from pyredisson import Redisson, events
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
 from tests.clusters import RunningCluster
 from tests.real_servers.handles import handle
 from tests.real_servers.kind_table import FENCED, KINDS, Kind

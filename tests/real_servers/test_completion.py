@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import get_completion_class
 
-from pyredisson.tools.cli import cli
-from pyredisson.tools.completion import SECONDS, SHELLS, completion_script, register
+from pyredisson._tools.cli import cli
+from pyredisson._tools.completion import SECONDS, SHELLS, completion_script, register
 from tests.command_line import ROOT, Programs
 from tests.servers import Server
 from tests.terminals import terminal

@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pyredisson import Config, LockError
-from pyredisson.net import pool
+from pyredisson._net import link as pool
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld

@@ -9,7 +9,7 @@ import pytest
 import redis
 from redis.credentials import CredentialProvider
 
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
 from pyredisson.events import CallbackFailed, ConnectionDown, ConnectionUp, Event, Lost, Renewed
 from tests.clusters import RunningCluster
 from tests.proxy import Proxy

@@ -161,13 +161,13 @@ class OnRedis:
         await (asyncio.sleep(seconds) if seconds else asyncio.wait_for(self._quiet(), PATIENCE))
 
     async def _quiet(self) -> None:
-        quiet, before = 0, -1
+        quiet, expected = 0, None
         while quiet < 3:
             for _ in range(10):
                 await asyncio.sleep(0)
             commands = (await self.probe.info("stats"))["total_commands_processed"]
-            quiet = quiet + 1 if commands == before + 1 else 0
-            before = commands
+            quiet = quiet + 1 if commands == expected else 0
+            expected = commands + 1
 
 
 on_redis = OnRedis()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyredisson
-from pyredisson.core.requests.server import read_info
-from pyredisson.tools.doctor import examine
-from pyredisson.tools.doctor.judge import Grade, Report, judge
-from pyredisson.tools.doctor.probe import Node
+from pyredisson._core.server import read_info
+from pyredisson._tools.doctor import examine
+from pyredisson._tools.doctor.judge import Grade, Report, judge
+from pyredisson._tools.doctor.probe import Node
 from tests.clusters import RunningCluster
 from tests.command_line import programs
 from tests.sentinels import SOON_MS, SentinelSet

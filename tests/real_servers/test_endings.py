@@ -6,7 +6,7 @@ import threading
 
 import redis
 
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
 from tests.proxy import Proxy
 from tests.real_servers.observation import calls, held
 from tests.waiting import until

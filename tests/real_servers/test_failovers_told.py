@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pyredisson._net.slots import read_slots
 from pyredisson.events import Event, MasterChanged, QuorumNodeBack, QuorumNodeLost
-from pyredisson.net.slots import read_slots
 from tests.clusters import RunningCluster
 from tests.proxy import Proxy
 from tests.sentinels import SentinelSet

@@ -22,16 +22,16 @@ import redis.exceptions as rx
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson.asyncio.pipe import Pipe
-from pyredisson.core.driver import run
-from pyredisson.core.failures import NotSent, Unanswered
-from pyredisson.core.ownership.call_chains import CallChains
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.requests import settle
-from pyredisson.kinds.lock import LockCore
-from pyredisson.threads import fast_path
-from pyredisson.threads.sockets import Connection
+from pyredisson._asyncio.pipe import Pipe
+from pyredisson._core import acquiring as settle
+from pyredisson._core.failures import NotSent, Unanswered
+from pyredisson._core.hold import Hold
+from pyredisson._core.owners import CallChains
+from pyredisson._core.ownership import IN_DOUBT, Ownership
+from pyredisson._core.runtime import run
+from pyredisson._kinds.lock import LockCore
+from pyredisson._threads import fast_path
+from pyredisson._threads.sockets import Connection
 from tests.real_servers.contenders import Do, at_once, awaited
 from tests.real_servers.observation import load_scripts
 from tests.servers import Server
@@ -180,7 +180,7 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
             "epoch": each.epoch,
             "generation": each.generation,
             "pending": (flight.pending, len(flight.due), flight.released_behind, flight.queued_ms),
-            "doubtful": flight.doubtful if flight.pending else None,
+            "doubtful": flight.state not in IN_DOUBT if flight.pending else None,
             "deadline": round(max(0.0, each.deadline - time.monotonic()), -2) if each.holds else None,
         }
     found["stored"] = sorted(direct.hvals(name))
@@ -236,7 +236,7 @@ class Twins:
 
     def begin(self, index: int, step: str, fault: str) -> Any:
         """Plan what happens next. Returns the lock."""
-        self.clients[1]._core.direct = None
+        self.clients[1]._core.fast_pool = None
         if self.flushed:  # The reply that a script is not known would be no reply to lose.
             load_scripts(self.server)
         self.flushed = fault == "unknown script"
@@ -250,7 +250,7 @@ class Twins:
     def settled(self) -> bool:
         """Whether nothing is under way."""
         ownerships = [each for client, name in self._each() for each in client._core.ownerships.of(name)]
-        return not any(each.pending is not None or each.queued_ms for each in ownerships)
+        return not any(each.pending is not None or each.in_flight.queued_ms for each in ownerships)
 
     def check(self) -> None:
         """Fail unless both have come to the same."""
@@ -277,13 +277,13 @@ def plan(seed: int) -> list[tuple[str, str]]:
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the fast path was taken, each time that it might have been."""
     found: list[bool] = []
-    is_usual = LockCore.is_usual
+    prepare_fast_path = LockCore.prepare_fast_path
 
     def counted(self: LockCore, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        found.append(is_usual(self, ownership, who, holds, now))
+        found.append(prepare_fast_path(self, ownership, who, holds, now))
         return found[-1]
 
-    monkeypatch.setattr(LockCore, "is_usual", counted)
+    monkeypatch.setattr(LockCore, "prepare_fast_path", counted)
     return found
 
 
@@ -390,7 +390,7 @@ def test_a_fair_hand_over_takes_three_scripts(
     valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
-    monkeypatch.setattr("pyredisson.core.waiting.subscriptions.LINGER", 60.0)
+    monkeypatch.setattr("pyredisson._core.subscriptions.LINGER", 60.0)
     sent: list[bytes] = []
     exchange = Connection.exchange
 

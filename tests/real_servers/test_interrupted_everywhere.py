@@ -21,8 +21,8 @@ import redis
 
 import pyredisson
 from pyredisson import Config, LockNotOwnedError
+from pyredisson._net.wire import script
 from pyredisson.compat.redis_py import Lock as CompatLock
-from pyredisson.net.resp import script
 from tests.real_servers.observation import busy, load_scripts
 from tests.real_servers.signal_points import Points, other_points
 from tests.servers import VALKEY, Server, SharedServers

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import pyredisson
-from pyredisson.core.names import WAITING
+from pyredisson._core.names import WAITING
 from tests.proxy import Held, Proxy
 from tests.real_servers.contenders import COUNTER, Contenders
 from tests.real_servers.handles import handle

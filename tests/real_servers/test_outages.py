@@ -10,8 +10,8 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.core.deadline import certain_for
-from pyredisson.core.names import LockNames
+from pyredisson._core.deadline import certain_for
+from pyredisson._core.names import LockNames
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from pyredisson.events import ConnectionDown, Lost, RenewalFailed
 from tests.proxy import Proxy

@@ -14,9 +14,9 @@ import pytest
 import redis
 import redis.exceptions as rx
 
+from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.events import PresenceRefused
-from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.real_servers.client_settings import renewed_every
 from tests.real_servers.observation import load_scripts, nothing_left
 from tests.servers import HOST, REDIS_6, Build, Server

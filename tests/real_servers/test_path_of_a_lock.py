@@ -26,6 +26,9 @@ PAIR = {"threads": 16, "asyncio": 22}
 WITH_A_NEW_HANDLE = 30
 QUORUM_OF_FIVE = 361
 
+#: With a listener, so on the general path: calls of one lock() and of one unlock(), and the number of their files.
+GENERAL = {"threads": ((48, 16), (46, 15)), "asyncio": ((76, 18), (67, 15))}
+
 
 #: Of so many pairs the one with the fewest calls is looked at: a busy machine may have the watchdog be woken by one.
 PAIRS = 3
@@ -55,8 +58,10 @@ def documented(form: str) -> list[str]:
     return [f"{path} {name}" for line in columns for path, name in re.findall(r"`([\w/]+\.py)` `(\w+)`", line)]
 
 
-def in_threads(url: str, use: Callable[[pyredisson.Redisson, pyredisson.Lock], object]) -> list[str]:
-    with pyredisson.Redisson.from_url(url) as client:
+def in_threads(
+    url: str, use: Callable[[pyredisson.Redisson, pyredisson.Lock], object], config: pyredisson.Config | None = None
+) -> list[str]:
+    with pyredisson.Redisson.from_url(url, config=config) as client:
         lock = client.get_lock("path")
         for _ in range(3):
             use(client, lock)
@@ -78,8 +83,8 @@ def a_block(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
         pass
 
 
-async def in_a_task(url: str) -> list[str]:
-    async with pyredisson.asyncio.Redisson.from_url(url) as client:
+async def in_a_task(url: str, config: pyredisson.Config | None = None) -> list[str]:
+    async with pyredisson.asyncio.Redisson.from_url(url, config=config) as client:
         lock = client.get_lock("path")
         for _ in range(3):
             await lock.lock()
@@ -105,6 +110,20 @@ def test_the_page_names_each_function(url: str, form: str) -> None:
     found = Context().run(lambda: in_threads(url, a_pair) if form == "threads" else asyncio.run(in_a_task(url)))
     assert len(found) <= PAIR[form], found
     assert found == documented(form)
+
+
+@pytest.mark.parametrize("form", GENERAL)
+def test_the_general_path_is_short(url: str, form: str) -> None:
+    config = pyredisson.Config(listeners=[lambda event: None])
+    found = Context().run(
+        lambda: in_threads(url, a_pair, config) if form == "threads" else asyncio.run(in_a_task(url, config))
+    )
+    begins = next(at for at, each in enumerate(found) if each.endswith("/locks.py unlock"))
+    for calls, (most_calls, most_files) in zip((found[:begins], found[begins:]), GENERAL[form], strict=True):
+        assert len(calls) <= most_calls, calls
+        assert len({each.split()[0] for each in calls}) <= most_files, calls
+    if form == "threads":
+        assert [each.replace("<lambda>", "lambda") for each in found] == documented("The general path, with a listener")
 
 
 def test_a_handle_a_call_costs_little(url: str) -> None:

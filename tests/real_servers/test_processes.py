@@ -20,7 +20,10 @@ from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
 
-@pytest.mark.parametrize("how", ["sys.exit", "exception", "unlock at exit", "unlock without threads", "close at exit"])
+@pytest.mark.parametrize(
+    "how",
+    ["sys.exit", "exception", "unlock at exit", "unlock without threads", "close at exit", "close without threads"],
+)
 def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
     valkey: Server, direct: redis.Redis, unique_name: str, how: str
 ) -> None:

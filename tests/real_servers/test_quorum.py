@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
 from pyredisson.errors import QuorumUnreachableError
 from tests.proxy import Proxy
 from tests.real_servers.fleets import NODES, PATIENT, Fleet, over

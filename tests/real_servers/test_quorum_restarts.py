@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.driver import run
+from pyredisson._core.runtime import run
 from pyredisson.errors import LockLostError, QuorumUnreachableError, RedissonError
 from pyredisson.events import NodeBarred, QuorumIsYoung, ServerUnsafe
 from tests.real_servers.fleets import NODES, PATIENT, Fleet, over

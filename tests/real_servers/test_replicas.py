@@ -171,7 +171,7 @@ def test_without_the_check_no_replica_is_asked(
 def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyredisson.core.requests.replicas.LOOK_AGAIN", 0.2)
+    monkeypatch.setattr("pyredisson._core.replicas.LOOK_AGAIN", 0.2)
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
 

@@ -12,10 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson, Skipped
+from pyredisson._shared import rights
+from pyredisson._tools.cli import cli
+from pyredisson._tools.exporter import Exporter, Scanner
 from pyredisson.inspection import Inspector
-from pyredisson.shared import rights
-from pyredisson.tools.cli import cli
-from pyredisson.tools.exporter import Exporter, Scanner
 from tests.examples import ROOT
 from tests.servers import HOST, Build, Server
 from tests.waiting import until

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from pyredisson import Config, Redisson
-from pyredisson.tools.cli import cli
+from pyredisson._tools.cli import cli
 from tests.servers import Server
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import redis.asyncio
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.core.requests.server import ServerFacts
+from pyredisson._core.server import ServerFacts
 from pyredisson.errors import RedissonError
 from pyredisson.events import ServerUnsafe
 from tests.real_servers.observation import load_scripts

@@ -43,7 +43,7 @@ CALLS = {
 #: Runs commands one after another, each behind a line with its name.
 PROGRAM = """
 import json, sys
-from pyredisson.tools.cli import cli
+from pyredisson._tools.cli import cli
 for name, arguments in json.loads(sys.argv[1]).items():
     print(f"=== {name}", flush=True)
     try:

@@ -11,9 +11,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from pyredisson import Config, Redisson
+from pyredisson._tools.top import Record, Sampler
 from pyredisson.inspection import Inspector
-from pyredisson.tools.top.rounds import Record
-from pyredisson.tools.top.sampler import Sampler
 from tests.command_line import PYREDISSON, Programs
 from tests.servers import Server
 from tests.terminals import terminal

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
+from pyredisson._tools.doctor import examine
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
-from pyredisson.tools.doctor import examine
 from tests.proxy import Proxy
 from tests.real_servers.kind_table import KINDS, LATCH, Kind
 from tests.real_servers.observation import ANY_SCRIPT, side_by_side

@@ -14,10 +14,9 @@ import pytest
 import redis
 
 from pyredisson import Config, Redisson
+from pyredisson._tools.sampling import Change
+from pyredisson._tools.watch import Watch, Watched, line_of, record_of
 from pyredisson.inspection import Inspector, Who
-from pyredisson.tools.sampling.changes import Change
-from pyredisson.tools.watch.run import Watch, Watched
-from pyredisson.tools.watch.show import line_of, record_of
 from tests.clusters import RunningCluster
 from tests.command_line import programs
 from tests.sentinels import SOON_MS, SentinelSet
@@ -105,7 +104,7 @@ def test_of_a_hand_over_each_event_is_of_its_own_owner(
     monkeypatch: pytest.MonkeyPatch,
     notified: bool,
 ) -> None:
-    monkeypatch.setattr("pyredisson.tools.watch.run.KNOWN_WITHIN", 0.9)  # A busy machine looks late.
+    monkeypatch.setattr("pyredisson._tools.watch.KNOWN_WITHIN", 0.9)  # A busy machine looks late.
     server = fresh_server(VALKEY, "--notify-keyspace-events", "KA" if notified else "")
     watcher = watching(server.url, "order")
     watcher.sees("free")

@@ -1,4 +1,4 @@
-"""What each script in ``pyredisson/lua`` does, case by case: on the simulated server, and on every real one.
+"""What each script in ``pyredisson/_lua`` does, case by case: on the simulated server, and on every real one.
 
 A case says what is stored before, the call, the reply, what is stored after, and which messages were published. This
 module runs them; the cases are in ``*_cases.py``, a file for each family of scripts.

@@ -11,7 +11,7 @@ from functools import cached_property
 from random import Random
 from typing import Final, NamedTuple
 
-from pyredisson.lua import script_names, script_text
+from pyredisson._lua import script_names, script_text
 from tests.simulated.engine.redis import ServerError, SimulatedRedis
 
 SCRIPTS: Final[dict[str, str]] = {name: script_text(name) for name in script_names()}

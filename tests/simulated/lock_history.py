@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson.asyncio.primitives import Lock, ReadWriteLock, TokenLock
+from pyredisson._asyncio.locks import Lock, ReadWriteLock, TokenLock
 from pyredisson.config import Config
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.simulated.engine.checkers import LockRules, ReadWriteRules, TokenRules

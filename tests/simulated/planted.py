@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson.lua import script_names
-from pyredisson.net.resp import script
+from pyredisson._lua import script_names
+from pyredisson._net.wire import script
 
 __all__ = ["Bug", "all_of", "cases_of", "check_found", "crowd_tests", "in_code", "in_script"]
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyredisson.asyncio.primitives import MultiLock
+from pyredisson._asyncio.locks import MultiLock
 from pyredisson.config import Config
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
 from tests.simulated.engine.checkers import QuorumRules

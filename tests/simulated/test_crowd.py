@@ -7,9 +7,10 @@ from collections import Counter
 
 import pytest
 
-from pyredisson.core.waiting import fairness, wait_queue
-from pyredisson.core.waiting.wait_queue import QueuedGroup
-from pyredisson.net.resp import script
+from pyredisson._core import wait_queue
+from pyredisson._core import wait_queue as fairness
+from pyredisson._core.wait_queue import QueuedGroup
+from pyredisson._net.wire import script
 from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Promise

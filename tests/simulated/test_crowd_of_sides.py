@@ -6,12 +6,11 @@ import itertools
 
 import pytest
 
-from pyredisson.core.kind import LockAttempt
-from pyredisson.core.outcomes import Answer, Refused
-from pyredisson.core.waiting.wait_queue import QueuedGroup, QueueUpdate
-from pyredisson.kinds import read_write_waiting
-from pyredisson.kinds.read_write_lock import ReadKind
-from pyredisson.kinds.read_write_waiting import YieldToWriters
+from pyredisson._core.acquiring import Attempt
+from pyredisson._core.requests import Answer, Refused
+from pyredisson._core.wait_queue import QueuedGroup, QueueUpdate
+from pyredisson._kinds import read_write_lock as read_write_waiting
+from pyredisson._kinds.read_write_lock import ReadKind, YieldToWriters
 from tests.simulated.crowd import SOON, TURN, Make, Side, Sides, crowd_of, crowds
 from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED
@@ -227,7 +226,7 @@ def _in_attempts(*changes: tuple[str, str]) -> Bug:
 
 
 async def _polite_although_notified(
-    self: YieldToWriters, attempt: LockAttempt, update: QueueUpdate | None = None
+    self: YieldToWriters, attempt: Attempt, update: QueueUpdate | None = None
 ) -> Answer:
     left = attempt.ownership.kind_state.until - attempt.client.runtime.now()
     if left > 0:

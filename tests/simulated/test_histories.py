@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.requests.call import AcquireCall, ReleaseCall
-from pyredisson.core.runtime import Request
-from pyredisson.kinds.token_lock import TokenKind
+from pyredisson._core.requests import AcquireCall, ReleaseCall
+from pyredisson._core.runtime import Request
+from pyredisson._kinds.token_lock import TokenKind
 from tests.simulated import history, permit_history
 from tests.simulated.engine.checkers import Violation
 from tests.simulated.history import quiet

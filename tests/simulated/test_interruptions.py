@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson.asyncio.primitives import Lock
+from pyredisson._asyncio.locks import Lock
 from pyredisson.config import Config
 from tests.simulated.engine.checkers import LockRules, ReadWriteRules, TokenRules, leftovers, tokens_of
 from tests.simulated.engine.faults import Faults

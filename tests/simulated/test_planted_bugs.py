@@ -19,24 +19,24 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core import client
-from pyredisson.core.acquiring import acquire, release
-from pyredisson.core.background.backlog import Backlog
-from pyredisson.core.failures import Failure
-from pyredisson.core.outcomes import ACQUIRED, LockAcquired
-from pyredisson.core.ownership import hold
-from pyredisson.core.ownership import ownership as ownerships
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.table import OwnershipTable
-from pyredisson.core.requests import settle as settling
-from pyredisson.core.requests.settle import settle
-from pyredisson.core.waiting import wait_loop
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.kinds import fair_lock
-from pyredisson.kinds.fenced_lock import FencedKind
-from pyredisson.kinds.non_reentrant import NonReentrantKind
-from pyredisson.kinds.permit_block import Block
+from pyredisson._core import acquiring as acquire
+from pyredisson._core import acquiring as settling
+from pyredisson._core import client, hold
+from pyredisson._core import ownership as ownerships
+from pyredisson._core import releasing as release
+from pyredisson._core import waiting as wait_loop
+from pyredisson._core.acquiring import settle
+from pyredisson._core.failures import Failure
+from pyredisson._core.hold import Hold
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.ownership_table import OwnershipTable
+from pyredisson._core.requests import ACQUIRED, LockAcquired
+from pyredisson._core.subscriptions import Subscriptions
+from pyredisson._core.watchdog import Backlog
+from pyredisson._kinds import fair_lock
+from pyredisson._kinds.fenced_lock import FencedKind
+from pyredisson._kinds.non_reentrant import NonReentrantKind
+from pyredisson._kinds.permits import PermitKind
 from tests import promises
 from tests.promises import conftest
 from tests.simulated.engine.runtime import SimulatedOwner
@@ -65,8 +65,8 @@ def _granted_without_counting(self: Ownership, request_id: int, one: Hold, sent:
     return granted
 
 
-def _permit_granted_from_the_reply(self: Block, ownership: Ownership, begun: float) -> None:
-    ORIGINAL_PERMIT_GRANTED(self, ownership, begun + 0.4)
+def _permit_granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+    return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4 * isinstance(self.kind, PermitKind))
 
 
 def _never_expires(self: Ownership, now: float) -> tuple[Hold, ...]:
@@ -89,7 +89,7 @@ def _confirmed_silently(self: Subscriptions, channel: str) -> None:
 
 def _doubt_under_the_same_epoch(self: Ownership, request_id: int) -> None:
     if request_id == self.request_id:
-        self.in_flight.doubtful = True
+        self.in_flight.doubt()
 
 
 def _never_over(self: Ownership, request_id: int) -> int:
@@ -130,7 +130,6 @@ def _by_its_score(name: str) -> Bug:
 
 
 ORIGINAL_GRANTED = Ownership.granted
-ORIGINAL_PERMIT_GRANTED = Block._acquired
 READ_FENCED = FencedKind.reads
 
 BUGS = {
@@ -229,7 +228,7 @@ BUGS = {
             "local score = tonumber(redis.call('zscore', timeouts, waiter) or '1e15')",
         ),
     ),
-    "a fair lock rings the last one": in_script(
+    "a fair lock notifies the last one": in_script(
         "fair_release",
         (
             "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])",
@@ -284,7 +283,7 @@ BUGS = {
     "a list of permits is released without all of them": in_script(
         "permit_release_all", ("if reply == 1 and not (ends and tonumber(ends) > now) then", "if i < 0 then")
     ),
-    "a permit is certain from its reply on": in_code(Block, "_acquired", _permit_granted_from_the_reply),
+    "a permit is certain from its reply on": in_code(Ownership, "granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(
         "permit_renew", ("redis.call('zadd', key, string.format('%.0f', ends), ARGV[i + 1])", "")
     ),

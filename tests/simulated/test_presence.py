@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
+from pyredisson._core.failures import Failure, NotSent, Passing, Rejected, Unanswered
+from pyredisson._core.runtime import Reply
 from pyredisson.config import Config
-from pyredisson.core.failures import Failure, NotSent, Passing, Rejected, Unanswered
-from pyredisson.core.runtime import Reply
 from pyredisson.errors import LockLostError
 from pyredisson.events import BackgroundFailed, Lost, PresenceRefused, Renewed
 from tests.simulated import stage as stages

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from pyredisson.asyncio.primitives import MultiLock
+from pyredisson._asyncio.locks import MultiLock
+from pyredisson._core import releasing as release
+from pyredisson._core.client import ClientCore
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.runtime import run
+from pyredisson._core.server import KnownRestarts
+from pyredisson._quorum import hold, multi_lock, redlock
+from pyredisson._quorum import redlock as restart_guard
+from pyredisson._quorum.hold import MultiHold, certain_until
+from pyredisson._quorum.redlock import RestartGuard
 from pyredisson.config import Config
-from pyredisson.core.acquiring import release
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.requests.server import KnownRestarts
 from pyredisson.errors import LockLostError, QuorumUnreachableError
-from pyredisson.quorum import hold, multi_lock, redlock, restart_guard
-from pyredisson.quorum.decisions import certain_until
-from pyredisson.quorum.hold import MultiHold
-from pyredisson.quorum.restart_guard import RestartGuard
 from tests.simulated.engine.checkers import QuorumRules, leftovers
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
 from tests.simulated.engine.world import Cancelled, World

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from pyredisson._core import acquiring as attempt
+from pyredisson._core import client
+from pyredisson._core.client import ClientCore
+from pyredisson._core.hold import Hold
+from pyredisson._core.numbered import NumberedCall
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.replicas import NotAcknowledged, Replicas
+from pyredisson._core.requests import Reader
+from pyredisson._core.runtime import Reply, Request
+from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.config import Config
-from pyredisson.core import client_base
-from pyredisson.core.acquiring import attempt
-from pyredisson.core.client import ClientCore
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.requests.call import Reader
-from pyredisson.core.requests.idempotent_request import NumberedCall
-from pyredisson.core.requests.replicas import NotAcknowledged, Replicas
-from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import LockError, NoSyncedSlavesError
-from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.planted import check_found, in_code
@@ -143,7 +143,7 @@ BUGS = {
     "a permit without acknowledgement is not given back": in_code(NumberedCall, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": in_code(Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": in_code(NumberedCall, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": in_code(client_base, "unasked", lambda: LockError("planted")),
+    "whoever has no connection yet asks nobody": in_code(client, "unasked", lambda: LockError("planted")),
 }
 
 FINDERS = {

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import redis.exceptions as rx
 
+from pyredisson._core.failures import Rejected
+from pyredisson._core.runtime import Reply, Request
 from pyredisson.config import Config, ConstantBackoff
-from pyredisson.core.failures import Rejected
-from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from pyredisson.events import Lost
 from tests.simulated import stage as stages

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from pyredisson._kinds.barrier import Visit
 from pyredisson.config import Config
-from pyredisson.kinds.barrier import Visit
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import World

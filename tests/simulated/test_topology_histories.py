@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from pyredisson.core.background.watchdog import Watchdog
-from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.failures import Rejected
+from pyredisson._core.deadline import DoublingBackoff
+from pyredisson._core.failures import Rejected
+from pyredisson._core.watchdog import Watchdog
+from pyredisson._net import cluster, refusals
+from pyredisson._net.cluster import ClusterMap, NodeSubscribers
+from pyredisson._net.sentinel import Whereabouts
+from pyredisson._net.slots import AskRedirect, Moved, read_redirection, slot_of
+from pyredisson._net.subscriber import Conversation
 from pyredisson.errors import NoSyncedSlavesError
-from pyredisson.net import cluster, refusals
-from pyredisson.net.cluster_map import ClusterMap
-from pyredisson.net.conversation import Conversation
-from pyredisson.net.node_subscribers import NodeSubscribers
-from pyredisson.net.sentinel import Whereabouts
-from pyredisson.net.slots import AskRedirect, Moved, read_redirection, slot_of
 from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.network import Network
@@ -324,7 +323,7 @@ def _dropped_without_a_word(self: Watchdog) -> None:
     """Instead of telling the holders of what has expired."""
     for ownership in list(self._watched):
         if ownership.deadline <= self._runtime.now():
-            self.unwatch(ownership)
+            self.watchdog.unwatch(ownership)
     self._find_earliest()
 
 

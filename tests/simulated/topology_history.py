@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyredisson._net.slots import slot_of
 from pyredisson.config import Config
-from pyredisson.net.slots import slot_of
 from tests.simulated.engine.checkers import Violation
 from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.failover_rules import FailoverRules

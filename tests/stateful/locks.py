@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
-from pyredisson.core.deadline import certain_for
+from pyredisson._core.deadline import certain_for
 from tests.stateful.running import Machine
 from tests.worlds.base import Actor, Remote
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from pyredisson import Redisson
-from pyredisson.core.requests.server import read_info
-from pyredisson.shared import rights
-from pyredisson.tools.doctor import examine
-from pyredisson.tools.doctor.ability import unable, unchecked
-from pyredisson.tools.doctor.judge import Grade, judge
-from pyredisson.tools.doctor.probe import Node, Replica
+from pyredisson._core.server import read_info
+from pyredisson._shared import rights
+from pyredisson._tools.doctor import examine
+from pyredisson._tools.doctor.judge import Grade, judge, unable, unchecked
+from pyredisson._tools.doctor.probe import Node, Replica
 from tests.clusters import RunningCluster
 from tests.servers import HOST, Build, Server
 from tests.waiting import until

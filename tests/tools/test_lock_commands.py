@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyredisson import Config, Redisson, current_thread_id
-from pyredisson.core.names import LockNames
+from pyredisson._core.names import LockNames
+from pyredisson._tools.cli import cli
 from pyredisson.inspection import Inspector
-from pyredisson.tools.cli import cli
 from tests.command_line import Program, Programs, programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.terminals import terminal

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from pyredisson._tools.cli import cli
 from pyredisson.inspection import Inspector
-from pyredisson.tools.cli import cli
 from tests.clusters import RunningCluster
 from tests.servers import Server
 from tests.waiting import until

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from pyredisson import Config, Redisson
+from pyredisson._tools.tables import free_command, unlock_command
 from pyredisson.inspection import Inspector, LockView, Who
-from pyredisson.tools.looking import free_command, unlock_command
 from tests.proxy import Proxy
 from tests.servers import HOST, Server
 from tests.waiting import until

@@ -16,12 +16,11 @@ import redis.exceptions as rx
 from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson
+from pyredisson._tools.cli import cli
+from pyredisson._tools.exporter import Exporter, Scanner, write_once
+from pyredisson._tools.watch import Watch
 from pyredisson.inspection import Inspector, Snapshot
-from pyredisson.inspection.glance import glance_at
-from pyredisson.inspection.inspector import Keep
-from pyredisson.tools.cli import cli
-from pyredisson.tools.exporter import Exporter, Scanner, write_once
-from pyredisson.tools.watch.run import Watch
+from pyredisson.inspection.inspector import Keep, glance_at
 from tests.clusters import RunningCluster
 from tests.servers import HOST, Server
 from tests.waiting import until
@@ -289,7 +288,7 @@ def exported(scanner: Scanner) -> dict[str, float]:
 
 
 def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyredisson.tools.exporter.Scanner.latest.__defaults__", (0.01,))
+    monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
     ended = threading.Event()
 
     def scan(keep: Keep) -> Snapshot:
@@ -303,7 +302,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch: pytes
 
 
 def test_once_waits_for_its_scan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("pyredisson.tools.exporter.Scanner.latest.__defaults__", (0.01,))
+    monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
     threading.Timer(0.3, (ended := threading.Event()).set).start()
     scanner = Scanner(lambda _: (ended.wait(10), Snapshot(1.0))[1], 60.0)
     assert write_once(Exporter(scanner), scanner) == 0

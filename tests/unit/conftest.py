@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson.core.waiting.subscriptions import Subscriptions
+from pyredisson._core.subscriptions import Subscriptions
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import MAX_WAIT
 

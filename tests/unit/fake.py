@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pyredisson.core.client import ClientCore
-from pyredisson.core.diagnosis.identity import Identity
-from pyredisson.core.failures import Failure
-from pyredisson.core.ownership.owner_protocols import Caller
-from pyredisson.core.runtime import Acknowledging, Background, Reply, Request, Ticket
+from pyredisson._core.client import ClientCore
+from pyredisson._core.failures import Failure
+from pyredisson._core.owners import Caller
+from pyredisson._core.presence import Identity
+from pyredisson._core.replicas import ReplicaAcknowledgement
+from pyredisson._core.runtime import Background, Reply, Request, Ticket
+from pyredisson._owners.owners import AnyOwner
 from pyredisson.lease import Lease
-from pyredisson.shared.any_owner import AnyOwner
 
 
 @dataclass
@@ -61,17 +62,17 @@ class FakeTicket:
 
     def __init__(self, world: FakeRuntime) -> None:
         self._world = world
-        self.rings = 0
+        self.notifications = 0
         self.waits: list[float] = []
 
-    def ring(self) -> None:
-        self.rings += 1
+    def notify(self) -> None:
+        self.notifications += 1
 
     async def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
-        self._world.pass_time(seconds, until=lambda: self.rings > 0)
-        rung, self.rings = self.rings > 0, 0
-        return rung
+        self._world.pass_time(seconds, until=lambda: self.notifications > 0)
+        notified, self.notifications = self.notifications > 0, 0
+        return notified
 
 
 class FakeBackground:
@@ -84,7 +85,7 @@ class FakeBackground:
 
 @dataclass
 class FakeRuntime:
-    """See :class:`pyredisson.core.runtime.Runtime`.
+    """See :class:`pyredisson._core.runtime.Runtime`.
 
     Attributes:
         time: What ``now()`` says.
@@ -197,7 +198,7 @@ class FakeRuntime:
         return answer
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         return await self.eval(request, timeout), 0
 

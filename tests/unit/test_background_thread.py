@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson.threads.inherited import BackgroundThread
-from pyredisson.threads.runtime import ThreadLoop
+from pyredisson._threads.background import BackgroundThread
+from pyredisson._threads.runtime import ThreadLoop
 from tests.command_line import output_of
 from tests.waiting import until
 
@@ -109,10 +109,10 @@ def test_a_caller_learns_that_there_can_be_no_more_threads(refused: str, monkeyp
 FORKS = """
 import os, signal, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Of a fork while there are threads, which is the subject.
-from pyredisson.threads import inherited
-from pyredisson.threads.inherited import BackgroundThread
+from pyredisson._threads import background
+from pyredisson._threads.background import BackgroundThread
 
-inherited.PATIENCE = 0.05 if sys.argv[2] == "after" else 5.0
+background.PATIENCE = 0.05 if sys.argv[2] == "after" else 5.0
 main, parent, start = threading.get_ident(), os.getpid(), getattr(threading, sys.argv[1])
 forked, begun = threading.Event(), threading.Event()
 children = []
@@ -152,7 +152,7 @@ def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins: str) -> No
 
 FORK_DURING_A_START = """
 import os
-from pyredisson.threads import inherited
+from pyredisson._threads import background
 
 class Begun:
     done = False
@@ -167,7 +167,7 @@ class Begun:
     def set(self):
         pass
 
-inherited._starts.add(Begun())
+background._starts.add(Begun())
 child = os.fork()
 if child == 0:
     os._exit(0)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.background import backlog
-from pyredisson.core.background.backlog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
-from pyredisson.core.driver import run
-from pyredisson.core.failures import Rejected, Unanswered, Unusable
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.requests.server import ServerState
+from pyredisson._core import watchdog as backlog
+from pyredisson._core.failures import Rejected, Unanswered, Unusable
+from pyredisson._core.hold import Hold
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.runtime import run
+from pyredisson._core.server import ServerState
+from pyredisson._core.watchdog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 

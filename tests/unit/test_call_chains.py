@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyredisson.core.ownership import call_chains
-from pyredisson.core.ownership.call_chains import FEW, CallChains
-from pyredisson.core.ownership.hold import Hold, HoldState
+from pyredisson._core import owners as call_chains
+from pyredisson._core.hold import Hold, HoldState
+from pyredisson._core.owners import FEW, CallChains
 from tests.unit.fake import FakeOwner
 
 LOCKS = 4

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pyredisson.shared.callbacks import MOST, Callbacks
+from pyredisson._shared.runtime import MOST, Callbacks
 from tests.waiting import until
 
 NAME = "pyredisson-callback"

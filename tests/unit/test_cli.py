@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson.tools.child import find_program
-from pyredisson.tools.cli import COMMANDS
-from pyredisson.tools.common import ExitCode, plain
-from pyredisson.tools.demo import SaleResult, show_results
+from pyredisson._tools.cli import COMMANDS
+from pyredisson._tools.common import ExitCode, plain
+from pyredisson._tools.demo import SaleResult, show_results
+from pyredisson._tools.run import find_program
 from tests.command_line import Programs
 
 

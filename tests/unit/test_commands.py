@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyredisson.tools.cli import COMMANDS, cli
+from pyredisson._tools.cli import COMMANDS, cli
 from tests.examples import ROOT, blocks_of, pages
 
 GENERATED = ROOT / "docs" / "_generated" / "cli"

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson.net.endpoint import url_of
-from pyredisson.net.urls import SCHEMES, asks_for_embedded, cluster_url, own_settings
+from pyredisson._net.urls import SCHEMES, asks_for_embedded, cluster_url, own_settings, url_of
 
 both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import redis.exceptions as rx
 
-from pyredisson.core.failures import Rejected
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.core.waiting.wait_groups import Waiter
-from pyredisson.net.conversation import Conversation
+from pyredisson._core.failures import Rejected
+from pyredisson._core.subscriptions import Subscriptions, Waiter
+from pyredisson._net.subscriber import Conversation
 from tests.unit.waiters import join
 
 OWN, CHANNEL, OTHER = "pyredisson_waiting:{orders}:me", "redisson_lock__channel:{orders}", "redisson_lock__channel:{b}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.core.deadline import (
+from pyredisson._core.deadline import (
     MAX_SECONDS,
     certain_for,
     explicit,

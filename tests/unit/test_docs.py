@@ -18,7 +18,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson.tools.commands.demo import demo
+from pyredisson._tools.demo import demo
 from tests.examples import ROOT, blocks_of, examples_of, matches, pages, seen_in, tabs_of
 
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.

@@ -42,7 +42,7 @@ def documented(package: ModuleType) -> Iterator[tuple[str, str, str]]:
     """Every class and public method of the package that is written for it: the class, the name, the docstring."""
     for name in package.__all__:
         value = getattr(package, name)
-        if not inspect.isclass(value) or not value.__module__.startswith(f"pyredisson.{form_of(package)}."):
+        if not inspect.isclass(value) or value.__module__ != package.__name__:
             continue
         yield name, "", value.__doc__ or ""
         for method in sorted(each for each in dir(value) if not each.startswith("_")):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson.tools.durations import duration_text, parse_duration
+from pyredisson._tools.common import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

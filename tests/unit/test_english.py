@@ -54,7 +54,7 @@ SAY_INSTEAD = {
 #: Where a refused word is the right one.
 EXCEPTIONS = {
     ("benchmarks/charts.py", "color"),  # CSS's.
-    ("pyredisson/core/requests/ledger.py", "who asks"),
+    ("pyredisson/_core/numbered.py", "who asks"),
 }
 
 _REFUSED = {word: re.compile(rf"\b{word}\b", re.IGNORECASE) for word in SAY_INSTEAD}

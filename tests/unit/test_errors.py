@@ -12,7 +12,7 @@ import redis.exceptions as rx
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import errors
-from pyredisson.core.failures import REASONS, reason_of
+from pyredisson._core.failures import REASONS, reason_of
 from pyredisson.errors import (
     ClientClosedError,
     LockError,

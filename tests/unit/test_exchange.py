@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
+from pyredisson._core.client import ClientCore
+from pyredisson._core.failures import Failure, NotNow, Unanswered
+from pyredisson._core.runtime import Reply, Request, run
+from pyredisson._kinds.lock import LockCore
+from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
-from pyredisson.core.failures import Failure, NotNow, Unanswered
-from pyredisson.core.runtime import Reply, Request
 from pyredisson.errors import OutcomeUnknownError
-from pyredisson.kinds.lock import LockCore
-from pyredisson.kinds.semaphore import SemaphoreCore
 from tests.unit.fake import FakeRuntime
 
 TIMEOUT = 1.5

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from pyredisson._core.client import ClientCore
+from pyredisson._core.names import LockNames
+from pyredisson._core.ownership import InFlight
+from pyredisson._core.requests import WITHOUT_END, Answer, Refused
+from pyredisson._core.runtime import run
+from pyredisson._kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
-from pyredisson.core.names import LockNames
-from pyredisson.core.outcomes import WITHOUT_END, Answer, Refused
-from pyredisson.kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import has_to_attempt, leave, woken
 
@@ -27,7 +28,7 @@ class FakeOwnership:
     """An owner that waits."""
 
     owner: str
-    queued_ms: int = 5000
+    in_flight: InFlight = field(default_factory=lambda: InFlight(queued_ms=5000))
     kind_state: Patience = field(default_factory=Patience)
 
 
@@ -79,7 +80,7 @@ def joined(queue: InQueue, *owners: str) -> list[FairWaiter]:
     waiters[0].group.answered(waiters[0], math.inf)
     for waiter in waiters:
         assert not has_to_attempt(waiter, now)
-        waiter.ticket.rings = 0  # type: ignore[attr-defined]
+        waiter.ticket.notifications = 0  # type: ignore[attr-defined]
     return waiters
 
 

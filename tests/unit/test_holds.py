@@ -8,12 +8,10 @@ from functools import partial
 
 import pytest
 
-from pyredisson.core.deadline import certain_for
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.liveness import GONE
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.pending_request import Pending, ReleaseBegun, Unlock
-from pyredisson.core.ownership.table import REMEMBERED, OwnershipTable
+from pyredisson._core.deadline import certain_for
+from pyredisson._core.hold import GONE, Hold
+from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
+from pyredisson._core.ownership_table import REMEMBERED, OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
 
 PLAIN = partial(Hold, 30_000, watchdog=True)

@@ -11,7 +11,7 @@ from typing import get_type_hints
 import pytest
 
 import pyredisson
-from pyredisson.shared import kinds
+from pyredisson._shared import kinds
 
 RARE = (
     "apscheduler",
@@ -24,12 +24,12 @@ RARE = (
     "starlette",
     "pyredisson.integrations",
     "pyredisson.events",
-    "pyredisson.kinds.fair_lock",
-    "pyredisson.kinds.read_write_lock",
-    "pyredisson.kinds.semaphore",
-    "pyredisson.net.cluster",
-    "pyredisson.quorum.multi_lock",
-    "pyredisson.shared.synchronized",
+    "pyredisson._kinds.fair_lock",
+    "pyredisson._kinds.read_write_lock",
+    "pyredisson._kinds.semaphore",
+    "pyredisson._net.cluster",
+    "pyredisson._quorum.multi_lock",
+    "pyredisson._shared.synchronized",
 )
 
 
@@ -40,15 +40,15 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_the_package_alone_does_not_load_redis() -> None:
-    assert not {"redis", "asyncio", "pyredisson.core.client"} & loaded_by("import pyredisson")
+    assert not {"redis", "asyncio", "pyredisson._core.client"} & loaded_by("import pyredisson")
 
 
 @pytest.mark.parametrize("form", ["pyredisson", "pyredisson.asyncio"])
 def test_a_client_does_not_load_what_few_programs_need(form: str) -> None:
     loaded = loaded_by(f"from {form} import Redisson")
-    assert "pyredisson.kinds.lock" in loaded
+    assert "pyredisson._kinds.lock" in loaded
     assert not set(RARE) & loaded
-    assert ("pyredisson.threads.client" in loaded) != ("pyredisson.asyncio.client" in loaded)
+    assert ("pyredisson._threads.client" in loaded) != ("pyredisson._asyncio.client" in loaded)
 
 
 def test_modules_for_users_can_be_reached_through_the_package() -> None:
@@ -59,7 +59,7 @@ def test_modules_for_users_can_be_reached_through_the_package() -> None:
     assert set(names) | set(pyredisson.__all__) <= set(dir(pyredisson))
 
 
-@pytest.mark.parametrize("module", [pyredisson, kinds, importlib.import_module("pyredisson.core.events")])
+@pytest.mark.parametrize("module", [pyredisson, kinds, importlib.import_module("pyredisson._core.events")])
 def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
     with pytest.raises(AttributeError, match="Unknown"):
         _ = module.Unknown  # type: ignore[attr-defined]

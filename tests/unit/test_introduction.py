@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import Holder
-from pyredisson.core.diagnosis.holder_lookup import Found
-from pyredisson.core.diagnosis.identity import Identity
-from pyredisson.core.diagnosis.replies import token_id
-from pyredisson.net.introduction import connection_name
+from pyredisson._core.holder_lookup import Found, token_id
+from pyredisson._core.presence import Identity
+from pyredisson._net.wire import connection_name
 
 CLIENT = "0b5d4f0e-0000-4000-8000-000000000000"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import pyredisson.lua
-from pyredisson.lua import script_names, script_text
+import pyredisson._lua
+from pyredisson._lua import script_names, script_text
 
-FOLDER = Path(pyredisson.lua.__file__).parent
+FOLDER = Path(pyredisson._lua.__file__).parent
 BLOCKS = sorted(path.stem for path in (FOLDER / "shared").glob("*.lua"))
 
 #: The SHA-1 of each script, by which servers know it. A changed script is a new one to all of them: whoever changes one

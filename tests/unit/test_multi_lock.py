@@ -13,7 +13,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.quorum.decisions import node_timeout
+from pyredisson._quorum.hold import node_timeout
 
 MANY = 400
 

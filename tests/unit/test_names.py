@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from pyredisson.core.names import (
+from pyredisson._core.names import (
     LatchNames,
     LockNames,
     ReadWriteNames,

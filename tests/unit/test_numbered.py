@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from pyredisson._core.client import ClientCore
+from pyredisson._core.runtime import run
+from pyredisson._core.subscriptions import ALL, Subscriptions, Waiter
+from pyredisson._kinds.numbered import opened_message
+from pyredisson._kinds.permit_semaphore import PermitSemaphoreCore
+from pyredisson._kinds.permits import permits_message
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.core.waiting.wait_groups import ALL, Waiter
-from pyredisson.kinds.numbered import opened_message
-from pyredisson.kinds.permit_semaphore import PermitSemaphoreCore
-from pyredisson.kinds.permits import permits_message
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join, woken
 

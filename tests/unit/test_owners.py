@@ -10,10 +10,15 @@ import weakref
 
 import pytest
 
-from pyredisson.shared import task_owners, thread_owners
-from pyredisson.shared.owners import current_thread_id
-from pyredisson.shared.task_owners import TaskOwner, current_task_owner
-from pyredisson.shared.thread_owners import ThreadOwner, current_thread_owner
+from pyredisson._owners import owners as task_owners
+from pyredisson._owners import owners as thread_owners
+from pyredisson._owners.owners import (
+    TaskOwner,
+    ThreadOwner,
+    current_task_owner,
+    current_thread_id,
+    current_thread_owner,
+)
 from tests.waiting import until
 
 

@@ -144,7 +144,7 @@ def test_the_sdist_has_what_is_needed_to_build_test_and_read(built: Path) -> Non
         "hatch_build.py",
         "SECURITY.md",
         "pyredisson/py.typed",
-        "pyredisson/lua/lock_acquire.lua",
+        "pyredisson/_lua/lock_acquire.lua",
         "tests/conftest.py",
         "docs/conf.py",
         "PKG-INFO",

@@ -14,13 +14,13 @@ import redis
 
 import pyredisson.asyncio
 from pyredisson import Config, Redisson
+from pyredisson._lua import script_text
 from pyredisson.events import ServerUnsafe
-from pyredisson.lua import script_text
 from tests.examples import ROOT
 from tests.waiting import soon, until
 
 PAGE = ROOT / "docs" / "_generated" / "rights.md"
-LUA = ROOT / "pyredisson" / "lua"
+LUA = ROOT / "pyredisson" / "_lua"
 
 #: Which scripts a kind runs, and how to get one.
 KINDS: dict[str, tuple[str, Callable[[Redisson, str], Any]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from pyredisson.asyncio.pipe import TOGETHER, Pipe
+from pyredisson._asyncio.pipe import TOGETHER, Pipe
 
 
 class Transport:

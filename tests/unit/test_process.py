@@ -6,7 +6,7 @@ from tests.command_line import output_of
 
 HEAD = """
         import ctypes, os, sys, threading, traceback
-        from pyredisson.shared import process
+        from pyredisson._owners import forks as process
 
         def in_child(fork, work):
             sys.stdout.flush()

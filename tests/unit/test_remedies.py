@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pyredisson
-from pyredisson.core.diagnosis.remedies import remedy_of
+from pyredisson._core.messages import remedy_of
 
 
 @pytest.mark.parametrize(

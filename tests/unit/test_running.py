@@ -9,18 +9,16 @@ from typing import Any, TypeVar, cast
 import pytest
 import redis.exceptions as rx
 
+from pyredisson._core.client import ClientCore
+from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
+from pyredisson._core.hold import Hold
+from pyredisson._core.ownership import Ownership, Pending
+from pyredisson._core.requests import ACQUIRED, Refused
+from pyredisson._core.runtime import Ask, Runtime, run, together
+from pyredisson._kinds.lock import LockCore
+from pyredisson._quorum.hold import Member, acquire_part, release_part
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run, together
-from pyredisson.core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson.core.outcomes import ACQUIRED, Refused
-from pyredisson.core.ownership.hold import Hold
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.pending_request import Pending
-from pyredisson.core.runtime import Ask, Runtime
 from pyredisson.errors import LockError, LockLostError, OutcomeUnknownError
-from pyredisson.kinds.lock import LockCore
-from pyredisson.quorum.member import Member, acquire_part, release_part
 from tests.unit.fake import FakeOwner, FakeRuntime
 
 AskT = TypeVar("AskT", bound=Ask)

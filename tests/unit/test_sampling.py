@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyredisson.tools.sampling.pace import Pace, in_daemon_thread
+from pyredisson._tools.sampling import Pace, in_daemon_thread
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """A function that sets the time."""
     now = [100.0]
-    monkeypatch.setattr("pyredisson.tools.sampling.pace.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("pyredisson._tools.sampling.time", SimpleNamespace(monotonic=lambda: now[0]))
     return lambda at: now.__setitem__(0, at)
 
 

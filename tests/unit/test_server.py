@@ -6,15 +6,15 @@ import threading
 
 import pytest
 
-from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.requests.server import (
+from pyredisson._core.client import ClientCore
+from pyredisson._core.server import (
     Complaint,
     ServerFacts,
     ServerState,
     complaints,
     read_info,
 )
+from pyredisson.config import Config
 from tests.unit.fake import FakeMutex, FakeRuntime
 
 REDIS = (

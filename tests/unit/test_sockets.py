@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from pyredisson.core.failures import NotSent
-from pyredisson.threads.inherited import Sockets
-from pyredisson.threads.sockets import Connection
+from pyredisson._core.failures import NotSent
+from pyredisson._threads.background import Sockets
+from pyredisson._threads.sockets import Connection
 
 
 @pytest.fixture(params=[False, True], ids=["few connections", "many connections"])

@@ -16,17 +16,17 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson.inspection.kinds import labels, stored_kinds
-from pyredisson.lua import script_text
+from pyredisson._lua import script_text
+from pyredisson.inspection.model import labels, stored_kinds
 from tests.examples import ROOT
 
 PACKAGE = ROOT / "pyredisson"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 #: The protocol: it reaches the world through its runtime only.
-CORE = sorted(path for folder in ("core", "kinds", "quorum") for path in (PACKAGE / folder).rglob("*.py"))
-SCRIPTS = sorted((PACKAGE / "lua").glob("*.lua"))
-PRIMITIVES = [PACKAGE / form / f"{name}.py" for form in ("threads", "asyncio") for name in ("primitives", "semaphores")]
-CLIENTS = [PACKAGE / "threads" / "client.py", PACKAGE / "asyncio" / "client.py"]
+CORE = sorted(path for folder in ("_core", "_kinds", "_quorum") for path in (PACKAGE / folder).rglob("*.py"))
+SCRIPTS = sorted((PACKAGE / "_lua").glob("*.lua"))
+PRIMITIVES = [PACKAGE / form / f"{name}.py" for form in ("_threads", "_asyncio") for name in ("locks", "semaphores")]
+CLIENTS = [PACKAGE / "_threads" / "client.py", PACKAGE / "_asyncio" / "client.py"]
 #: The modules that users import from, and the packages of the tools that gather the names of their modules.
 PUBLIC = {
     "pyredisson",
@@ -85,9 +85,9 @@ CORE_MAY_IMPORT = {
     "typing",
     "typing_extensions",
     "weakref",
-    "pyredisson.core",
-    "pyredisson.kinds",
-    "pyredisson.quorum",
+    "pyredisson._core",
+    "pyredisson._kinds",
+    "pyredisson._quorum",
     "pyredisson.events",
     "pyredisson.errors",
     "pyredisson.holders",
@@ -189,8 +189,7 @@ def test_the_core_waits_through_its_runtime_only(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         assert not isinstance(node, (ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)) or path.name in (
             "runtime.py",
-            "driver.py",
-            "member.py",
+            "hold.py",
         ), f"line {node.lineno}"
 
 
@@ -234,7 +233,7 @@ def test_a_script_is_free_of_chance_and_of_globals(path: Path) -> None:
 def in_wait_queue(name: str) -> bool:
     """Whether a script is that of a client in a wait queue: see ``LockKind.request``, ``PermitsCore.queued``."""
     acquire = name.removesuffix("_acquire_waiting")
-    return acquire != name and (PACKAGE / "lua" / f"{acquire}_acquire.lua").exists()
+    return acquire != name and (PACKAGE / "_lua" / f"{acquire}_acquire.lua").exists()
 
 
 def test_each_script_is_called_in_one_place_by_its_kind() -> None:
@@ -250,18 +249,18 @@ def test_each_script_is_called_in_one_place_by_its_kind() -> None:
         and node.args[0].value in names
     ]
     assert Counter(name for name, _ in calls) == Counter(names)
-    assert {path.parent.name for _, path in calls} == {"kinds", "fencing"}
+    assert {path.parent.name for _, path in calls} == {"_kinds", "fencing"}
 
 
 def test_requests_are_made_by_kinds_alone() -> None:
     for path in CORE:
-        if path.parent.name != "kinds" and path.name not in ("kind.py", "idempotent_request.py"):
+        if path.parent.name != "_kinds" and path.name not in ("kind.py", "numbered.py"):
             assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
 
 
 @every(SOURCES)
 def test_names_in_redis_are_written_in_one_place(path: Path) -> None:
-    if path.name == "names.py" and path.parent.name == "core":
+    if path.name == "names.py" and path.parent.name == "_core":
         return
     docstrings = {
         id(node.value)
@@ -326,7 +325,7 @@ def test_what_modules_take_from_each_other_is_offered() -> None:
 def test_a_package_exports_every_public_name(package: object) -> None:
     names = package.__all__  # type: ignore[attr-defined]
     assert names == sorted(names)
-    submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "asyncio").iterdir()}
+    submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "_asyncio").iterdir()}
     assert all(hasattr(package, name) for name in names)  # Each is loaded when it is first used.
     public = {name for name in vars(package) if not name.startswith("_")}
     assert public - set(names) <= submodules
@@ -362,7 +361,7 @@ def test_a_method_of_a_facade_is_one_or_two_statements(path: Path) -> None:
         for method in node.body:
             if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
-            if node.name == "Hold" and method.name.startswith("_"):
+            if node.name in ("HoldContext", "PermitHold") and method.name.startswith("_"):
                 continue  # Keeps the lease between entering and leaving.
             statements = statements_of(method)
             at = f"{node.name}.{method.name}"
@@ -451,7 +450,7 @@ def assignments_to_ownerships(tree: ast.Module) -> list[str]:
     return found
 
 
-OWN_STATE = ("ownership.py", "pending_request.py")
+OWN_STATE = ("ownership.py",)
 
 
 @every([path for path in SOURCES if path.name not in (*OWN_STATE, "fast_path.py")])  # Spells out what these do.
@@ -504,12 +503,43 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert circles_in(imports_between(TREES, for_typing=False)) == []
 
 
+def package_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def test_the_architecture_page_says_what_each_package_imports() -> None:
+    """When the program runs; an import in a function counts, too."""
+    imported: dict[str, set[str]] = {}
+    for module, others in imports_between(TREES, for_typing=False).items():
+        found = imported.setdefault(package_of(module), set())
+        found |= {package_of(other) for other in others} - {package_of(module)}
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| package | what it imports when it runs |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
+    said = {package: set(re.findall(r"`(\w+)`", others)) for package, others in rows}
+    assert said == {package: others for package, others in imported.items() if others}
+
+
+def test_one_page_lists_the_public_modules() -> None:
+    page = (ROOT / "docs" / "reference" / "public.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(pyredisson[\w.]*)` \|", page, re.MULTILINE)) == PUBLIC
+
+
+def test_the_architecture_page_draws_the_tree() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"[\w./]+", page.partition("```text\npyredisson/")[2].partition("```")[0]))
+    for path in SOURCES:
+        package, *inner = path.relative_to(PACKAGE).with_suffix("").parts
+        if package in ("_core", "_net", "_owners", "_shared", "_quorum") and inner != ["__init__"]:
+            assert {f"{package}/", inner[0]} <= drawn, by_path(path)
+
+
 # ---- kinds -----------------------------------------------------------------------------------------------------------
 
 
 def test_kinds_import_the_core_and_not_the_other_way_round() -> None:
-    for path in (PACKAGE / "core").rglob("*.py"):
-        assert not any(module.startswith("pyredisson.kinds") for module, _, _ in imports_of(tree_of(path))), by_path(
+    for path in (PACKAGE / "_core").rglob("*.py"):
+        assert not any(module.startswith("pyredisson._kinds") for module, _, _ in imports_of(tree_of(path))), by_path(
             path
         )
 
@@ -527,7 +557,7 @@ def test_kinds_override_no_private_methods() -> None:
     def inherited(name: str) -> set[str]:
         return {method for base in bases.get(name, ()) for method in methods.get(base, set()) | inherited(base)}
 
-    for path in (PACKAGE / "kinds").glob("*.py"):
+    for path in (PACKAGE / "_kinds").glob("*.py"):
         for node in classes_in(path):
             overridden = methods[node.name] & inherited(node.name)
             assert not {each for each in overridden if re.match(r"_[a-z]", each)}, node.name
@@ -541,19 +571,19 @@ EXPORTED = "not private: it is in asyncio.__all__, or documented"
 
 #: What of CPython and of redis-py is used that begins with an underscore, by module, and why.
 USED: dict[tuple[str, str], str] = {
-    ("asyncio/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
-    ("asyncio/pipe.py", "connection._reader"): TAKEN_OVER,
-    ("asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
-    ("asyncio/pipe.py", "transport._closing"): LET_GO,
-    ("asyncio/pipe.py", "transport._sock"): LET_GO,
-    ("asyncio/user_class.py", "_reader"): TAKEN_OVER,
+    ("_asyncio/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
+    ("_asyncio/pipe.py", "connection._reader"): TAKEN_OVER,
+    ("_asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
+    ("_asyncio/pipe.py", "transport._closing"): LET_GO,
+    ("_asyncio/pipe.py", "transport._sock"): LET_GO,
+    ("_asyncio/transport.py", "_reader"): TAKEN_OVER,
     ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
-    ("shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
-    ("shared/stacks.py", "sys._current_frames"): EXPORTED,
-    ("threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
-    ("threads/inherited.py", "connection._sock"): TAKEN_OVER,
-    ("threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
-    ("threads/user_class.py", "_sock"): TAKEN_OVER,
+    ("_owners/owners.py", "asyncio._get_running_loop"): EXPORTED,
+    ("_owners/owners.py", "sys._current_frames"): EXPORTED,
+    ("_threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
+    ("_threads/background.py", "connection._sock"): TAKEN_OVER,
+    ("_threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
+    ("_threads/transport.py", "_sock"): TAKEN_OVER,
 }
 
 #: Modules whose private names are looked for.
@@ -605,7 +635,7 @@ def test_private_parts_of_others_are_few_and_listed() -> None:
     assert used == set(USED)
 
 
-TOOLS = sorted(path for folder in ("tools", "observe", "inspection") for path in (PACKAGE / folder).rglob("*.py"))
+TOOLS = sorted(path for folder in ("_tools", "observe", "inspection") for path in (PACKAGE / folder).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", TOOLS, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from pyredisson.core.waiting.pubsub_wait import lock_message
-from pyredisson.core.waiting.subscriptions import (
+from pyredisson._core.subscriptions import (
+    ALL,
     CHECK_AFTER_MESSAGE,
     LINGER,
     SubscriberConnection,
     Subscriptions,
 )
-from pyredisson.core.waiting.wait_groups import ALL
+from pyredisson._core.waiting import lock_message
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, idle_and_confirmed, join, leave, settle, woken

@@ -7,10 +7,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from pyredisson._tools.sampling import name_of
+from pyredisson._tools.top import Record, percentile, round_of, screen_of, text_of
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
-from pyredisson.tools.sampling.messages import name_of
-from pyredisson.tools.top.rounds import Record, percentile, round_of
-from pyredisson.tools.top.show import screen_of, text_of
 
 NOW = 1_700_000_000.0
 

@@ -9,17 +9,15 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson.core.driver import run
-from pyredisson.core.failures import Failure, NotNow, NotSent, Unanswered
-from pyredisson.core.runtime import PUBLISH
+from pyredisson._core.failures import Failure, NotNow, NotSent, Unanswered
+from pyredisson._core.runtime import PUBLISH, run
+from pyredisson._net.cluster import ClusterLink
+from pyredisson._net.refusals import failure_of, reply_error
+from pyredisson._net.sentinel import Sentinels, read_master
+from pyredisson._net.slots import AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
+from pyredisson._net.wire import Address, Packed, pack, prepare
+from pyredisson._threads.transport import ThreadMutex
 from pyredisson.errors import ClientClosedError
-from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.refusals import failure_of, reply_error
-from pyredisson.net.resp import Packed, pack, prepare
-from pyredisson.net.sentinel import Sentinels, read_master
-from pyredisson.net.slots import AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
-from pyredisson.net.wire import Address
-from pyredisson.threads.transport import ThreadMutex
 
 A: Address = ("a", 1)
 B: Address = ("b", 2)

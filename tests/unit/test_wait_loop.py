@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson.core.deadline import Deadline
-from pyredisson.core.driver import run
-from pyredisson.core.failures import NotSent, Rejected
-from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer, Refused
-from pyredisson.core.waiting.pubsub_wait import lock_message
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.core.waiting.wait_groups import Waiter, WaitGroup
-from pyredisson.core.waiting.wait_loop import RETRY, wait_loop
+from pyredisson._core.deadline import Deadline
+from pyredisson._core.failures import NotSent, Rejected
+from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Answer, Refused
+from pyredisson._core.runtime import run
+from pyredisson._core.subscriptions import Subscriptions, Waiter, WaitGroup
+from pyredisson._core.waiting import RETRY, lock_message, wait_loop
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, new_waiter, woken
 

@@ -6,15 +6,13 @@ import math
 
 import pytest
 
-from pyredisson.core.driver import run
-from pyredisson.core.names import LockNames
-from pyredisson.core.outcomes import ACQUIRED, WITHOUT_END, Answer
-from pyredisson.core.waiting.protocol import ACQUIRED as ACQUIRED_WORD
-from pyredisson.core.waiting.protocol import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT
-from pyredisson.core.waiting.pubsub_wait import lock_message
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.core.waiting.wait_groups import Notifies, Waiter
-from pyredisson.core.waiting.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
+from pyredisson._core.names import ACQUIRED as ACQUIRED_WORD
+from pyredisson._core.names import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
+from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Answer
+from pyredisson._core.runtime import run
+from pyredisson._core.subscriptions import Notifies, Subscriptions, Waiter
+from pyredisson._core.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
+from pyredisson._core.waiting import lock_message
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import has_to_attempt, leave, woken
 

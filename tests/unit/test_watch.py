@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
+from pyredisson._tools.sampling import Change, Evidence, changes
+from pyredisson._tools.watch import changes_between, line_of, record_of
 from pyredisson.inspection import LockView, Who
-from pyredisson.inspection.glance import Glance, questions, read_glance
-from pyredisson.tools.sampling.changes import Change, Evidence, changes
-from pyredisson.tools.watch.run import changes_between
-from pyredisson.tools.watch.show import line_of, record_of
+from pyredisson.inspection.inspector import Glance, questions, read_glance
 
 A = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
 B = "11111111-0b7d-4e7c-9d53-2f3d5c1b7a90:8"

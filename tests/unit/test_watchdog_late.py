@@ -7,10 +7,10 @@ from unittest.mock import Mock
 import pytest
 
 from pyredisson import events
+from pyredisson._core.client import ClientCore
+from pyredisson._core.runtime import run
+from pyredisson._core.watchdog import LATE
 from pyredisson.config import Config
-from pyredisson.core.background.watchdog import LATE
-from pyredisson.core.client import ClientCore
-from pyredisson.core.driver import run
 from tests.unit.fake import FakeRuntime
 
 

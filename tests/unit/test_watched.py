@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyredisson.core.requests.server import read_info
-from pyredisson.tools.doctor.judge import Grade, judge
-from pyredisson.tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, read_replicas
-from pyredisson.tools.doctor.show import show
+from pyredisson._core.server import read_info
+from pyredisson._tools.doctor.judge import Grade, judge
+from pyredisson._tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, read_replicas
+from pyredisson._tools.doctor.show import show
 
 INFO = (
     b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"

@@ -51,7 +51,7 @@ def run(program: str, *args: str) -> str:
 
 
 def test_the_library_and_its_tools_are_imported() -> None:
-    tools = [f"pyredisson.tools.{path.stem}" for path in (ROOT / "pyredisson" / "tools").glob("[a-z]*.py")]
+    tools = [f"pyredisson._tools.{path.stem}" for path in (ROOT / "pyredisson" / "_tools").glob("[a-z]*.py")]
     library = "pyredisson pyredisson.asyncio pyredisson.embedded pyredisson.testing pyredisson.fencing.redis"
     compat = "pyredisson.compat.redis_py pyredisson.compat.redis_py.asyncio pyredisson.__main__"
     run(f"import {', '.join([*library.split(), *compat.split(), *tools])}")
@@ -135,7 +135,7 @@ def test_what_needs_posix_is_refused_with_the_reason() -> None:
     program = """
 import pyredisson, pyredisson.asyncio
 from click.testing import CliRunner
-from pyredisson.tools.cli import cli
+from pyredisson._tools.cli import cli
 for form in (pyredisson, pyredisson.asyncio):
     for make in (form.Redisson.embedded, lambda: form.Redisson.from_url("embedded://")):
         try:

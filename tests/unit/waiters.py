@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pyredisson.core.waiting.pubsub_wait import lock_message
-from pyredisson.core.waiting.subscriptions import Subscriptions
-from pyredisson.core.waiting.wait_groups import Notifies, Waiter, WaitGroup
+from pyredisson._core.subscriptions import Notifies, Subscriptions, Waiter, WaitGroup
+from pyredisson._core.waiting import lock_message
 from tests.unit.fake import FakeTicket
 
 CHANNEL = "redisson_lock__channel:{orders}"
@@ -44,7 +43,7 @@ def leave(waiter: Waiter, *, retry_in: float = math.inf, pass_on: bool = False) 
 def woken(waiter: Waiter) -> int:
     """Return how often a waiter was woken since it last slept."""
     assert isinstance(waiter.ticket, FakeTicket)
-    return waiter.ticket.rings
+    return waiter.ticket.notifications
 
 
 def has_to_attempt(waiter: Waiter, now: float = 1000.0) -> bool:
@@ -57,7 +56,7 @@ def settle(subscriptions: Subscriptions, *waiters: Waiter) -> None:
     subscriptions.confirmed(CHANNEL)
     for waiter in waiters:
         waiter.group.sleep_until(waiter, math.inf, 1000.0)
-        waiter.ticket.rings = 0  # type: ignore[attr-defined]
+        waiter.ticket.notifications = 0  # type: ignore[attr-defined]
 
 
 def idle_and_confirmed(subscriptions: Subscriptions) -> int:

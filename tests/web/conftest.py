@@ -27,7 +27,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RunningSite
     from tests.web.scenes import RunningSite
 
     # A page waits for the first look, however busy the machine is.
-    monkeypatch.setattr("pyredisson.tools.web.app.FIRST_LOOK_SECONDS", 30.0)
+    monkeypatch.setattr("pyredisson._tools.web.app.FIRST_LOOK_SECONDS", 30.0)
     with ExitStack() as stack:
 
         def started(

@@ -16,13 +16,11 @@ from typing import Any
 
 import httpx
 
+from pyredisson._tools.web.app import Access, Outcome, Site, WebServer
+from pyredisson._tools.web.pages import Pages
+from pyredisson._tools.web.rows import see
+from pyredisson._tools.web.watcher import Watcher
 from pyredisson.inspection import ClientView, LockView, Snapshot, WaiterView, Who
-from pyredisson.tools.web.access import Access
-from pyredisson.tools.web.app import Outcome, Site
-from pyredisson.tools.web.pages import Pages
-from pyredisson.tools.web.seen import see
-from pyredisson.tools.web.server import WebServer
-from pyredisson.tools.web.watcher import Watcher
 from tests import waiting
 from tests.servers import HOST
 

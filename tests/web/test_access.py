@@ -9,9 +9,8 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
+from pyredisson._tools.web.app import Access, Outcome
 from pyredisson.inspection import DOUBTFUL
-from pyredisson.tools.web.access import Access
-from pyredisson.tools.web.app import Outcome
 from tests.web.scenes import RunningSite, Scene, lock, until, who
 
 pytestmark = pytest.mark.quick

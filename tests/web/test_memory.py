@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pyredisson.tools.web.graph import WaitEdge, draw
-from pyredisson.tools.web.history import BUCKET_SECONDS, BUCKETS, History, PageEvent, Waits
-from pyredisson.tools.web.seen import SeenRow, see
+from pyredisson._tools.web.rows import BUCKET_SECONDS, BUCKETS, History, PageEvent, SeenRow, WaitEdge, Waits, draw, see
 from tests.web.scenes import lock, snapshot, waiter, who
 
 

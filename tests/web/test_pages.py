@@ -15,11 +15,10 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from pyredisson.tools.web.access import Access
-from pyredisson.tools.web.app import Site
-from pyredisson.tools.web.pages import Pages
-from pyredisson.tools.web.seen import PAGE
-from pyredisson.tools.web.watcher import Watcher
+from pyredisson._tools.web.app import Access, Site
+from pyredisson._tools.web.pages import Pages
+from pyredisson._tools.web.rows import PAGE
+from pyredisson._tools.web.watcher import Watcher
 from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 
 Start = Callable[..., RunningSite]
@@ -280,7 +279,7 @@ def test_many_viewers_share_the_looks(start: Start) -> None:
 
 
 def test_it_stops_to_look_when_the_last_page_is_closed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyredisson.tools.web.watcher.LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("pyredisson._tools.web.watcher.LINGER_SECONDS", 0.0)
     scene = Scene(lock("orders", who(1)))
     site = start(scene)
     assert scene.looks == 0
@@ -350,7 +349,7 @@ def test_a_server_that_was_never_there_is_shown(start: Start) -> None:
 
 
 def test_a_server_that_does_not_answer_delays_no_page(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyredisson.tools.web.app.FIRST_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("pyredisson._tools.web.app.FIRST_LOOK_SECONDS", 0.05)
     scene = Scene()
     hanging = time.monotonic() + 1
     scene.take = lambda: time.sleep(max(0.0, hanging - time.monotonic())) or Scene.take(scene)  # type: ignore[method-assign]
@@ -359,7 +358,7 @@ def test_a_server_that_does_not_answer_delays_no_page(start: Start, monkeypatch:
 
 def test_a_burst_of_streams_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """All requests are answered before the first stream begins; then the viewers leave."""
-    monkeypatch.setattr("pyredisson.tools.web.app.MAX_STREAMS", 3)
+    monkeypatch.setattr("pyredisson._tools.web.app.MAX_STREAMS", 3)
     watcher = Watcher(Scene().take, interval=60.0, always=False)
     site = Site(watcher, Pages(watcher, server=SERVER, form_token=None), Access(None, frozenset(), 80))
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": []}

@@ -120,9 +120,9 @@ class AsyncioWorld(ClockWorld):
         self.loop.call_soon_threadsafe(call)
 
     def alarm(self, at: float) -> Future[float]:
-        rung: Future[float] = Future()
-        self.call_soon(lambda: self.loop.call_at(at, lambda: rung.set_result(time.monotonic())) and None)
-        return rung
+        elapsed: Future[float] = Future()
+        self.call_soon(lambda: self.loop.call_at(at, lambda: elapsed.set_result(time.monotonic())) and None)
+        return elapsed
 
     def _stop(self) -> None:
         left = self.run(_tasks_left)

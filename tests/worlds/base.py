@@ -139,7 +139,7 @@ class Call:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self._actor.do(self, *args, **kwargs)
-        return Remote(result, self._actor) if type(result).__name__ in ("HoldContext", "Lock", "PermitHold") else result
+        return Remote(result, self._actor) if type(result).__name__ in ("Hold", "Lock", "PermitHold") else result
 
 
 def method_of(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:

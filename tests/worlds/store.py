@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import redis
 
-from pyredisson.lua import script_names, script_text
+from pyredisson._lua import script_names, script_text
 
 #: Where the release of the lock called "orders" is announced.
 CHANNEL = "redisson_lock__channel:{orders}"

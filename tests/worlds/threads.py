@@ -141,11 +141,11 @@ class ThreadsWorld(ClockWorld):
         return call(*args)
 
     def alarm(self, at: float) -> Future[float]:
-        rung: Future[float] = Future()
+        elapsed: Future[float] = Future()
 
         def wait() -> None:
             time.sleep(max(0.0, at - time.monotonic()))
-            rung.set_result(time.monotonic())
+            elapsed.set_result(time.monotonic())
 
         threading.Thread(target=wait, name="alarm", daemon=True).start()
-        return rung
+        return elapsed

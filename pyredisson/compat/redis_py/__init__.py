@@ -16,6 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 import redis.exceptions as rx
 
+from pyredisson._core.failures import is_interruption
+from pyredisson._core.runtime import run, run_to_the_end
+from pyredisson._owners import forks
+from pyredisson._owners.made import HandleOwner
+from pyredisson._owners.owners import current_thread_owner
+from pyredisson._threads.client import Redisson
 from pyredisson.compat.redis_py.shared import (
     Place,
     Settings,
@@ -26,18 +32,12 @@ from pyredisson.compat.redis_py.shared import (
     translated,
     wait_of,
 )
-from pyredisson.core.driver import run, run_to_the_end
-from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.shared import process
-from pyredisson.shared.made_owners import HandleOwner
-from pyredisson.shared.thread_owners import current_thread_owner
-from pyredisson.threads.client import Redisson
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.kinds.token_lock import TokenLockCore
+    from pyredisson._kinds.token_lock import TokenLockCore
 
 __all__ = ["Lock", "client_of"]
 
@@ -56,7 +56,7 @@ def client_of(redis: redis.Redis) -> Redisson:
         return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
 
 
-@process.on_fork
+@forks.on_fork
 def _after_fork() -> None:
     global _making
     _making = threading.RLock()  # A thread of the parent's may be at it.

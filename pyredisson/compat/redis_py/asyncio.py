@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis.asyncio
 import redis.exceptions as rx
 
-from pyredisson.asyncio.client import Redisson
+from pyredisson._asyncio.client import Redisson
+from pyredisson._core.failures import is_interruption
+from pyredisson._owners.made import HandleOwner
 from pyredisson.compat.redis_py.shared import (
     Place,
     Settings,
@@ -23,14 +25,12 @@ from pyredisson.compat.redis_py.shared import (
     translated,
     wait_of,
 )
-from pyredisson.core.failures import is_interruption
 from pyredisson.errors import LockNotOwnedError, RedissonError
-from pyredisson.shared.made_owners import HandleOwner
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson.kinds.token_lock import TokenLockCore
+    from pyredisson._kinds.token_lock import TokenLockCore
 
 __all__ = ["Lock", "client_of"]
 

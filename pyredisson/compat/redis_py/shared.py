@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.exceptions as rx
 
-from pyredisson.core.backoff import DoublingBackoff
-from pyredisson.core.deadline import explicit, seconds, whole_ms
-from pyredisson.core.diagnosis.wrong_type import is_wrong_type
-from pyredisson.core.names import check_name
+from pyredisson._core.deadline import DoublingBackoff, explicit, seconds, whole_ms
+from pyredisson._core.messages import is_wrong_type
+from pyredisson._core.names import check_name
+from pyredisson._kinds.token_lock import TokenLockCore
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError
-from pyredisson.kinds.token_lock import TokenLockCore
 
 if TYPE_CHECKING:
-    from pyredisson.core.client import ClientCore
-    from pyredisson.core.ownership.owner_protocols import MadeCaller
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.owners import MadeCaller
 
 LEAST_SLEEP = 0.001
 

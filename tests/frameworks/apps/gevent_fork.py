@@ -21,7 +21,7 @@ import gevent
 import redis
 
 import pyredisson
-from pyredisson.threads.sockets import Connection
+from pyredisson._threads.sockets import Connection
 from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note
 
 server = redis.Redis.from_url(URL)

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from pyredisson.core.names import ReadWriteNames
-from pyredisson.core.ownership.hold import HoldState
-from pyredisson.core.ownership.owned import Owned
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.pending_request import Pending
+from pyredisson._core.hold import HoldState, Owned
+from pyredisson._core.names import ReadWriteNames
+from pyredisson._core.ownership import Ownership, Pending
+from pyredisson._kinds.token_lock import TokenPair
+from pyredisson._quorum.hold import MultiHold
 from pyredisson.events import Acquired, Event, Lost, Released
-from pyredisson.kinds.token_lock import TokenPair
-from pyredisson.quorum.hold import MultiHold
 from tests.simulated.engine.runtime import AnyClient
 from tests.simulated.engine.world import Node, World
 

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pyredisson.core.names import LockNames
-from pyredisson.core.ownership.ownership import Ownership
-from pyredisson.core.ownership.pending_request import Pending
+from pyredisson._core.names import LockNames
+from pyredisson._core.ownership import Ownership, Pending
 from tests.simulated.engine.checkers import LockRules, Violation
 from tests.simulated.engine.replication import Loss
 from tests.simulated.engine.runtime import AnyClient

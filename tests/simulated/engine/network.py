@@ -1,8 +1,8 @@
 """Connections in a simulated world: what is sent on one arrives in order or not at all, and it breaks as a whole.
 
 The third transport, beside those of threads and of asyncio: it carries the same bytes, and everything that decides
-about them (:class:`pyredisson.net.server_link.ServerLink`, :class:`pyredisson.net.cluster.ClusterLink`,
-:class:`pyredisson.net.subscriber.Subscriber`) is the code that leads real connections.
+about them (:class:`pyredisson._net.link.ServerLink`, :class:`pyredisson._net.cluster.ClusterLink`,
+:class:`pyredisson._net.subscriber.Subscriber`) is the code that leads real connections.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import hiredis
 import redis.exceptions as rx
 
 import pyredisson
-from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.net.pool import Pool
-from pyredisson.net.refusals import reply_error
-from pyredisson.net.resp import Script, pack, script
-from pyredisson.net.wire import Address
+from pyredisson._core.failures import Failure, NotSent, Unanswered
+from pyredisson._net.link import Pool
+from pyredisson._net.refusals import reply_error
+from pyredisson._net.wire import Address, Script, pack, script
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.scripting import sha1_of
 from tests.simulated.engine.world import Node, Process, Promise, World
 
 if TYPE_CHECKING:
-    from pyredisson.net.wire import Connect, Introduce
+    from pyredisson._net.wire import Connect, Introduce
 
 __all__ = [
     "Host",
@@ -54,7 +53,7 @@ def _commands(data: bytes) -> tuple[tuple[bytes, ...], ...]:
 
 @cache
 def _scripts() -> list[Script]:
-    return [script(path.stem) for path in Path(pyredisson.__file__).parent.glob("lua/*.lua")]
+    return [script(path.stem) for path in Path(pyredisson.__file__).parent.glob("_lua/*.lua")]
 
 
 def keys_of(words: Sequence[bytes]) -> Sequence[bytes]:
@@ -293,11 +292,11 @@ class Wire(_End):
         host.wires[self] = None
 
     async def call(self, data: bytes, timeout: float) -> Any:
-        """See :meth:`pyredisson.net.wire.Wire.call`."""
+        """See :meth:`pyredisson._net.wire.Wire.call`."""
         return (await self.call_many([data], timeout))[0]
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        """See :meth:`pyredisson.net.wire.Wire.call_many`."""
+        """See :meth:`pyredisson._net.wire.Wire.call_many`."""
         process, world, faults, rng = self.port.process, self.port.world, self.port.world.faults, self.port.world.rng
         if not self.open:
             raise NotSent(rx.ConnectionError("Error while writing to socket: Broken pipe"))
@@ -342,7 +341,7 @@ class Wire(_End):
         return list(replies)
 
     def usable(self) -> bool:
-        """See :meth:`pyredisson.net.wire.Wire.usable`."""
+        """See :meth:`pyredisson._net.wire.Wire.usable`."""
         return self.open
 
     def _execute(self, words: Sequence[bytes]) -> Any:
@@ -385,7 +384,7 @@ class SimulatedStream(_End):
         self._inbox: deque[Any] = deque()
         self._woken = False
         self._ended = False
-        self._bell: Promise[bool] | None = None
+        self._pause: Promise[bool] | None = None
         host.streams[self] = None
         port.streams[self] = None
 
@@ -405,7 +404,7 @@ class SimulatedStream(_End):
 
         def arrive() -> None:
             self._inbox.append(reply)
-            self._ring()
+            self._wake_reader()
 
         self.port.world.note("push", self.port.process.name, str(reply) if isinstance(reply, Exception) else reply)
         self._carry_back(arrive)
@@ -424,17 +423,17 @@ class SimulatedStream(_End):
             self.push([b"smessage" if sharded else b"message", channel, payload])
         return 1
 
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.settle(True)
+    def _wake_reader(self) -> None:
+        if self._pause is not None:
+            self._pause.settle(True)
 
     async def read(self, timeout: float) -> list[Any] | None:
         if not (self._inbox or self._woken or self._ended):
-            self._bell = self.port.world.pause_of(self.port.process, timeout)
+            self._pause = self.port.world.pause_of(self.port.process, timeout)
             try:
-                await self._bell
+                await self._pause
             finally:
-                self._bell = None
+                self._pause = None
         self._woken = False
         found = list(self._inbox)
         self._inbox.clear()
@@ -442,14 +441,14 @@ class SimulatedStream(_End):
 
     def wake(self) -> None:
         self._woken = True
-        self._ring()
+        self._wake_reader()
 
     def broken(self) -> None:
         self._leave()
 
         def end() -> None:
             self._ended = True
-            self._ring()
+            self._wake_reader()
 
         self._carry_end(end)
 
@@ -464,7 +463,7 @@ class SimulatedStream(_End):
 
 
 class SimulatedDial:
-    """See :class:`pyredisson.net.wire.Dial`."""
+    """See :class:`pyredisson._net.wire.Dial`."""
 
     def __init__(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
         self.began = process.now()

@@ -1,7 +1,7 @@
 """Clients in a simulated world that find their server by themselves: on a cluster, or through sentinels.
 
-The links are not simulated: :mod:`pyredisson.net.server_link`, :mod:`pyredisson.net.cluster`,
-:mod:`pyredisson.net.sentinel` and :mod:`pyredisson.net.subscriber` run here as they do over sockets.
+The links are not simulated: :mod:`pyredisson._net.link`, :mod:`pyredisson._net.cluster`,
+:mod:`pyredisson._net.sentinel` and :mod:`pyredisson._net.subscriber` run here as they do over sockets.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from typing import TYPE_CHECKING, Any, final
 
 from redis import Connection
 
+from pyredisson._core.client import ClientCore
+from pyredisson._core.failures import Failure
+from pyredisson._core.runtime import Background, Reply, Request
+from pyredisson._net.cluster import ClusterLink
+from pyredisson._net.link import ServerLink
+from pyredisson._net.sentinel import Sentinels
+from pyredisson._net.slots import Cluster, prepare_call, slot_of
+from pyredisson._net.urls import masked, parse_sentinel_url
+from pyredisson._net.wire import Address, prepare
+from pyredisson._shared.runtime import subscriber_for
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.failures import Failure
-from pyredisson.core.runtime import Acknowledging, Background, Reply, Request
-from pyredisson.net.cluster import ClusterLink
-from pyredisson.net.endpoint import masked
-from pyredisson.net.resp import prepare
-from pyredisson.net.sentinel import Sentinels
-from pyredisson.net.server_link import ServerLink
-from pyredisson.net.slots import Cluster, prepare_call, slot_of
-from pyredisson.net.subscribing import subscriber_for
-from pyredisson.net.urls import parse_sentinel_url
-from pyredisson.net.wire import Address
 from tests.simulated.engine.network import Port, SimulatedTransport
 from tests.simulated.engine.runtime import AnyClient, Seam
 from tests.simulated.engine.world import Process, Promise
 
 if TYPE_CHECKING:
-    from pyredisson.net.node_subscribers import NodeSubscribers
-    from pyredisson.net.subscriber import Subscriber
+    from pyredisson._core.replicas import ReplicaAcknowledgement
+    from pyredisson._net.cluster import NodeSubscribers
+    from pyredisson._net.subscriber import Subscriber
     from tests.simulated.engine.cluster import SimulatedCluster
     from tests.simulated.engine.network import Network
 
@@ -39,7 +38,7 @@ __all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
 
 
 class SimulatedMutex:
-    """See :class:`pyredisson.net.cluster_map.TimedMutex`."""
+    """See :class:`pyredisson._net.cluster.TimedMutex`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -128,10 +127,10 @@ class RoutedRuntime(Seam):
         return reply
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         self.interruptible()
-        return await self.link.eval_synced(request, timeout, sync, sync_timeout)
+        return await self.link.eval_synced(request, timeout, replica_wait, sync_timeout)
 
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         self.interruptible()

@@ -14,19 +14,20 @@ from typing import Any, Generic, TypeVar, final
 import redis.exceptions as rx
 from typing_extensions import Self
 
-from pyredisson.asyncio.factory import Factory
+from pyredisson._asyncio.client import Factory
+from pyredisson._core.client import ClientCore
+from pyredisson._core.failures import Failure, NotSent, Unanswered
+from pyredisson._core.owners import Caller
+from pyredisson._core.presence import Identity
+from pyredisson._core.replicas import ReplicaAcknowledgement
+from pyredisson._core.runtime import Ask, Background, Reply, Request, Ticket
+from pyredisson._core.subscriptions import Subscriptions
+from pyredisson._net import wire as resp
+from pyredisson._net.link import Inspect
+from pyredisson._net.refusals import failure_of, reply_error
+from pyredisson._owners.owners import AnyOwner
 from pyredisson.config import Config
-from pyredisson.core.client import ClientCore
-from pyredisson.core.diagnosis.identity import Identity
-from pyredisson.core.failures import Failure, NotSent, Unanswered
-from pyredisson.core.ownership.owner_protocols import Caller
-from pyredisson.core.runtime import Acknowledging, Ask, Background, Reply, Request, Ticket
-from pyredisson.core.waiting.subscriptions import Subscriptions
 from pyredisson.lease import AsyncLease as Lease
-from pyredisson.net import resp
-from pyredisson.net.link import Inspect
-from pyredisson.net.refusals import failure_of, reply_error
-from pyredisson.shared.any_owner import AnyOwner
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
 
@@ -65,23 +66,23 @@ class SimulatedTicket:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._rung = False
+        self._notified = False
         self._promise: Promise[bool] | None = None
 
-    def ring(self) -> None:
-        self._rung = True
+    def notify(self) -> None:
+        self._notified = True
         if self._promise is not None:
             self._promise.settle(True)
 
     async def wait(self, seconds: float) -> bool:
-        if not self._rung:
+        if not self._notified:
             self._promise = self._process.world.pause_of(self._process, seconds)
             try:
                 await self._promise
             finally:
                 self._promise = None
-        rung, self._rung = self._rung, False
-        return rung
+        notified, self._notified = self._notified, False
+        return notified
 
 
 class SimulatedLoop:
@@ -95,7 +96,7 @@ class SimulatedLoop:
         self._task: Task[None] | None = None
 
     def nudge(self) -> None:
-        self._nudged.ring()
+        self._nudged.notify()
         if self._task is None and not self._process.crashed:
             self._task = self._process.start(self._run(), self._name)
 
@@ -225,10 +226,10 @@ class Seam:
         for ask in asks:
             made.append(ask)
             runtime = ask.runtime
-            if ask.sync is None:
+            if ask.replica_wait is None:
                 work: Any = runtime.eval(ask.request, ask.timeout)
             else:
-                work = runtime.eval_synced(ask.request, ask.timeout, ask.sync, ask.timeout)
+                work = runtime.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
             tasks.append(self.process.start(work, f"{self.process.name}/request"))
         for ask, task in zip(made, tasks, strict=True):
             try:
@@ -340,10 +341,10 @@ class SimulatedRuntime(Seam):
         return answers
 
     async def eval_synced(
-        self, request: Request, timeout: float, sync: Acknowledging, sync_timeout: float
+        self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         reply = await self.eval(request, timeout)
-        replicas = sync.asked(reply)
+        replicas = replica_wait.asked(reply)
         if not replicas:
             return reply, 0
 
@@ -485,14 +486,14 @@ class SimulatedRuntime(Seam):
             self._drop_subscriber()
             return 1
 
-        def ring() -> None:
+        def notify() -> None:
             if self._subscriptions is not None:
                 self._subscriptions.received(name, payload)
                 self._leave_idle()  # As the subscriber does after each message.
 
         # One connection: no message overtakes another.
         self._heard_at = max(self.world.now + self.world.travel(), self._heard_at)
-        self.world.at(self._heard_at, lambda: self.process.run(ring))
+        self.world.at(self._heard_at, lambda: self.process.run(notify))
         return 1
 
     def _drop_subscriber(self) -> None:

@@ -1,0 +1,321 @@
+"""Leader elections, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, final
+
+from pyredisson._asyncio.hold import HoldContext
+from pyredisson._core.failures import is_contained
+from pyredisson._shared.arguments import NotPortable
+from pyredisson._shared.blocks import AnyTerm
+from pyredisson._shared.client import Handle
+from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
+
+if TYPE_CHECKING:
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._kinds.election import ElectionCore
+    from pyredisson.holders import Holder
+    from pyredisson.lease import AsyncLease as Lease
+
+
+@final
+class LeaderElection(Handle):
+    """One of several processes leads; when it ends or resigns, another one does. Made by
+    :meth:`Redisson.get_leader_election`.
+
+    Each term has a token that is greater than those of all terms before: pass it to what the leader changes. Two never
+    lead at once within the certain time of their terms (:meth:`Lease.remaining`).
+
+    Example::
+
+        election = client.get_leader_election("scheduler")
+        async with election.term() as term:
+            print("leading with token", term.token)
+    """
+
+    __slots__ = ()
+
+    _core: ElectionCore
+
+    def term(self, wait_time: Seconds | None = None) -> HoldContext[Lease[int]]:
+        """Return a context manager that leads for its block: a :class:`Lease` with the token of the term.
+
+        Example::
+
+            async with election.term(wait_time=60) as term:
+                term.ensure_held()
+
+        Args:
+            wait_time: Seconds to wait at most to be elected. ``None``: wait without a time limit.
+
+        Raises:
+            LockTimeoutError: On entering: it was not elected in time.
+            LockLostError: On leaving: it led no longer, as after a pause longer than the watchdog's timeout.
+        """
+        return HoldContext(self, wait_time, None, False, False)
+
+    def run(self, callback: Callable[[Term], Awaitable[object]]) -> Campaign:
+        """Stand for election in a task, and call ``callback(term)`` there while leading, again and again.
+
+        When the callback returns, it resigns and stands again. It has to return soon after :meth:`Term.wait` has; it is
+        never called again before. What it raises is logged.
+
+        Example::
+
+            campaign = election.run(lead)
+            await campaign.stop()
+
+        Returns:
+            The campaign, which :meth:`Campaign.stop` ends.
+        """
+        self._core.client.check_open()
+        check_callback(callback, awaited=True)
+        return Campaign(self, callback)
+
+    async def leader(self) -> Holder | None:
+        """Return who leads, as far as the server knows within a moment; ``None`` if no one does.
+
+        Example::
+
+            print(await election.leader())
+
+        Raises:
+            ClientClosedError: The client was closed.
+            redis.exceptions.RedisError: The server could not be reached, or refused the request.
+        """
+        return await self._core.leader()
+
+    def observe(self, callback: Callable[[Holder | None], object]) -> Observation:
+        """Call ``callback(leader)`` in a task now, and whenever another one leads, or no one.
+
+        That is at once for one that is elected or resigns. For one that died, it is when another one is elected, or
+        within ten seconds of the end of its lease.
+
+        Example::
+
+            observation = election.observe(print)
+        """
+        self._core.client.check_open()
+        check_callback(callback)
+        return Observation(self, callback)
+
+
+@final
+class Term(AnyTerm):
+    """A time of leadership, for the callback of :meth:`LeaderElection.run`. The callback is cancelled when it has to
+    return, wherever it waits.
+
+    Example::
+
+        async def lead(term: Term) -> None:
+            while not await term.wait(1.0):
+                print("leading with token", term.token)
+    """
+
+    def __init__(self, lease: Lease[int]) -> None:
+        self._ends = asyncio.Event()
+        self._work: asyncio.Future[Any] | None = None
+        super().__init__(lease, self._ends.set)
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Sleep until the callback has to return, for at most ``seconds``, and return whether it has to.
+
+        It has to when leadership was lost, and when the campaign is to stop or to resign.
+
+        Example::
+
+            async def lead(term: Term) -> None:
+                while not await term.wait(1.0):
+                    print("leading")
+        """
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._ends.wait(), seconds)
+        return self._ends.is_set()
+
+    def _end(self) -> None:
+        self._ends.set()
+        if self._work is not None:
+            self._work.cancel()
+
+
+#: An event loop does not keep its tasks alive.
+_running: set[asyncio.Task[None]] = set()
+
+
+def _start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return task
+
+
+def _ends(error: BaseException) -> bool:
+    """Whether an error ends the task in which it is raised."""
+    return isinstance(error, asyncio.CancelledError) or not is_contained(error)
+
+
+async def _lead(callback: Callable[[Term], Awaitable[object]], term: Term) -> BaseException | None:
+    """Await the callback. Returns what it raised: ``SystemExit`` would end the event loop if its task raised it."""
+    try:
+        await callback(term)
+    except BaseException as error:
+        if _ends(error):
+            raise
+        return error
+    return None
+
+
+async def _until_returned(term: Term, work: asyncio.Future[Any]) -> None:
+    """Ask the callback to return, and wait until it has, however often its campaign is cancelled meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        term._end()
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+@final
+class Campaign(NotPortable):
+    """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
+
+    Example::
+
+        campaign = election.run(lead)
+        print(campaign.leading)
+        await campaign.stop()
+    """
+
+    def __init__(self, election: LeaderElection, callback: Callable[[Term], Awaitable[object]]) -> None:
+        self._election = election
+        self._callback = callback
+        self._term: Term | None = None
+        self._stopped = False  # Before Python 3.11 a cancellation may pass for that of a loss.
+        self._task = _start(self._stand(), f"election {election.name}")
+        closed = election._core.client.when_closed
+        closed[self._end] = None
+        self._task.add_done_callback(lambda _: closed.pop(self._end, None))
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
+        return f"<Campaign for {self._election.name!r}: {state}>"
+
+    @property
+    def leading(self) -> bool:
+        """Whether the callback runs, and leads."""
+        term = self._term
+        return term is not None and term.remaining() > 0.0
+
+    async def resign(self) -> None:
+        """Ask the callback to return; then others may lead, and this campaign stands again.
+
+        Example::
+
+            campaign = election.run(lead)
+            await campaign.resign()
+            await campaign.stop()
+        """
+        if self._term is not None:
+            self._term._end()
+
+    async def stop(self, timeout: float | None = None) -> bool:
+        """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
+
+        Example::
+
+            campaign = election.run(lead)
+            await campaign.stop(timeout=10)
+
+        Returns:
+            Whether it has returned, so that this campaign leads no longer.
+        """
+        self._stopped = True
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=timeout)
+        return self._task.done()
+
+    def _end(self) -> None:
+        """Its client is being closed: a wait for election ends by that, and a leader resigns."""
+        self._stopped = True
+        if self._term is not None:
+            self._term._end()
+
+    async def _stand(self) -> None:
+        pause: float | None = 0.0
+        while pause is not None and not self._stopped:
+            await asyncio.sleep(pause)
+            try:
+                pause = 0.0 if await self._stand_once() else PAUSE
+            except BaseException as error:
+                if _ends(error):
+                    raise
+                pause = pause_after(self._election._core.client, self._election.name, error)
+
+    async def _stand_once(self) -> bool:
+        """Wait to be elected, and lead. Returns whether the callback raised nothing.
+
+        The callback has a task of its own, which can be cancelled alone.
+        """
+        hold: HoldContext[Lease[int]] = HoldContext(self._election, None, None, False, True)
+        async with hold as lease:
+            self._term = term = Term(lease)
+            try:
+                term._work = work = asyncio.ensure_future(_lead(self._callback, term))
+                try:
+                    # No one notifies it of a loss after its client was closed.
+                    while not work.done() and (left := term.remaining()) > 0.0:
+                        await asyncio.wait([work], timeout=min(left, 1.0))
+                finally:
+                    await _until_returned(term, work)
+            finally:
+                self._term = None
+            error = None if work.cancelled() else work.exception() or work.result()
+            if error is not None:
+                report_callback(self._election.name, error)
+        return error is None
+
+
+@final
+class Observation(NotPortable):
+    """Notifies a callback of who leads until it is stopped. Made by :meth:`LeaderElection.observe`.
+
+    Example::
+
+        observation = election.observe(print)
+        await observation.stop()
+    """
+
+    def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
+        self._task = _start(self._observe(election, callback), f"observer {election.name}")
+
+    async def stop(self) -> None:
+        """Do not call the callback any more.
+
+        Example::
+
+            observation = election.observe(print)
+            await observation.stop()
+        """
+        self._task.cancel()
+
+    async def _observe(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
+        known: str | None = ""  # Neither the field of an owner, nor that there is none.
+        pause: float | None = 0.0
+        while pause is not None:
+            await asyncio.sleep(pause)
+            try:
+                pause, found = 0.0, await election._core.leader_after(known, LOOK_EVERY)
+                if found != known:
+                    leader = None if found is None else await election.leader()
+                    known = found
+                    call_observer(election.name, callback, leader)
+            except BaseException as error:
+                if _ends(error):
+                    raise
+                pause = pause_after(election._core.client, election.name, error)

@@ -1,0 +1,362 @@
+"""Connections for an event loop: requests of all tasks are written together, and replies come in order.
+
+redis-py makes the connections (addresses, TLS, credentials, handshake). That is all the protocol there is afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import math
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis.exceptions as rx
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from pyredisson._asyncio.tasks import TaskTicket, look_at
+from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
+from pyredisson._core.runtime import Ask, Reply
+from pyredisson._net.link import CONNECTING, ServerLink
+from pyredisson._net.refusals import as_redis_error, not_opened
+from pyredisson._net.urls import own_settings
+from pyredisson._net.wire import is_push, new_reader
+
+if TYPE_CHECKING:
+    from hiredis import Reader
+
+    from pyredisson._net.link import Pool
+    from pyredisson._net.urls import Link
+    from pyredisson._net.wire import Address
+
+#: As many requests leave together at most, so that the server answers the first ones while the others are made.
+TOGETHER = 32
+
+
+class Replies(ABC, asyncio.Protocol):
+    """What our two kinds of connection have in common: bytes in, replies out, and a known end."""
+
+    def __init__(self) -> None:
+        self._reader: Reader = new_reader()
+        self._transport: Any = None
+        self._writer: Any = None
+        self.broken: Exception | None = None
+
+    async def adopt(self, reader: Any, writer: Any) -> None:
+        """Take over a connection from redis-py, and what it may have read too much of."""
+        self._writer = writer  # Closes the transport when it is collected, so it lives as long as we do.
+        self._transport = writer.transport
+        self._transport.set_protocol(self)
+        reader.feed_eof()  # No more comes there, so that reading does not wait.
+        if reader.exception() is None and (early := await reader.read()):
+            self.data_received(early)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                if self.broken is None:
+                    self.replied(reply)
+        except rx.InvalidResponse as error:
+            self.connection_lost(rx.ConnectionError(f"Protocol error: {error}"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.broken is None:
+            self.broken = rx.ConnectionError("Connection closed by server.") if exc is None else as_redis_error(exc)
+            self.ended()
+        self.close()
+
+    @abstractmethod
+    def replied(self, reply: Any) -> None:
+        """Take a reply, or a message."""
+
+    @abstractmethod
+    def ended(self) -> None:
+        """The connection is no more."""
+
+    def close(self) -> None:
+        """Close it now."""
+        if self.broken is None:
+            self.broken = rx.ConnectionError("this connection was closed")
+            self.ended()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            try:
+                transport.abort()
+            except RuntimeError:  # Its loop is closed, so it will not close it.
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Close our descriptor without the loop's help, and without a word to the server."""
+        transport = self._transport
+        with contextlib.suppress(Exception):
+            transport._closing = True  # Else it, and its writer, would want to close themselves on a loop gone by.
+            sock, transport._sock = transport._sock, None
+            socket.close(sock.detach())
+
+
+class Pipe(Replies):
+    """A connection for any number of requests at once. ``address``: where its server is, by the sentinels."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address | None = None) -> None:
+        super().__init__()
+        self._loop = loop
+        self.address = address
+        self.used: float = loop.time()
+        self._calls: deque[tuple[asyncio.Future[Any], float]] = deque()  # Each with the time by which it is due.
+        self._out: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._context = contextvars.Context()  # Of the timer. A caller's would stay, and all that is in it.
+        self.retired: bool = False
+
+    def call(self, data: bytes, timeout: float) -> asyncio.Future[Any]:
+        """Send a request; the future gets its reply, or the error that was one, or a ``Failure``."""
+        future = self._loop.create_future()
+        self.post(data, timeout, future)
+        return future
+
+    def post(self, data: bytes, timeout: float, outcome: asyncio.Future[Any]) -> None:
+        """Send a request, whose outcome is put into what the caller brings.
+
+        Now, if nothing else is in flight here: then there is nothing that it could leave together with.
+        """
+        if self.broken is not None:  # Since it was looked at: there were turns of the loop in between.
+            outcome.set_exception(NotSent(self.broken))
+            return
+        due = self._loop.time() + timeout
+        calls, out = self._calls, self._out
+        if not (calls or out):
+            self._transport.write(data)
+        else:
+            if not out:
+                self._loop.call_soon(self._flush)
+            out.append(data)
+        calls.append((outcome, due))
+        if len(out) >= TOGETHER:
+            self._flush()
+        if self._timer is None or due < self._timer.when():
+            self._set_timer(due)
+
+    def _flush(self) -> None:
+        # What was asked for in this turn of the loop leaves by one system call, or few.
+        out, self._out = self._out, []
+        if self.broken is None and out:
+            self._transport.write(b"".join(out))
+
+    def replied(self, reply: Any) -> None:
+        if type(reply) is not int and reply is not None and is_push(reply):
+            return
+        outcome = self._calls.popleft()[0]
+        try:
+            if not outcome.done():
+                outcome.set_result(reply)
+        except asyncio.InvalidStateError:  # A signal handler has cancelled it just now.
+            pass
+        if self.retired and not self._calls:
+            self.close()
+
+    def ended(self) -> None:
+        unsent = len(self._out)
+        calls, self._calls = self._calls, deque()
+        if self._timer is not None:
+            self._timer.cancel()
+        error = self.broken or rx.ConnectionError("Connection closed.")
+        for index, (outcome, _) in enumerate(calls):
+            if not outcome.done():
+                kind = NotSent if index >= len(calls) - unsent else Unanswered
+                outcome.set_exception(kind(error))
+
+    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """See :meth:`pyredisson._net.wire.Wire.call_many`. Nothing of others comes in between."""
+        calls = [self.call(data, timeout) for data in requests]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    def usable(self) -> bool:
+        """See :meth:`pyredisson._net.wire.Wire.usable`."""
+        return self.broken is None and not self.retired
+
+    def retire(self) -> None:
+        """Take no more requests, and close when the ones in flight are answered or given up."""
+        self.retired = True
+        if not self._calls:
+            self.close()
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._look_at_time, context=self._context)
+
+    def _look_at_time(self) -> None:
+        # Many requests, one timer: it goes off when the earliest of them may be late, and is set anew.
+        self._timer = None
+        now = self._loop.time()
+        again = math.inf
+        for outcome, due in self._calls:
+            if outcome.done():
+                continue
+            if due <= now:
+                # Its reply may still come, and belongs to no request. The rest had better go by another connection.
+                self.retired = True
+                outcome.set_exception(Unanswered(rx.TimeoutError("no reply from the server in time")))
+            else:
+                again = min(again, due)
+        if again < math.inf:
+            self._set_timer(again)
+        elif self.retired:
+            self.close()
+
+
+class StreamReplies:
+    """The replies and messages on a stream, until a subscriber reads them.
+
+    Attributes:
+        broken: Why nothing more comes; ``None`` as long as something may.
+    """
+
+    broken: Exception | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._replies: list[Any] = []
+        self._ticket = TaskTicket()
+
+    def replied(self, reply: Any) -> None:
+        self._replies.append(reply)
+        self.wake()
+
+    def ended(self) -> None:
+        self.wake()
+
+    def wake(self) -> None:
+        self._ticket.notify()
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        if not self._replies and self.broken is None:
+            await self._ticket.wait(timeout)
+        replies, self._replies = self._replies, []
+        return None if self.broken is not None and not replies else replies
+
+
+class AsyncSocketStream(StreamReplies, Replies):
+    """A stream for a subscriber."""
+
+    def send(self, data: bytes) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self._transport.write(data)
+
+
+async def open_connection(connection_class: type[Any], settings: dict[str, Any], timeout: float) -> tuple[Any, Any]:
+    """Let redis-py connect and introduce itself, and take the streams.
+
+    Raises:
+        NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.refusals.not_opened`.
+    """
+    connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+    try:
+        await connection.connect()
+    except (rx.RedisError, OSError) as error:
+        raise not_opened(error) from None
+    except Exception:  # Of the user's: redis-py leaves the socket open then.
+        await connection.disconnect(nowait=True)
+        raise
+    reader, writer = connection._reader, connection._writer
+    connection._reader = connection._writer = None  # Else they would be closed with the object.
+    return reader, writer
+
+
+# ---- fan out ---------------------------------------------------------------------------------------------------------
+# Requests to several servers at once, for an event loop: all are sent, then all replies are received.
+
+
+AskT = TypeVar("AskT", bound=Ask)
+
+
+async def _receive(ask: Ask, begun: asyncio.Future[Any]) -> Reply:
+    """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+    if isinstance(begun, asyncio.Task):
+        await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see tasks.py.
+        error = None if begun.cancelled() else begun.exception()
+        if isinstance(error, Exception):  # Of any class: it is about this server alone.
+            raise as_failure(error)
+        return begun.result()  # type: ignore[no-any-return]
+    link: ServerLink = ask.runtime.link  # type: ignore[attr-defined]
+    try:
+        reply = await begun
+    except Unanswered:
+        link.away = True
+        raise
+    link.away = False
+    if isinstance(reply, Exception):
+        return await link.answer(reply, ask.request, ask.timeout)
+    return reply  # type: ignore[no-any-return]
+
+
+async def _when_connected(link: ServerLink, pool: Pool, ask: Ask) -> Reply:
+    try:
+        # A server that was away a moment ago is not waited for longer than one that does not answer.
+        pipe: Any = await pool.connect(ask.timeout if link.away else max(ask.timeout, CONNECTING))
+    except Failure:
+        link.away = True
+        raise
+    ask.connected()
+    return await _receive(ask, pipe.call(ask.request.data, ask.timeout))
+
+
+async def _in_time(link: Link, ask: Ask) -> Any:
+    within = ask.timeout
+    if ask.replica_wait is None:
+        work: Any = link.eval(ask.request, ask.timeout)
+    else:
+        within *= 2
+        work = link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
+    try:
+        # It may have to connect, for which there is no time of its own here.
+        return await asyncio.wait_for(work, max(within, CONNECTING))
+    except asyncio.TimeoutError:
+        raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
+
+
+def _begin(ask: Ask) -> asyncio.Future[Any]:
+    """Send a request now; in a task of its own, if its connection has to be made first, or is borrowed."""
+    link: Link = ask.runtime.link  # type: ignore[attr-defined]
+    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
+        return asyncio.ensure_future(_in_time(link, ask))
+    pipe: Any = link.pool.get()
+    if pipe is None:
+        return asyncio.ensure_future(_when_connected(link, link.pool, ask))
+    return pipe.call(ask.request.data, ask.timeout)  # type: ignore[no-any-return]
+
+
+async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
+    """See ``Runtime.fan_out``: send everything, then receive the replies.
+
+    In any order: while one is waited for, the others' arrive, and their time runs too.
+    """
+    made: list[AskT] = []
+    begun: list[asyncio.Future[Any]] = []
+    try:
+        for ask in asks:
+            made.append(ask)
+            begun.append(_begin(ask))
+        for ask, each in zip(made, begun, strict=True):
+            try:
+                ask.answer = await _receive(ask, each)
+            except Connecting as failure:
+                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
+            except Failure as failure:
+                ask.answer = failure
+    except BaseException:
+        for each in begun:
+            each.cancel()  # A reply that comes later is ignored.
+            each.add_done_callback(look_at)
+        raise
+    return made

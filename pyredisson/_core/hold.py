@@ -1,0 +1,441 @@
+"""One hold of a lock: what is released, extended, lost or counted is this very hold; and the blocks that have one.
+
+Its states:
+
+========== ==========================================================================================================
+state      what ends it
+========== ==========================================================================================================
+NEW        a grant
+HELD       a release; an unlock, if it is lost; the end of a fixed lease; the wait of a condition
+GIVEN_UP   that wait has ended, and it is held again
+LEFT       that wait has ended: its block was left meanwhile
+ENDED      its unlock, which raises an error: its fixed lease ran out
+LOST       its unlock, which is under way, and raises an error: it was to be released behind another request
+RELEASED   the unlock of its multi-lock, which is called again and may wait for other members
+OVER       nothing
+========== ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from pyredisson._core import events
+from pyredisson._core.deadline import certain_for, wait_seconds
+from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
+from pyredisson._core.names import owner_field
+from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.owners import Caller, MadeCaller, Trace
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.runtime import Progress
+    from pyredisson.errors import LockTimeoutError
+    from pyredisson.lease import Lease
+
+
+class HoldState(Enum):
+    """What has become of a hold."""
+
+    NEW = "new"
+    HELD = "held"
+    GIVEN_UP = "given up"
+    LEFT = "left"
+    ENDED = "ended"
+    LOST = "lost"
+    RELEASED = "released"
+    OVER = "over"
+
+
+class Hold:
+    """One hold among the nested ones of an owner.
+
+    Attributes:
+        lease_ms: The lease it was taken with.
+        plain: As most are: renewed, of no block, and of no multi-lock.
+        certain: For how many seconds after sending that lease is certain.
+        watchdog: Renewed until it is released.
+        watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
+        block: Returns the lease of the ``hold()`` that this is, ``None`` once it was dropped. Without it, the hold is
+            its owner's.
+        whole: The hold of a multi-lock that this is a part of.
+        token: What identifies this hold, for locks that have such a thing.
+        since: When it was asked for.
+        renewals_left: How often it may be renewed yet; negative: without a limit.
+        state: What has become of it.
+        trace: Returns what stands for it in contexts, as long as that is in one.
+    """
+
+    __slots__ = (
+        "block",
+        "certain",
+        "lease_ms",
+        "plain",
+        "renewals_left",
+        "since",
+        "state",
+        "token",
+        "trace",
+        "watchdog",
+        "watched",
+        "whole",
+    )
+
+    def __init__(
+        self, lease_ms: int, certain: float | None = None, *, watchdog: bool, block: bool = False, whole: Any = None
+    ) -> None:
+        self.lease_ms: int = lease_ms
+        self.certain: float = certain_for(lease_ms) if certain is None else certain
+        self.watchdog: bool = watchdog
+        self.plain: bool = watchdog and not block and whole is None
+        self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
+        self.block: Callable[[], object | None] | None = None
+        self.whole: Any = whole
+        self.token: int | None = None
+        self.since: float = 0.0
+        self.renewals_left: int = -1
+        self.state: HoldState = HoldState.NEW
+        self.trace: Callable[[], Trace | None] | None = None
+
+    @classmethod
+    def endless(cls) -> Hold:
+        """Return a hold without a lease: what it holds does not expire."""
+        return cls(0, math.inf, watchdog=False)
+
+    @property
+    def fixed_lease(self) -> float | None:
+        """Seconds until it ends if it is not released; ``None`` if the watchdog renews it."""
+        return None if self.watchdog else self.lease_ms / 1000
+
+    def number(self, token: int) -> None:
+        """Note the token that the server has given it."""
+        self.token = token
+
+    def become(self, state: HoldState) -> None:
+        """Change its state, also for the contexts in which it is visible."""
+        self.state = state
+        trace = self.trace
+        if trace is not None and (known := trace()) is not None:
+            known.state = state
+
+
+def check_skip(skip: object) -> None:
+    """Raise ``TypeError`` unless it says whether a block runs without what it does not acquire in time."""
+    if not isinstance(skip, bool):
+        raise TypeError(f"skip must be True or False, not {type(skip).__name__}")
+
+
+# ---- liveness --------------------------------------------------------------------------------------------------------
+# Whether the holder of locks or permits lives, and the error for one that comes too late.
+
+
+#: How a loss is explained that the server reported.
+GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
+
+
+def holder_alive(held: Ownership) -> bool:
+    """Whether there is a caller to release it: its owner in the same call chain, or the block of a ``hold()``."""
+    holds, alive = list(held.holds), held.who.alive()
+    for hold in holds:
+        if hold.block is not None:
+            if hold.block() is not None:
+                return True
+        elif alive and not (held.who.is_shared and hold.trace is not None and hold.trace() is None):
+            return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
+    return alive and not holds
+
+
+def gone_hint(held: Ownership) -> str:
+    """Explain why no one can release these holds any more."""
+    if held.holds and all(hold.block is not None for hold in held.holds):
+        return "the object that hold() returned was dropped without leaving its block"
+    return held.who.gone_hint()
+
+
+def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
+    """The error for a holder who comes to use or to release what it lost."""
+    return LockLostError(
+        f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}. Work done since then may have "
+        f"overlapped with {held.overlaps}",
+        name=held.name,
+    )
+
+
+# ---- owned -----------------------------------------------------------------------------------------------------------
+# What a :class:`pyredisson.Lease` can be of: what an owner holds of a lock, or one hold of a multi-lock.
+
+
+class CallNote:
+    """Notes on what is held that a thread is in the middle of a call on it.
+
+    Attributes:
+        thread: The thread; 0: the call has ended. That is an assignment, and signal handlers run at calls and in loops:
+            whatever they raise, no note outlives its call.
+    """
+
+    __slots__ = ("thread",)
+
+    def __init__(self, thread: int) -> None:
+        self.thread: int = thread
+
+
+NO_CALL: Final = CallNote(0)
+
+
+class Owned(ABC):
+    """What is held. Plain state, to which a :class:`pyredisson.Lease` can be.
+
+    Attributes:
+        name: The name of the lock, or of what else it is.
+        owner: The owner's field in Redis.
+        who: The owner.
+        loss: Why it was lost, if it was.
+        on_loss: Called when it is lost.
+    """
+
+    __slots__ = ("__weakref__", "loss", "name", "on_loss", "owner", "who")
+
+    def __init__(self, name: str, owner: str, who: Caller) -> None:
+        self.name: str = name
+        self.owner: str = owner
+        self.who: Caller = who
+        self.loss: str | None = None
+        self.on_loss: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def what(self) -> str:
+        """What is held, in messages."""
+        return "lock"
+
+    @property
+    def overlaps(self) -> str:
+        """With whom its holder may have worked at the same time after a loss, and what to do about it."""
+        return "another holder; protect such writes with a fencing token"
+
+    @abstractmethod
+    def remaining_of(self, hold: Any, now: float) -> float:
+        """Return the seconds for which this hold is certain."""
+
+    def call_when_lost(self, callback: Callable[[], None]) -> None:
+        """Call this, too, when it is lost."""
+        self.on_loss = (*self.on_loss, callback)
+
+    def call_no_more(self, callback: Callable[[], None]) -> None:
+        """Its block was left."""
+        self.on_loss = tuple(each for each in self.on_loss if each != callback)
+
+
+# ---- blocks ----------------------------------------------------------------------------------------------------------
+# How blocks are entered and left, also after their client was closed.
+#
+# ``close()`` ends connections, renewals and the settling of requests, but releases nothing: a block that runs still is
+# protected until the deadline of its hold. When it is left before that, its release is sent once, on a connection of
+# its own. What comes of it is no error of the block's: its work was done while it held the lock, and what is not
+# released expires.
+
+
+T = TypeVar("T")
+HeldT = TypeVar("HeldT", bound=Owned)
+
+
+class HolderCore(ABC, Generic[HeldT]):
+    """One handle on a lock, or on several as one: how owners acquire it, and how their blocks are entered and left.
+
+    Attributes:
+        client: The client; of several the first.
+        made_for: The owner that the user made, if it acts for one.
+    """
+
+    __slots__ = ()
+
+    client: ClientCore
+    made_for: MadeCaller | None
+
+    @abstractmethod
+    def clients(self) -> tuple[str, Sequence[ClientCore]]:
+        """Return its name, and the clients of its locks."""
+
+    def owner(self) -> Caller:
+        """Return the owner: the calling thread or task, unless this handle acts for another one."""
+        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
+        return self.made_for or asking
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    async def try_lock(self, wait_time: Seconds | None = 0, lease_time: Seconds | None = None) -> bool:
+        """Acquire it, waiting at most ``wait_time``.
+
+        Raises:
+            LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
+        """
+        hold = self.new_hold(lease_time)
+        wait = wait_seconds(wait_time)
+        acquired = await self.acquire_hold(wait, hold)
+        if not acquired and wait is None:
+            raise await self.timeout_error(None)
+        return acquired
+
+    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
+        """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
+        wait = wait_seconds(wait_time)
+        hold = self.new_hold(lease_time, block=True)
+        held, extending = self.held_with(hold)
+        # Made before: once it is acquired, nothing is left to interrupt.
+        lease: Lease = self.client.runtime.lease(held, hold, self.client.runtime, extending)
+        if await self.acquire_hold(wait, hold, held):
+            return lease
+        if skip:
+            return None
+        raise await self.timeout_error(wait, held)
+
+    @abstractmethod
+    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Any:
+        """Return what is to be acquired: one hold."""
+
+    @abstractmethod
+    def held_with(self, hold: Any) -> tuple[HeldT, Callable[[int], Coroutine[Any, Any, bool]]]:
+        """Return what the caller will have with a hold, and what extends that."""
+
+    async def acquire_hold(self, wait: float | None, hold: Any, held: HeldT | None = None) -> bool:
+        """Acquire it for a hold, waiting at most ``wait`` seconds; ``None``: without end. ``held``: if it is known."""
+        acquiring = self.acquire_as_owner(wait, hold, held)
+        return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
+
+    @abstractmethod
+    async def acquire_as_owner(self, wait: float | None, hold: Any, held: HeldT | None) -> bool:
+        """Do as :meth:`acquire_hold`, while its owner makes no other call."""
+
+    @abstractmethod
+    async def timeout_error(self, wait: float | None, held: HeldT | None = None) -> LockTimeoutError:
+        """Return the error for an owner that did not acquire it within ``wait`` seconds, or by all its tries."""
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock(self, progress: Progress | None = None) -> None:
+        """Release one hold of the caller, or complete its last release, if that could not be settled.
+
+        ``progress``: see ``run_to_the_end``.
+        """
+        unlocking = self.unlock_as_owner(progress)
+        await (unlocking if self.made_for is None else self.made_for.alone(unlocking))
+
+    @abstractmethod
+    async def unlock_as_owner(self, progress: Progress | None) -> None:
+        """Do as :meth:`unlock`, while its owner makes no other call."""
+
+    async def leave(
+        self, error: BaseException | None = None, progress: Progress | None = None, lease: Lease | None = None
+    ) -> None:
+        """Release the hold of a block that ended with ``error``, which takes precedence over any error of ours.
+
+        Args:
+            error: The error that ended the block.
+            progress: See ``run_to_the_end``.
+            lease: The lease from :meth:`hold`. The hold is its, in whatever thread or task the block is left.
+        """
+        if isinstance(error, GeneratorExit) and self.client.runtime.suspends:
+            held = self.held_by_block(lease) if lease is not None else self._held_by_closed_block()
+            if held is not None:
+                await self.hand_over(held, lease, error)
+            return
+        try:
+            if lease is not None:
+                lease._check_process()
+                former = not lease._held.owner.startswith(self.client.id)  # The client is another one since.
+                if former and lease._held.loss is not None:
+                    raise lost_error(lease._held, lease._held.loss)
+            name, clients = self.clients()
+            if True in [client.closed for client in clients]:
+                key = name, owner_field(self.client.id, self.owner().number)
+                await leave_closed(clients, key, self.leave_block(progress, lease))
+            else:
+                await self.leave_block(progress, lease)
+        except Exception as ours:
+            if not gives_way(ours, error):
+                raise
+
+    @abstractmethod
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+        """Release the hold of a block: that of its lease, or the caller's innermost."""
+
+    @abstractmethod
+    async def hand_over(self, held: HeldT, lease: Lease | None, error: GeneratorExit) -> None:
+        """Release what a block holds in which a generator is closed: in the background, if that can await nothing."""
+
+    def held_by_block(self, lease: Lease) -> HeldT | None:
+        """Return what a ``hold()`` has acquired; ``None`` if the client is another one since, as after a fork."""
+        held: Any = lease._held
+        return held if held.owner.startswith(self.client.id) else None
+
+    def _held_by_closed_block(self) -> HeldT | None:
+        """Return what the calling task holds, or the task whose asynchronous generator it is closing."""
+        try:
+            return next(iter(self.held_here()), None)
+        except RuntimeError:
+            return None  # It is closed where no task runs.
+
+    @abstractmethod
+    def held_here(self) -> Sequence[HeldT]:
+        """Return what the caller holds; if that is nothing, what is visible in its context."""
+
+
+async def leave_closed(
+    clients: Sequence[ClientCore], key: tuple[str, str], release: Coroutine[Any, Any, T]
+) -> T | None:
+    """Make the release of a block; some of these clients are closed. An error of the server is reported, not raised.
+
+    ``key``: the names of what is released and of its owner.
+
+    Raises:
+        LockNotOwnedError: The block held it no longer.
+    """
+    closed = [client for client in clients if client.closed]
+    for client in closed:
+        client.runtime.reopen()
+    try:
+        released = await release
+        for client in closed:
+            await client.presence.end()
+        return released
+    except (LockNotOwnedError, OutcomeUnknownError) as error:
+        if isinstance(error, LockNotOwnedError):
+            raise
+    except tuple(OUR_ERRORS) as error:
+        closed[0].emit(events.OutcomeUnknown(*key, "the release of a block", error))
+    finally:
+        for client in closed:
+            client.runtime.close_again()
+            client.watchdog.report_when_closed()
+    return None
+
+
+def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
+
+    if client.closed and client.runtime.suspends:
+        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
+            client.runtime.call_back(partial(send_release, client, release))
+
+
+async def send_release(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block, whose client may be closed."""
+    if reopened := client.closed:
+        client.runtime.reopen()
+    try:
+        with suppress(Failure, LockNotOwnedError):
+            await release()
+            if reopened:
+                await client.presence.end()
+    finally:
+        if reopened:
+            client.runtime.close_again()
+            with suppress(RuntimeError):  # The event loop is gone.
+                client.watchdog.report_when_closed()

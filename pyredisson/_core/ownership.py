@@ -1,0 +1,961 @@
+"""What this client holds, as far as it can know: one :class:`Ownership` for each (lock, owner).
+
+Its states. ``holds`` are the nested holds, ``pending`` is the request in flight:
+
+=========== ======= ========= ==========================================================================================
+state       holds   pending   what ends it
+=========== ======= ========= ==========================================================================================
+idle        none    none      an acquire
+acquiring   any     ACQUIRE   the reply: granted or refused; or settling, which releases what it may have acquired
+held        some    none      a release; the deadline; a loss
+releasing   some    RELEASE   the reply; or settling, which completes it; or the deadline
+queued      none    WAIT      settling, which gives up the place in the queue
+lost        some    none      one unlock for each hold, each with an error (``loss`` says why)
+=========== ======= ========= ==========================================================================================
+
+Rules kept here:
+
+1. An ownership is shared by all handles and kinds of lock that use the same key and owner field.
+2. It knows how often its owner holds the lock (``holds``), and until when that is certain (``deadline``, counted from
+   before the request was sent). Past the deadline nothing is held, with or without an answer.
+3. A request in flight is noted *before* it is sent (``in_flight``) and forgotten only when its outcome is known. The
+   next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
+   server. Each request has a number; an answer to an earlier one changes nothing.
+   A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
+   another thread or task meets one. Its states: :class:`RequestState`.
+4. State is changed by methods of this class, and by the two fast paths, which a test compares with them. They do no
+   I/O, are atomic, and return what is now due.
+   A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
+   the request in flight (``in_flight.due``).
+5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so. What ran out by its
+   fixed lease is held no longer (``ended``): its unlock says so, and nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from pyredisson._core.deadline import certain_for
+from pyredisson._core.hold import GONE, NO_CALL, CallNote, HoldState, Owned
+
+if TYPE_CHECKING:
+    from pyredisson._core.hold import Hold
+    from pyredisson._core.kind import HeldKind
+    from pyredisson._core.owners import CallChains, Caller
+    from pyredisson._core.runtime import Request, Runtime
+
+T = TypeVar("T")
+
+#: How many holds that have ended are remembered, for their unlocks to come.
+REMEMBERED: Final = 100
+
+
+def _no_one() -> None:
+    """Stand for the lease of a block that no one can leave."""
+
+
+class Ownership(Owned):
+    """What one owner holds of one lock. See the module's rules."""
+
+    __slots__ = (
+        "call",
+        "chains",
+        "deadline",
+        "ended",
+        "epoch",
+        "generation",
+        "holds",
+        "in_flight",
+        "kind",
+        "kind_state",
+        "mutex",
+        "ready",
+        "table",
+    )
+
+    def __init__(self, key: tuple[str, str], who: Caller, runtime: Runtime) -> None:
+        super().__init__(*key, who)
+        self.kind: HeldKind | None = None  # That asked last: it knows how its requests look.
+        self.kind_state: Any = None  # What that keeps for this owner from one call to the next.
+        self.ready: ReadyRequests | None = None  # For who comes again.
+        self.table: object = None  # In which it is listed.
+        self.chains: CallChains | None = None  # Where its holds are visible; only for what is in a table.
+        self.mutex: AbstractContextManager[Any] = runtime.mutex()
+        self.holds: list[Hold] = []  # The innermost last.
+        self.ended: tuple[Hold, ...] = ()  # Those that simply ran out, and whose unlock is to come.
+        self.deadline: float = 0.0
+        self.call: CallNote = NO_CALL
+        self.epoch: int = 0
+        self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
+        self.in_flight: InFlight = InFlight()
+
+    def __repr__(self) -> str:
+        state = f"lost ({self.loss})" if self.loss else f"×{len(self.holds)}"
+        return f"<Ownership {self.name!r} {self.owner} {state}{f' {self.pending.value}?' if self.pending else ''}>"
+
+    async def called(self, thread: int, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Make a call on it, and note so long which thread is in the middle of it."""
+        note = CallNote(thread)
+        try:
+            self.call = note
+            return await call(*args)
+        finally:
+            note.thread = 0
+
+    # ---- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its place in the table."""
+        return self.name, self.owner
+
+    @property
+    def pending(self) -> Pending | None:
+        """The request whose outcome is not known (yet)."""
+        return self.in_flight.pending
+
+    @property
+    def request_id(self) -> int:
+        """The number of the last request."""
+        return self.in_flight.request_id
+
+    def renewable(self) -> bool:
+        """Whether the watchdog has to renew it."""
+        # An unlock ends the renewal, whatever becomes of it: a caller who gave up on one that could not be settled
+        # must not leave a lock behind that is renewed forever. The owner's next successful step resumes it.
+        in_flight = self.in_flight
+        if in_flight.released_behind or in_flight.due or in_flight.pending is Pending.RELEASE:
+            return False
+        return self.loss is None and True in [hold.watchdog and hold.renewals_left != 0 for hold in self.holds]
+
+    def watched(self) -> bool:
+        """Whether its holder is to be notified when it is lost."""
+        return self.loss is None and any(hold.watched for hold in self.holds)
+
+    def idle(self) -> bool:
+        """Whether it can be forgotten."""
+        if self.in_use() or self.epoch or self.in_flight.queued_ms:
+            return False
+        with self.mutex:
+            self._forget_unseen()
+        return not self.ended
+
+    def in_use(self) -> bool:
+        """Whether its owner holds anything, or has anything under way."""
+        in_flight = self.in_flight
+        return bool(self.holds or in_flight.pending or in_flight.due) or (in_flight.released_behind and self._asked())
+
+    def busy(self) -> bool:
+        """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
+        return self.in_flight.pending is not None and self.in_flight.state in OF_CALL
+
+    def unclaimed(self) -> int:
+        """How many holds no one is releasing yet."""
+        in_flight = self.in_flight
+        claimed = len(in_flight.holds) if in_flight.pending is Pending.RELEASE else 0
+        return len(self.holds) - claimed - len(in_flight.due)
+
+    def done_with(self) -> bool:
+        """Whether nothing is open but the last release of a block: its owner has no more use for it."""
+        in_flight = self.in_flight
+        release = in_flight.pending is Pending.RELEASE and in_flight.of_block
+        return release and self.unclaimed() <= 0
+
+    def bound(self) -> bool:
+        """Whether any of it can only be released by its owner."""
+        return any(hold.block is None for hold in self.holds)
+
+    def remaining(self, now: float) -> float:
+        """Seconds for which it is certain."""
+        return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
+
+    def remaining_of(self, hold: Hold, now: float) -> float:
+        """See :meth:`Owned.remaining_of`."""
+        return self.remaining(now) if hold.state is HoldState.HELD else 0.0
+
+    def sees(self, hold: Hold) -> bool:
+        """Whether a hold of this owner is visible to the calling context."""
+        return self.chains is None or not self.who.is_shared or self.chains.sees(hold)
+
+    @property
+    def what(self) -> str:
+        """See :attr:`Owned.what`."""
+        return (self.kind and self.kind.what) or super().what
+
+    @property
+    def overlaps(self) -> str:
+        """See :attr:`Owned.overlaps`."""
+        return (self.kind and self.kind.overlaps) or super().overlaps
+
+    def gone(self) -> str:
+        """How a loss is explained that the server reported."""
+        return GONE if self.kind is None else self.kind.gone
+
+    def to_unlock(self) -> Hold | None:
+        """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended.
+
+        It is visible to the calling context.
+        """
+        in_flight, chains = self.in_flight, self.chains
+        releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
+        claimed = (*releasing, *in_flight.due)
+        for hold in reversed(self.holds):
+            if hold.whole is not None or hold in claimed:
+                continue
+            # As a rule it is the innermost that is visible, which costs no call.
+            usual = chains is not None and hold.trace is not None and hold.trace() is chains.variable.get()
+            if usual or self.sees(hold):
+                return hold
+        return self.ended_here()
+
+    def ended_here(self) -> Hold | None:
+        """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
+        return next((hold for hold in reversed(self.ended) if hold.whole is None and self.sees(hold)), None)
+
+    # ---- the links to others -------------------------------------------------------------------------------------
+
+    def adopt(self, kind: HeldKind) -> None:
+        """From now on this kind of lock makes its requests. Those of another kind are of no use."""
+        if type(self.kind) is not type(kind):
+            self.ready = None
+            self.kind_state = kind.new_state()
+        self.kind = kind
+
+    def make_ready(self, ready: ReadyRequests) -> None:
+        """These are its usual requests."""
+        self.ready = ready
+
+    def listed_in(self, table: object, chains: CallChains | None = None) -> None:
+        """It was put into this table, or taken out of the one that it was in. ``chains``: of its thread, or task."""
+        self.table = table
+        self.chains = chains
+
+    # ---- its holds -----------------------------------------------------------------------------------------------
+
+    def drop(self, hold: Hold, state: HoldState = HoldState.OVER) -> None:
+        """A hold is held no longer; with the last one a loss is forgotten."""
+        if self.holds[-1:] == [hold]:
+            self.holds.pop()
+        elif hold in self.holds:
+            self.holds.remove(hold)
+        if state in (HoldState.ENDED, HoldState.RELEASED):
+            self.ended = (*self.ended, hold)
+            self._forget_unseen()
+            if len(self.ended) > REMEMBERED:
+                self.ended[0].become(HoldState.OVER)
+                self.ended = self.ended[1:]
+        hold.state = state
+        known = hold.trace() if hold.trace is not None else None
+        if known is not None:
+            known.state = state
+        if not self.holds:
+            self.loss = None
+
+    def forfeit(self, holds: Sequence[Hold]) -> Sequence[Hold]:
+        """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
+        with self.mutex:
+            self.in_flight.becoming = HoldState.OVER
+            forfeited = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT)]
+            for hold in forfeited:
+                self.drop(hold)
+            return [hold for hold in forfeited if hold.whole is not None]
+
+    def leave_given_up(self, hold: Hold | None = None) -> bool:
+        """A block is left whose hold a condition has given up: it is not held again. Returns whether that is so."""
+        with self.mutex:
+            if hold is None or hold.state is not HoldState.GIVEN_UP:
+                return False
+            hold.state = HoldState.LEFT
+            return True
+
+    def forget(self, hold: Hold) -> None:
+        """The unlock of a hold that has ended has come."""
+        with self.mutex:
+            self._forget(hold)
+
+    def _forget(self, hold: Hold) -> None:
+        if hold in self.ended:
+            self.ended = tuple([each for each in self.ended if each is not hold])
+        if hold.state in (HoldState.ENDED, HoldState.RELEASED, HoldState.LOST):
+            hold.become(HoldState.OVER)
+
+    def _forget_unseen(self) -> None:
+        """No unlock comes for what has ended where no context is left in which it was visible."""
+        if self.who.is_shared:
+            self.ended = tuple([hold for hold in self.ended if hold.trace is not None and hold.trace() is not None])
+
+    def claim(self, hold: Hold) -> None:
+        """The acquire for this hold is left pending: the calling context, and no other, goes on with it."""
+        if self.pending is not None and hold in self.in_flight.holds and self.chains is not None and self.who.is_shared:
+            hold.state = HoldState.NEW
+            self.chains.enter(hold, self.who)
+
+    def _disclaim(self) -> None:
+        for hold in self.in_flight.holds:
+            if hold.state is HoldState.NEW:
+                hold.become(HoldState.OVER)
+
+    def _asked(self) -> bool:
+        """Whether there is a context still in which its last request was made."""
+        return not self.who.is_shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
+
+    def asked_here(self) -> bool:
+        """Whether its last request was made in the calling context."""
+        return self.chains is None or any(map(self.chains.sees, self.in_flight.holds))
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def begin_acquire(self, hold: Hold) -> AcquireBegun | None:
+        """Note that an acquire is about to be sent; ``None``: another call is at a request."""
+        with self.mutex:
+            in_flight = self.in_flight
+            if in_flight.pending is not None and in_flight.state in OF_CALL:  # As `busy`, without the call.
+                return None
+            repeat = in_flight.pending is not None and in_flight.state is not OPEN
+            if repeat:
+                self._disclaim()
+            in_flight.released_behind = in_flight.without_end = False
+            in_flight.lease_ms = hold.lease_ms
+            request_id = in_flight.begin(Pending.ACQUIRE, hold)
+            if repeat:
+                self.epoch += 1
+                in_flight.doubt()
+            return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
+
+    def granted(self, request_id: int, hold: Hold, sent: float) -> bool:
+        """The server took the hold, by a request that was ``sent`` then.
+
+        Returns whether it stands: a later request may have given it back.
+        """
+        with self.mutex:
+            if request_id != self.in_flight.request_id:
+                return False
+            if self.loss is not None:  # Its outer holds ended meanwhile: their release gives this one up as well.
+                self.in_flight.pending = None
+                return False
+            self.generation += 1
+            if self.ended:
+                self._forget_unseen()
+            deadline, hold.since = sent + hold.certain, sent
+            if not self.holds or deadline > self.deadline:
+                self.deadline = deadline
+            # What a condition has given up is as visible as before.
+            known = hold.trace() if hold.trace is not None else None
+            if hold.state is HoldState.LEFT:
+                self.in_flight.due, self.in_flight.of_block = (*self.in_flight.due, hold), True
+            hold.state = HoldState.HELD
+            self.holds.append(hold)
+            if known is not None:
+                known.state = HoldState.HELD
+            elif self.chains is not None:
+                self.chains.enter(hold, self.who)
+            self.in_flight.holds = ()
+            self.in_flight.pending = None
+            self.in_flight.queued_ms = 0
+            return True
+
+    def refused(self, request_id: int, *, without_end: bool = False) -> None:
+        """The server surely took no hold for this request, nor for an earlier copy of it."""
+        with self.mutex:
+            if request_id == self.in_flight.request_id:
+                self.in_flight.pending = None
+                self.in_flight.without_end = without_end
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    def begin_release(
+        self, *releasing: Hold, block: bool = False, becoming: HoldState = HoldState.OVER
+    ) -> ReleaseBegun | None:
+        """Note that the unlock of these holds is about to be sent; ``None``: another request is under way.
+
+        Args:
+            releasing: One of them; all, for the wait of a condition.
+            block: Whether it is the end of a block: no one will ask for its outcome.
+            becoming: What becomes of them.
+        """
+        with self.mutex:
+            in_flight, hold = self.in_flight, releasing[0] if releasing else None
+            if in_flight.pending is not None and in_flight.state in UNDER_WAY:
+                return None
+            in_flight.released_behind = False
+            held = hold is not None and hold.state is HoldState.HELD
+            if held and self.loss is None:
+                request_id = in_flight.begin(Pending.RELEASE, *releasing)
+                in_flight.becoming, in_flight.of_block = becoming, block
+                if len(self.holds) == 1:
+                    return ReleaseBegun(request_id, self.epoch, 1, releasing[0].lease_ms, Unlock.RELEASE)
+                lease = self._lease_without(releasing) or releasing[-1].lease_ms
+                return ReleaseBegun(request_id, self.epoch, self._count(), lease, Unlock.RELEASE)
+            in_flight.request_id = request_id = in_flight.request_id + 1
+            if hold is None or hold.state in (HoldState.NEW, HoldState.OVER):
+                return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.NOT_OWNED)
+            if held:
+                in_flight.pending = None
+                self.drop(hold)
+                return ReleaseBegun(request_id, self.epoch, 0, hold.lease_ms, Unlock.LOST)
+            self._forget(hold)
+            return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.ENDED if self.holds else Unlock.LOST)
+
+    def _count(self) -> int:
+        """How many holds there are for a release, which takes one away."""
+        return len(self.holds) - len(self.in_flight.holds) + 1
+
+    def _lease_without(self, releasing: Sequence[Hold]) -> int:
+        """The longest lease of the other holds; 0 if there are none."""
+        if len(self.holds) <= len(releasing):
+            return 0
+        return max([hold.lease_ms for hold in self.holds if hold not in releasing], default=0)
+
+    def begin_force(self) -> tuple[int, int]:
+        """Note that the lock is about to be forced open. Returns the number of the request, and the epoch."""
+        with self.mutex:
+            if self.in_flight.state not in OF_CALL:
+                self.in_flight.leave()
+            self.in_flight.request_id += 1
+            return self.in_flight.request_id, self.epoch
+
+    def take_released_behind(self) -> bool:
+        """Whether an unlock that had failed was settled since, and its owner has not asked yet."""
+        with self.mutex:
+            behind, self.in_flight.released_behind = self.in_flight.released_behind, False
+            return behind
+
+    def released(self, request_id: int, deadline: float, *, behind: bool = False) -> bool:
+        """The server took what was to be released; the rest is certain until ``deadline`` at least.
+
+        ``behind`` says that its caller did not wait for it: the next unlock learns that it is done.
+        """
+        with self.mutex:
+            if request_id != self.in_flight.request_id:
+                return False
+            in_flight = self.in_flight
+            in_flight.released_behind = behind and not in_flight.of_block
+            in_flight.pending = None
+            self.generation += 1
+            for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
+                asked_again = behind and hold.whole is not None and hold.whole.released
+                self.drop(hold, HoldState.RELEASED if asked_again else in_flight.becoming)
+            if self.holds and deadline > self.deadline:
+                self.deadline = deadline
+            return True
+
+    # ---- repeating ----------------------------------------------------------------------------------------------
+
+    def answered(self, request_id: int) -> None:
+        """The call that made this request has its answer, or gives up."""
+        with self.mutex:
+            if request_id == self.in_flight.request_id:
+                self.in_flight.leave()
+
+    def take_turn(self) -> None:
+        """No one waits for the call any longer that is at a request: that may have run."""
+        with self.mutex:
+            if self.busy():
+                self.in_flight.state = DOUBTFUL
+
+    def epoch_of(self, request_id: int) -> int | None:
+        """The epoch for the next copy of a request, or ``None`` if there is a later one: no copy may be sent then."""
+        with self.mutex:
+            return self.epoch if request_id == self.in_flight.request_id else None
+
+    def doubt(self, request_id: int) -> None:
+        """No reply was received, so the request may have run: further copies go under an epoch of their own."""
+        with self.mutex:
+            if request_id == self.in_flight.request_id:
+                self.epoch += 1
+                self.in_flight.doubt()
+
+    def raise_epoch(self, request_id: int, above: int) -> None:
+        """The server knows a later epoch of this owner."""
+        with self.mutex:
+            if request_id == self.in_flight.request_id:
+                self.epoch = max(self.epoch, above) + 1
+
+    # ---- settling ------------------------------------------------------------------------------------------------
+
+    def release_later(self, hold: Hold | None, *, block: bool) -> bool:
+        """A hold is done with: settling releases it after the pending request. Returns whether that is to come."""
+        with self.mutex:
+            in_flight = self.in_flight
+            if in_flight.due and not block:
+                return True  # It is the same unlock, called again.
+            releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
+            if hold is None or hold.state is not HoldState.HELD or hold in releasing:
+                return False
+            if hold not in in_flight.due:
+                in_flight.due = (*in_flight.due, hold)
+            in_flight.of_block = block
+            return True
+
+    def take_over(self, since: int | None = None, *, background: bool = False) -> SettleBegun | None:
+        """Take over the pending request, or what is due behind it: its answer no longer concerns an earlier sender.
+
+        Args:
+            since: The request that was left pending; if the owner has begun another one since, that is left to it.
+            background: Whether no call waits for this: then calls take over from it, and do not wait for their turn.
+
+        Returns:
+            What to send; ``None``: another call is at a request.
+        """
+        with self.mutex:
+            in_flight = self.in_flight
+            if since not in (None, in_flight.request_id):
+                return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
+            if self.busy():
+                return None
+            if in_flight.pending is None:
+                if self.loss is not None:
+                    self._drop_due()
+                in_flight.due = tuple([hold for hold in in_flight.due if hold.state is HoldState.HELD])
+                if not in_flight.due:
+                    return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
+                in_flight.begin(Pending.RELEASE, in_flight.due[0])
+                in_flight.due = in_flight.due[1:]
+                repeat = False
+            else:
+                # An acquire is pending only while it is in doubt; a copy in the background may run yet.
+                repeat = in_flight.pending is Pending.ACQUIRE or in_flight.state is not OPEN
+                in_flight.request_id += 1
+            in_flight.state = BACKGROUND if background else ASKED
+            if repeat:
+                self.epoch += 1
+                in_flight.doubt()
+            releases = in_flight.pending is Pending.RELEASE
+            count = self._count() if releases else len(self.holds) + 1
+            lease = self._lease_without(in_flight.holds if releases else ()) or in_flight.lease_ms
+            return SettleBegun(in_flight.request_id, self.epoch, in_flight.pending, count, lease, repeat)
+
+    def given_back(self, request_id: int) -> bool:
+        """What an unanswered acquire may have taken is surely not (or no longer) held."""
+        with self.mutex:
+            if request_id != self.in_flight.request_id:
+                return False
+            self.generation += 1
+            self._disclaim()
+            self.in_flight.pending = None
+            self.in_flight.queued_ms = 0
+            return True
+
+    def settle_until(self, at: float = 0.0) -> None:
+        """The pending request is worth settling until then, or as long as something is certain to be held."""
+        self.in_flight.until = max(self.deadline, at)
+
+    def abandon(self, request_id: int) -> None:
+        """The time of the pending request has passed: whatever it did has ended with its lease."""
+        with self.mutex:
+            if request_id != self.in_flight.request_id:
+                return
+            self._give_up_release()
+            self._drop_due()
+            self.in_flight.queued_ms = 0
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    def may_stand_in_queue(self, wait_ms: int) -> None:
+        """From now on its owner may stand in the lock's queue, with that wait; 0: it surely does not."""
+        self.in_flight.queued_ms = wait_ms
+
+    def stop_waiting(self, now: float) -> bool:
+        """The owner waits no longer: its place in the queue is to be given up. Returns whether it may have one."""
+        with self.mutex:
+            in_flight = self.in_flight
+            if not in_flight.queued_ms or in_flight.pending is not None:
+                return False
+            in_flight.begin(Pending.WAIT, state=OPEN)
+            in_flight.until = now
+            return True
+
+    # ---- interrupted ---------------------------------------------------------------------------------------------
+
+    def hand_over(self, hold: Hold | None) -> bool:
+        """A hold is done with, and its block can wait for nothing: the watchdog is to release it.
+
+        Returns whether there is anything to settle.
+        """
+        if hold is None or self.leave_given_up(hold):
+            return False
+        with self.mutex:
+            if hold.state is not HoldState.HELD:
+                return False
+            if self.loss is not None:
+                self.drop(hold)
+                return False
+            in_flight = self.in_flight
+            if in_flight.pending is None:
+                in_flight.begin(Pending.RELEASE, hold, state=OPEN)
+                in_flight.until = self.deadline
+            elif hold not in in_flight.holds and hold not in in_flight.due:
+                in_flight.due = (*in_flight.due, hold)
+            in_flight.of_block = True
+            return True
+
+    def undo_acquire(self, hold: Hold) -> bool:
+        """The caller leaves in the middle of an acquire: what it took for this hold is to be released.
+
+        Wherever it was, in the middle of one of our own methods, too. Returns whether there is anything to settle.
+        """
+        with self.mutex:
+            in_flight, taken = self.in_flight, hold in self.holds
+            if not taken and hold.state is HoldState.HELD:
+                hold.become(HoldState.OVER)  # It was interrupted while it was taken.
+            if in_flight.pending is None and not taken:
+                if not in_flight.queued_ms:
+                    return False
+                in_flight.begin(Pending.WAIT, state=OPEN)
+                return True
+            if taken:
+                self.drop(hold)
+                in_flight.pending = Pending.ACQUIRE
+            self.generation += 1
+            in_flight.repeat(in_flight.pending or Pending.ACQUIRE)
+            return True
+
+    def redo_release(self, *releasing: Hold, becoming: HoldState = HoldState.OVER) -> bool:
+        """The caller leaves in the middle of an unlock: these holds are to be released.
+
+        Whether that was done already matters not, since it is settled as a repeat. Returns whether to settle it.
+        """
+        with self.mutex:
+            in_flight = self.in_flight
+            if not releasing or releasing[0] not in self.holds:
+                for hold in releasing:
+                    if hold.state is HoldState.HELD:
+                        self.drop(hold, becoming)  # It was interrupted in there.
+                return False
+            if self.loss is not None:  # Nothing is held that could be released; a copy may be under way still.
+                self.epoch += in_flight.pending is not None
+                in_flight.request_id += 1
+                in_flight.pending = None
+                self.drop(releasing[0])
+                return False
+            self.generation += 1
+            in_flight.of_block = True  # The interrupted caller does not come back and ask after it.
+            in_flight.holds, in_flight.becoming = releasing, becoming
+            in_flight.repeat(Pending.RELEASE)
+            return True
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> Sequence[Hold]:
+        """Draw the consequences if the deadline has passed. Returns the holds whose loss must be reported."""
+        if not self.holds or now < self.deadline:
+            return ()
+        with self.mutex:
+            watched = any(hold.watched for hold in self.holds)
+            if not self.holds or now < self.deadline or (self.loss is not None and watched):
+                return ()
+            self.generation += 1
+            if self.in_flight.pending is Pending.RELEASE:  # Its holder has no use for it any more: no loss.
+                self._give_up_release()
+            self._drop_due()
+            holds = (*self.holds,)
+            if any(hold.watched and hold.whole is None for hold in holds):
+                closed = self.kind is not None and self.kind.client.closed
+                self.loss = f"its {'client was closed' if closed else 'lease expired'} before it could be renewed"
+                return holds
+            for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
+                self.drop(hold, HoldState.ENDED)
+            return [hold for hold in holds if hold.watched]
+
+    def leave_to_lease(self) -> None:
+        """No one can release its holds, or is to be notified; until its deadline the server has them."""
+        with self.mutex:
+            for hold in self.holds:
+                hold.watchdog = hold.watched = False
+                hold.block = _no_one
+
+    def lose(self, reason: str, generation: int | None = None) -> Sequence[Hold]:
+        """The hold was taken away. Returns the holds that are lost by it (none twice, nor one that is gone since).
+
+        ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
+        """
+        with self.mutex:
+            if self.loss is not None or not self.holds or generation not in (None, self.generation):
+                return ()
+            if generation is not None and self.in_flight.pending is Pending.RELEASE:
+                return ()  # The answer may have seen this very release. If not, the release says so itself.
+            self.generation += 1
+            self.loss = reason
+            return (*self.holds,)
+
+    def certain_until(self, at: float) -> None:
+        """It is certain no longer than until then, unless a renewal is confirmed."""
+        with self.mutex:
+            self.deadline = min(self.deadline, at)
+
+    def renewed(self, generation: int, sent: float, lease_ms: int, *, counts: bool = False) -> None:
+        """A renewal that was sent at ``sent`` was confirmed. ``counts``: its holds may be renewed once less now."""
+        with self.mutex:
+            if generation == self.generation and self.loss is None:
+                self.deadline = max(self.deadline, sent + certain_for(lease_ms))
+                for hold in self.holds if counts else ():
+                    hold.renewals_left -= hold.renewals_left > 0
+
+    def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[Hold]:
+        """A release found that the hold was gone: that hold has ended with it, and the others are lost.
+
+        What a condition would have given up is all lost, and none of it has ended.
+
+        ``behind`` says that its caller did not wait for it: the next unlock learns of the loss.
+        Returns the holds whose loss must be reported; not that of a plain hold that has expired.
+        """
+        with self.mutex:
+            if request_id != self.in_flight.request_id or not self.holds:
+                return ()
+            self.generation += 1
+            in_flight, holds = self.in_flight, (*self.holds,)
+            in_flight.pending = None
+            reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in holds))
+            self.loss = reason
+            if in_flight.becoming is not HoldState.GIVEN_UP:
+                for hold in in_flight.holds:
+                    self.drop(hold, HoldState.ENDED if behind and self._asked_again(hold) else HoldState.OVER)
+            self._drop_due()
+            return holds if reported else ()
+
+    def clear(self) -> Sequence[Hold]:
+        """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it."""
+        with self.mutex:
+            in_flight, holds = self.in_flight, (*self.holds,)
+            self.epoch += in_flight.pending is not None
+            self.generation += 1
+            for hold in [each for each in self.ended if each.whole is None]:
+                self._forget(hold)
+            for hold in holds:  # The unlock of a multi-lock, which is to come, finds that it is lost.
+                self.drop(hold, HoldState.OVER if hold.whole is None else HoldState.ENDED)
+            self.loss = None
+            in_flight.request_id += 1
+            in_flight.pending = None
+            in_flight.due = ()
+            in_flight.released_behind = False
+            return [hold for hold in holds if hold.whole is not None]
+
+    def _drop_due(self) -> None:
+        """Nothing is held any more: what is done with need not be released."""
+        for hold in self.in_flight.due:
+            self.drop(hold)
+            hold.state = HoldState.LOST  # For its unlock alone, if that is under way.
+        self.in_flight.due = ()
+
+    def _give_up_release(self) -> None:
+        """The request is not pending any more; the hold that it was to release has ended by itself.
+
+        A copy may be under way still, and what comes next outranks it.
+        """
+        in_flight = self.in_flight
+        if in_flight.pending is Pending.RELEASE:
+            for hold in in_flight.holds:
+                if hold.state is HoldState.HELD:
+                    self.drop(hold, HoldState.ENDED if self._asked_again(hold) else HoldState.OVER)
+        in_flight.request_id += 1
+        in_flight.pending = None
+        self.epoch += 1
+
+    def _asked_again(self, hold: Hold) -> bool:
+        """Whether a caller will ask for the outcome of the release in flight."""
+        return not self.in_flight.of_block or (hold.whole is not None and hold.whole.released)
+
+
+# ---- pending request -------------------------------------------------------------------------------------------------
+# The request of an owner whose outcome is not known (yet), and what is due once it is. Its states, and the methods of
+# :class:`Ownership` that change them:
+#
+# ================ ======================================= ============================================================
+# state            copies of the request                   next state, and by which methods
+# ================ ======================================= ============================================================
+# SETTLED          ``pending`` is None: no request         ASKED by begin_acquire, begin_release, take_over
+#                                                          BACKGROUND by take_over
+#                                                          OPEN by hand_over, stop_waiting, undo_acquire
+#                                                          DOUBTFUL by undo_acquire, redo_release
+# ASKED            the first: a call awaits its reply      ASKED_AGAIN by doubt
+#                                                          OPEN by answered
+#                                                          DOUBTFUL by take_turn, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# ASKED_AGAIN      another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# BACKGROUND       the first: the watchdog awaits its      ASKED_AGAIN by begin_acquire, take_over
+#                  reply                                   BACKGROUND_AGAIN by doubt, take_over
+#                                                          OPEN by answered, begin_force
+#                                                          DOUBTFUL by undo_acquire, redo_release
+#                                                          SETTLED by an end
+# BACKGROUND_AGAIN another: the watchdog awaits its reply  ASKED_AGAIN by begin_acquire, take_over
+#                                                          DOUBTFUL by answered, begin_force, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# OPEN             none can have run                       ASKED by begin_acquire, begin_release, take_over
+#                                                          ASKED_AGAIN by take_over (of an acquire)
+#                                                          BACKGROUND by take_over
+#                                                          BACKGROUND_AGAIN by take_over (of an acquire)
+#                                                          DOUBTFUL by doubt, undo_acquire, redo_release
+#                                                          SETTLED by an end, begin_release (after a loss)
+# DOUBTFUL         one may have run; none is under way     ASKED by begin_release
+#                                                          ASKED_AGAIN by begin_acquire, take_over
+#                                                          BACKGROUND_AGAIN by take_over
+#                                                          SETTLED by an end, begin_release (after a loss)
+# ================ ======================================= ============================================================
+#
+# An end is granted, refused, released, lose_one, given_back, abandon, expire, clear or redo_release.
+#
+# ``of_block`` is no state, since it says whether a caller will ask for the outcome. ``without_end`` and
+# ``released_behind`` are none, since they say how an earlier request has ended, and stay while another one is pending.
+
+
+#: For how long, in seconds, a place in a queue is worth giving up while the server is away.
+QUEUE_FOR = 900.0
+
+#: For how long, in seconds, after its lease an acquire without an answer is settled: a server that stood still may read
+#: it only then, and block the lock without an owner. As long as the server keeps the epoch that refuses such a copy.
+LATE_FOR = 60.0
+
+
+class Pending(Enum):
+    """The request of an ownership whose outcome is not known (yet)."""
+
+    ACQUIRE = "acquire"
+    WAIT = "wait"  # Nothing is in flight; but it stands in a queue that its owner has left.
+    RELEASE = "release"
+
+
+class RequestState(Enum):
+    """How far the pending request of an ownership is."""
+
+    ASKED = "asked"
+    ASKED_AGAIN = "asked again"
+    BACKGROUND = "background"
+    BACKGROUND_AGAIN = "background again"
+    OPEN = "open"
+    DOUBTFUL = "doubtful"
+
+
+#: Plain names: before Python 3.12 each look-up in an enumeration may be a call.
+ASKED, ASKED_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
+
+#: The states in which a call is at the request, and waits for its answer.
+OF_CALL: Final = (ASKED, ASKED_AGAIN)
+
+#: The states in which a copy of the request is under way, and what each becomes when none is.
+UNDER_WAY: Final = {ASKED: OPEN, ASKED_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
+
+#: The states in which no copy of the request can have run before, and what each becomes when one may have.
+IN_DOUBT: Final = {ASKED: ASKED_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
+
+
+class Unlock(Enum):
+    """What an unlock has to do."""
+
+    RELEASE = "release"  # ask the server to take one hold away
+    LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
+    ENDED = "ended"  # that hold has ended, and its owner holds the lock anew
+    NOT_OWNED = "not owned"
+
+
+class ReadyRequests(NamedTuple):
+    """An owner's two usual requests: its first acquire and its last release.
+
+    Attributes:
+        epoch: The epoch of both.
+        lease_ms: The lease.
+        acquire: The acquire; of a lock with a queue, for a wait without a time limit.
+        release: The release.
+        queued_ms: The wait with which the acquire joins the queue; 0: there is none.
+    """
+
+    epoch: int
+    lease_ms: int
+    acquire: Request
+    release: Request
+    queued_ms: int
+
+
+class AcquireBegun(NamedTuple):
+    """An acquire that is about to be sent."""
+
+    request_id: int
+    epoch: int
+    hold_count: int  # of holds, before it
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+class ReleaseBegun(NamedTuple):
+    """An unlock that is about to be sent."""
+
+    request_id: int
+    epoch: int
+    hold_count: int  # of holds, before it
+    lease_ms: int  # the longest lease of the holds that remain, or of the one that goes if none does; 0 if unknown
+    todo: Unlock
+
+
+class SettleBegun(NamedTuple):
+    """A request that was left open, and is about to be settled."""
+
+    request_id: int
+    epoch: int
+    pending: Pending | None
+    hold_count: int  # of holds, to take one from
+    lease_ms: int  # what remains with the rest
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class InFlight:
+    """The last request of an ownership. Changed as that is, under its mutex.
+
+    Attributes:
+        request_id: The number of the last request: an answer to an earlier one is no longer of interest.
+        pending: What it was, until its outcome is known.
+        until: When settling it is no longer worth while.
+        state: Whether copies of it are under way, or may have run; of no meaning if none is pending.
+        lease_ms: The lease that was asked for last.
+        holds: The holds that it is about: one, but for the wait of a condition, which releases all.
+        becoming: What becomes of those that are released.
+        of_block: It is the release of a block: no caller will ask for its outcome.
+        queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
+        due: The holds that are to be released once it is settled, since their blocks were left.
+        without_end: It was refused until the lock is released, whose key never expires.
+        released_behind: A release that had failed was settled since, and its owner does not know that yet.
+    """
+
+    request_id: int = 0
+    pending: Pending | None = None
+    until: float = 0.0
+    state: RequestState = OPEN
+    lease_ms: int = 1
+    holds: tuple[Hold, ...] = ()
+    becoming: HoldState = HoldState.OVER
+    of_block: bool = False
+    queued_ms: int = 0
+    due: tuple[Hold, ...] = ()
+    without_end: bool = False
+    released_behind: bool = False
+
+    def begin(self, pending: Pending, *holds: Hold, state: RequestState = ASKED) -> int:
+        """Note another request. Returns its number."""
+        self.state = state
+        self.holds, self.becoming = holds, HoldState.OVER
+        self.pending = pending
+        self.request_id = number = self.request_id + 1
+        return number
+
+    def repeat(self, pending: Pending) -> None:
+        """Note that the request has to be settled, under a new number: a copy of it may have run."""
+        self.request_id += 1
+        self.pending = pending
+        self.state = DOUBTFUL
+
+    def leave(self) -> None:
+        """Note that no copy of it is under way any more."""
+        self.state = UNDER_WAY.get(self.state, self.state)
+
+    def doubt(self) -> None:
+        """Note that a copy of it may have run."""
+        self.state = IN_DOUBT.get(self.state, self.state)
+
+    def open_until(self) -> float:
+        """Until when it is worth settling."""
+        if self.queued_ms:
+            return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR)
+        return self.until + LATE_FOR * (self.pending is Pending.ACQUIRE)

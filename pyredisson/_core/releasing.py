@@ -1,0 +1,500 @@
+"""Releasing: one hold is released exactly once, whatever becomes of the request and of its caller.
+
+And freeing a lock, for any holder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyredisson._core import events
+from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
+from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, certain_for
+from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
+from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
+from pyredisson._core.holder_lookup import found_here
+from pyredisson._core.messages import explain_type, held_here, not_held
+from pyredisson._core.ownership import Pending, Unlock
+from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
+from pyredisson._core.waiting import released_as
+from pyredisson._core.watchdog import Renewal
+from pyredisson.errors import LockLostError, LockNotOwnedError
+
+if TYPE_CHECKING:
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.hold import Hold
+    from pyredisson._core.kind import LockKind
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import Exchange
+    from pyredisson._core.runtime import Progress, Reply
+    from pyredisson.holders import Holder
+
+
+async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progress: Progress | None) -> None:
+    """Release the innermost hold of an owner, or continue the last release if that could not be settled."""
+    ownership = to_release(kind, ownership)
+    if ownership.in_flight.pending is not None:
+        # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
+        hold = ownership.to_unlock()
+        later = ownership.pending is Pending.ACQUIRE and ownership.release_later(hold, block=False)
+        if await settle_or_explain(client, ownership) is Pending.RELEASE or later:
+            if hold is not None and hold.state is HoldState.LOST:
+                await release_all(client, kind, ownership, (hold,), progress)
+            ownership.take_released_behind()
+            resume(client, ownership)
+            return
+    # Looked at after the pending request: what the background settles in between is seen here.
+    if ownership.in_flight.released_behind and ownership.take_released_behind():
+        resume(client, ownership)
+        return
+    hold = ownership.to_unlock()
+    await release_all(client, kind, ownership, () if hold is None else (hold,), progress)
+
+
+async def leave_block(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold | None,
+    progress: Progress | None = None,
+    exchange: Exchange | None = None,
+) -> None:
+    """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
+
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+    """
+    if ownership.pending is not None:
+        if progress is not None:
+            progress.begun = True
+        # No one returns to a block's hold: if it cannot be released now, it is released after the pending request.
+        later = ownership.release_later(hold, block=True)
+        mine = hold in ownership.in_flight.holds  # A multi-lock may ask again.
+        try:
+            await settle_or_explain(client, ownership, exchange)
+        except LockLostError:
+            if later or mine:
+                raise
+            # Else that of an inner block, which has reported it; ours comes now.
+        if hold is not None and (later or mine) and hold.state in (HoldState.OVER, HoldState.RELEASED):
+            resume(client, ownership)
+            return
+    if ownership.leave_given_up(hold):
+        return
+    await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
+
+
+async def settle_or_explain(
+    client: ClientCore, ownership: Ownership, exchange: Exchange | None = None
+) -> Pending | None:
+    """Settle the pending request. Raises the error to show if that fails; the ``Failure`` if an ``exchange`` is given.
+
+    ``exchange``: as for :func:`settle`.
+    """
+    try:
+        return await settle(client, ownership, exchange=exchange)
+    except Failure as failure:
+        if exchange is not None:
+            raise
+        lease = client.watchdog.lease_ms
+        raise client.explain(failure, ownership, "an earlier request", lease) from failure.cause
+
+
+async def release_all(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    holds: Sequence[Hold],
+    progress: Progress | None = None,
+    exchange: Exchange | None = None,
+    *,
+    block: bool = False,
+    becoming: HoldState = HoldState.OVER,
+) -> None:
+    """Release these holds in one request: one, or all, for the wait of a condition.
+
+    If the caller is interrupted, they are released in the background.
+
+    Args:
+        client: The client.
+        kind: The kind of lock.
+        ownership: What its owner holds.
+        holds: The holds; without one, this is an error.
+        progress: See ``run_to_the_end``.
+        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        block: Whether it is the end of a block.
+        becoming: What the holds become.
+    """
+    try:
+        if progress is not None:
+            progress.begun = True
+        while (begun := begin_release(client, kind, ownership, holds, block=block, becoming=becoming)) is None:
+            await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
+            with suppress(LockLostError):  # That of another hold. Ours tells its own.
+                await settle_or_explain(client, ownership, exchange)
+            if block and ownership.leave_given_up(*holds):
+                return
+        call, epoch = begun
+        if exchange is None:
+            await finish_release(client, call, epoch)
+        else:
+            await ask_for_release(client, call, epoch, exchange)
+    except BaseException as error:
+        await leave_release(client, ownership, holds, error, exchange, becoming=becoming)
+        raise
+
+
+async def leave_release(
+    client: ClientCore,
+    ownership: Ownership,
+    holds: Sequence[Hold],
+    error: BaseException,
+    exchange: Exchange | None = None,
+    *,
+    becoming: HoldState = HoldState.OVER,
+) -> None:
+    """Clean up after an error, or after an interruption, whose caller has no use for the holds in any case."""
+    if is_interruption(error):
+        if ownership.redo_release(*holds, becoming=becoming):
+            ownership.settle_until()
+            if exchange is not None or (isinstance(error, GeneratorExit) and client.runtime.suspends):
+                client.watchdog.settle(ownership)  # A multi-lock settles all its members at once, if it can wait.
+            else:
+                await settle_on_leaving(client, ownership)
+        resume(client, ownership)  # In any case: it may have been released, and be watched still.
+    elif type(error) is LockNotOwnedError and error.holder is None:
+        raise await _with_holder(client, ownership, error) from None
+
+
+async def finish_release(
+    client: ClientCore,
+    call: ReleaseCall,
+    epoch: int,
+    *,
+    begun: tuple[Any, float] | None = None,
+) -> None:
+    """Ask until there is an answer, and note it. Raises the error to show if there is none.
+
+    ``begun``: as for :meth:`ClientCore.exchange`.
+    """
+    try:
+        await ask_for_release(client, call, epoch, begun=begun)
+    except Failure as failure:
+        error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
+        raise await explain_type(client.finder, error, call.ownership.name, call.kind.layout) from failure.cause
+
+
+async def ask_for_release(
+    client: ClientCore,
+    call: ReleaseCall,
+    epoch: int,
+    exchange: Exchange | None = None,
+    *,
+    begun: tuple[Any, float] | None = None,
+) -> None:
+    """Ask until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
+
+    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
+    """
+    try:
+        reply, sent, repeated = await (exchange or client.exchange)(call, epoch, begun=begun)
+        if type(reply) is list:
+            raise unusable(reply)
+    except Failure as failure:
+        call.ownership.answered(call.request_id)
+        if isinstance(failure, Unusable):
+            call.ownership.doubt(call.request_id)
+        _end_failed_release(client, call, failure)
+        raise
+    if reply is None and exchange is None and call.lost is None:
+        await client.learn_cause(call.ownership.name)
+    _end_release(client, call, reply, sent, repeated=repeated)
+
+
+def begin_release(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    holds: Sequence[Hold],
+    *,
+    block: bool,
+    becoming: HoldState = HoldState.OVER,
+) -> tuple[ReleaseCall, int] | None:
+    """Note that these holds are about to be released. Returns the request, and the epoch of its first copy.
+
+    Returns ``None`` while another call is at a request.
+
+    Raises:
+        LockNotOwnedError: There is none.
+        LockLostError: It has ended, and its owner holds the lock anew.
+    """
+    if ownership.holds and client.runtime.now() >= ownership.deadline:
+        expire(client, ownership)
+    reason = ownership.loss or "its lease expired"
+    if ownership.kind is not kind:
+        adopt(kind, ownership)
+    begun = ownership.begin_release(*holds, block=block, becoming=becoming)
+    if begun is None:
+        return None
+    request_id, epoch, count, lease, todo = begun
+    if todo is Unlock.NOT_OWNED:
+        raise not_owned(kind, ownership)
+    if todo is Unlock.ENDED:
+        raise lost_error(ownership, reason)
+    lease = lease or client.watchdog.lease_ms
+    return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
+
+
+def to_release(kind: LockKind, ownership: Ownership) -> Ownership:
+    """Return what a release is about: what its caller acts as, or what has ended there under another number."""
+    return (ownership.to_unlock() is None and _where_ended(kind, ownership)) or ownership
+
+
+def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
+    """Return what its thread has under another number, if a hold of the calling context has ended there.
+
+    What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
+    """
+    others = kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner)
+    mine = (each for each in others if each.owner == kind.field(each.who.number))
+    return next((each for each in mine if each.ended_here() is not None), None)
+
+
+def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
+    """Return the error for an owner that holds nothing of its own; look whether another one of this client does."""
+    kind.client.check_open()  # A signal handler may have closed it since the call began.
+    ended = _where_ended(kind, ownership)
+    if ended is not None:
+        return lost_error(ended, "its lease expired")
+    whole = next((hold.whole for hold in ownership.holds if hold.whole is not None and ownership.sees(hold)), None)
+    if whole is not None:
+        return LockNotOwnedError(
+            f"lock {ownership.name!r} is held through multi-lock {whole.name!r} alone: release or extend that",
+            name=ownership.name,
+            holder=found_here(kind.client, ownership).holder,
+        )
+    other = other_local_holder(kind, ownership)
+    return LockNotOwnedError(
+        not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
+        name=ownership.name,
+        holder=None if other is None else found_here(kind.client, other).holder,
+    )
+
+
+def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
+    """Note that a release has no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
+    ownership = call.ownership
+    if call.lost is not None:
+        raise lost_error(ownership, call.lost) from failure.cause
+    ownership.settle_until()
+    if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
+        client.watchdog.settle(ownership)
+
+
+def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
+    """Note the reply to a request that was ``sent`` then: it took one hold away, or raise ``LockLostError``.
+
+    ``repeated``: an earlier copy may have run.
+    """
+    ownership, count = call.ownership, call.count
+    if call.lost is not None:
+        raise lost_error(ownership, call.lost)
+    if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
+        reason = client.cause_of(ownership)
+        lost = ownership.lose_one(call.request_id, reason, client.runtime.now())
+        client.watchdog.unwatch(ownership)
+        client.report_lost(ownership, lost, reason)
+        raise lost_error(ownership, reason)
+    hold = next(iter(ownership.in_flight.holds), None)
+    stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
+    if not stands and hold is not None:  # The answer was read when the lease had ended.
+        ownership.forget(hold)
+        if ownership.loss is not None:
+            raise lost_error(ownership, ownership.loss)
+    if type(reply) is int and reply not in (0, 1):
+        call.kind.waiting.released(call.kind, ownership, released_as(client, reply) - 1, sent)
+    if count == 1 or not ownership.watched():
+        client.watchdog.unwatch(ownership)
+    if hold is not None and hold.whole is None and client.has_listeners():
+        held = client.runtime.now() - hold.since
+        client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
+
+
+# ---- forced ----------------------------------------------------------------------------------------------------------
+
+
+async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+    """Free the lock in the name of an owner. Returns whether it was locked."""
+    if ownership.pending is not None:
+        try:
+            await settle_or_explain(client, ownership)
+        except LockLostError:
+            pass
+    held = dict.fromkeys((ownership, *kind.ended_by_force()))
+    client.refuse_interrupter(*[each for each in held if each is not ownership])
+    for each in held:
+        expire(client, each)  # A hold that has expired already is not lost by this call.
+    victims = [(each, each.generation) for each in held]
+    request_id, epoch = ownership.begin_force()
+    lease = client.watchdog.lease_ms
+    try:
+        reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
+    except Failure as failure:
+        error = client.explain(failure, ownership, "a force_unlock", lease)
+        raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
+    if type(reply) is bytes:
+        raise client.explain(unusable(reply), ownership, "a force_unlock", lease)
+    if reply is None and kind.one_sided:
+        return False  # The other side is held, and stays so.
+    for each, generation in victims:
+        own = each.who is ownership.who
+        lost = each.clear() if own else each.lose("it was force-unlocked by this client", generation)
+        client.watchdog.unwatch(each)
+        client.report_lost(each, lost)
+    return reply is not None
+
+
+# ---- who holds it instead --------------------------------------------------------------------------------------------
+
+
+def other_local_holder(kind: LockKind, ownership: Ownership) -> Ownership | None:
+    """Return what another owner of this client holds of the lock, if one does."""
+    return next((each for each in kind.holders() if each.who is not ownership.who), None)
+
+
+def _as_text(other: Ownership | None, kind: LockKind) -> str | None:
+    return None if other is None else held_here(other.who, (other.kind or kind).layout, kind.layout)
+
+
+async def other_holder(client: ClientCore, kind: LockKind, ownership: Ownership) -> tuple[str | None, Holder | None]:
+    """Find out who holds the lock that this owner did not acquire. Returns that in words, and the holder."""
+    other = other_local_holder(kind, ownership)
+    if other is not None:
+        return _as_text(other, kind), found_here(client, other).holder
+    found = await client.finder.find(ownership.name)
+    return found.describe(), found.holder
+
+
+async def _with_holder(client: ClientCore, ownership: Ownership, error: LockNotOwnedError) -> LockNotOwnedError:
+    """Return the error, with the holder if it is another client's."""
+    name = ownership.name
+    found = await client.finder.find(name)
+    if found.free:
+        return LockNotOwnedError(not_held("lock", name, ownership.who, None, free=True), name=name)
+    if found.holder is None:
+        return error
+    return LockNotOwnedError(f"{error}. The lock is {found.describe()}", name=error.name, holder=found.holder)
+
+
+# ---- extend ----------------------------------------------------------------------------------------------------------
+# Extending: what an owner holds lasts longer than it would. It is renewed once, by another lease.
+
+
+RETRY = DoublingBackoff(first=0.05, maximum=1.0)
+
+
+async def extend(
+    client: ClientCore, ownership: Ownership, lease_ms: int, hold: Hold | None = None, kind: LockKind | None = None
+) -> bool:
+    """Let what an owner holds last for ``lease_ms`` from now on; what lasts longer stays as it is.
+
+    A renewal never shortens a lease, so that it may be repeated.
+
+    Args:
+        client: The client.
+        ownership: What the owner holds.
+        lease_ms: The lease.
+        hold: The hold that is meant; ``None``: the innermost of its own, of a lock of this ``kind``.
+        kind: As above.
+
+    Returns:
+        Whether the server has confirmed it within ``Config.timeout``.
+
+    Raises:
+        LockLostError: It was lost.
+        LockNotOwnedError: Its owner does not hold it.
+    """
+    if ownership.pending is not None:
+        await settle_or_explain(client, ownership)
+    expire(client, ownership)
+    if hold is None:
+        hold = ownership.to_unlock()
+    if hold is None:
+        assert kind is not None, "an owner extends a lock of some kind"
+        raise not_owned(kind, ownership)
+    _raise_if_lost(ownership, hold)
+    runtime, failures = client.runtime, 0
+    over = runtime.now() + client.config.timeout
+    while (left := over - runtime.now()) > 0:
+        renewal = Renewal(client, [ownership], lease_ms, min(left, client.attempt_timeout(lease_ms)))
+        try:
+            renewal.answer = await runtime.eval(renewal.request, renewal.timeout)
+        except Failure as failure:
+            renewal.answer = failure
+        failed = await renewal.note()
+        _raise_if_lost(ownership, hold)
+        if failed is None:
+            return True
+        if isinstance(failed, (Rejected, Unusable)):
+            raise client.explain(failed, ownership, "an extension", lease_ms) from failed.cause
+        await runtime.sleep(min(RETRY.pause(failures, runtime.jitter), max(0.0, over - runtime.now())))
+        failures += 1
+        expire(client, ownership)
+        _raise_if_lost(ownership, hold)
+    return False
+
+
+def _raise_if_lost(ownership: Ownership, hold: Hold) -> None:
+    if ownership.loss is not None or hold.state is not HoldState.HELD:
+        raise lost_error(ownership, ownership.loss or "its lease expired")
+
+
+# ---- late ------------------------------------------------------------------------------------------------------------
+# What a client leaves behind that was closed.
+
+
+def settle_later(client: ClientCore, ownership: Ownership) -> None:
+    """Settle what such a block has left pending of an ownership: as :func:`release_later`."""
+    release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
+
+
+def report_held(client: ClientCore) -> None:
+    """Report what a client holds that is being closed: an event for each hold, and one about all of them."""
+    now, found = client.runtime.now(), dict[object, tuple[str, str, float]]()
+    for own in client.all_held():
+        for hold in list(own.holds) if own.loss is None else ():
+            if hold.whole is None:
+                found[hold] = own.name, own.owner, own.remaining_of(hold, now)
+            else:
+                found[hold.whole] = hold.whole.name, own.owner, hold.whole.remaining(now)
+    certain = [each for each in found.values() if each[2] > 0]
+    for name, owner, remaining in certain:
+        client.emit(events.HeldAtClose(name, owner, remaining))
+    if certain:
+        names = tuple(dict.fromkeys(name for name, _, _ in certain))
+        shortest = min(remaining for _, _, remaining in certain)
+        client.emit(events.ClosedWhileHolding(client.id, names[:10], len(names), shortest))
+
+
+async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, Hold | None]], error: GeneratorExit) -> None:
+    """Release what a block holds in which a generator is closed: now if that can wait, else in the background."""
+    pending: list[tuple[ClientCore, Ownership]] = []
+    for client, ownership, hold in parts:
+        if ownership.hand_over(hold):
+            client.watchdog.settle(ownership)
+            pending.append((client, ownership))
+        if not ownership.watched():
+            client.watchdog.unwatch(ownership)
+    if cannot_wait(error):
+        for client, ownership in pending:
+            settle_later(client, ownership)
+        return
+
+    async def settle_now() -> None:
+        for client, ownership in pending:
+            await send_release(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
+
+    if pending:
+        await pending[0][0].runtime.guard(settle_now(), CLEANUP_BUDGET, leaving=False)

@@ -1,0 +1,354 @@
+"""The reentrant lock: Redisson's ``RLock``. Holds are counted exactly once, and losses are reported.
+
+Source: ``org.redisson.RedissonLock``. What differs on purpose: a TTL is never lowered; a request carries the number of
+holds that its client counts, so that repeating it is safe; the loss of a hold is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pyredisson._core.acquiring import acquire
+from pyredisson._core.deadline import lease_ms
+from pyredisson._core.hold import Hold, HolderCore, HoldState
+from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
+from pyredisson._core.messages import never_expires, timed_out
+from pyredisson._core.names import LockNames
+from pyredisson._core.ownership import Ownership, ReadyRequests
+from pyredisson._core.releasing import (
+    extend,
+    force_unlock,
+    hand_over,
+    leave_block,
+    other_holder,
+    other_local_holder,
+    to_release,
+    unlock,
+)
+from pyredisson._core.requests import AcquireCall, ReleaseCall, read_count, unusable
+from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.waiting import ByMessage
+from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.kind import Waiting
+    from pyredisson._core.owners import Caller, MadeCaller
+    from pyredisson._core.runtime import Progress, Request, Runtime
+    from pyredisson.lease import Lease
+
+
+#: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
+UNLOCKED: Final = "0"
+
+STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock=FREES_ALL_OWNERS),)
+
+
+def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
+    """Make the request that renews many locks, given as (key, owner)."""
+    keys, owners = zip(*held, strict=True)
+    return runtime.prepare("lock_renew", keys, (lease_ms, *owners))
+
+
+class PlainKind(LockKind):
+    """The reentrant lock."""
+
+    __slots__ = ()
+
+    renew: Callable[..., Request] = staticmethod(renew_locks)
+    waiting: Waiting = ByMessage()
+    #: The word by which scripts publish; empty: they do not.
+    publish: ClassVar[str] = PUBLISH
+    has_wait_queue = True
+
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`."""
+        args = call.lease_ms, call.count
+        return self.request("lock_acquire", call.ownership, args, epoch=epoch, repeat=repeat, update=call.update)
+
+    def release(self, call: ReleaseCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.release`."""
+        args = call.lease_ms, call.count, self.publish, UNLOCKED
+        keys = self.names.channel, *self.wait_queue_keys()
+        return self.request("lock_release", call.ownership, args, keys, epoch=epoch, repeat=repeat)
+
+    def force(self, ownership: Ownership, epoch: int) -> Request:
+        """See :meth:`LockKind.force`."""
+        args, keys = (self.publish, UNLOCKED), (self.names.channel, *self.wait_queue_keys())
+        return self.request("lock_force_unlock", ownership, args, keys, epoch=epoch)
+
+    def leave_queue(self, member: str) -> Request:
+        """See :meth:`LockKind.leave_queue`."""
+        names = self.names
+        return self.client.runtime.prepare("lock_stop_waiting", (names.raw, names.waiting), (member, PUBLISH))
+
+
+class LockCore(HolderCore[Ownership]):
+    """One handle on a lock. Cheap, without state of its own, and shared by threads and tasks at will.
+
+    Args:
+        client: The client.
+        name: The lock's name, or its names.
+        kind: The kind of lock; ``None``: a new one of ``kind_type``.
+
+    Attributes:
+        covers: What its owner's mark is about.
+        last: The ownership used last, so that it need not be looked up.
+        made_for: The owner that the user made, if it acts for one.
+    """
+
+    __slots__ = ("client", "covers", "kind", "last", "made_for", "names")
+
+    kind_type: ClassVar[type[LockKind]] = PlainKind
+
+    def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
+        self.client: ClientCore = client
+        self.names: LockNames = LockNames(name, client.config.prefix) if isinstance(name, str) else name
+        client.check_names(self.names)
+        self.kind: LockKind = kind or self.kind_type(client, self.names)
+        self.made_for: MadeCaller | None = None
+        self.last: Ownership | None = None
+
+    def acting_for(self, caller: MadeCaller | None) -> Self:
+        """Acquire and release for an owner that the user made, whichever thread or task calls."""
+        self.made_for = caller
+        return self
+
+    def describe(self) -> str:
+        """Return its state as this client knows it, for ``repr``; asks no server."""
+        return f"{self.names.name!r}{self.state()}"
+
+    def state(self, what: str = "") -> str:
+        """Return the owners of this client that hold it, and the number of its waiters; ``what`` they hold."""
+        text = ""
+        for own in self.kind.listed():
+            if own.holds:
+                state = "lost" if own.loss else "held"
+                text += f" {state}{what} by {own.owner[:4]}…:{own.who.number} ×{len(own.holds)}"
+        waiting = self.waiting()
+        return f"{text}, {waiting} waiting here{what}" if waiting else text
+
+    def waiting(self) -> int:
+        """Return how many waiters this client has."""
+        return self.client.subscriptions.waiting(self.names.channel)
+
+    # ---- the owner -----------------------------------------------------------------------------------------------
+
+    def caller(self) -> Caller:
+        """Return the owner; of several call chains that share a thread, the one that calls."""
+        return self._acting(self.owner())
+
+    def _acting(self, who: Caller) -> Caller:
+        client = self.client
+        if not who.is_shared:
+            return who
+        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
+
+    def mine(self, who: Caller | None = None) -> Ownership:
+        """Return the ownership of the caller. ``who``: the calling thread, task or made owner, if that is known."""
+        if who is None:
+            who = self.owner()
+        last, client = self.last, self.client
+        if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
+            in_flight, chains = last.in_flight, last.chains
+            busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
+            if not who.is_shared:
+                return last
+            if chains is not None and len(chains.members) <= 1 and (not busy or chains.owner_here() is who):
+                return last
+        return self.ownership_of(self._acting(who))
+
+    def ownership_of(self, who: Caller) -> Ownership:
+        """Return the ownership of this owner: the one used last, the one in the table, or a new one."""
+        client = self.client
+        ownership = self.last
+        if ownership is None or ownership.who is not who or ownership.table is not client.ownerships:
+            key = (self.names.name, self.kind.field(who.number))
+            ownership = client.ownerships.find(key)
+            if ownership is None:
+                ownership = client.ownerships.enter(Ownership(key, who, client.runtime))
+            self.last = ownership
+        if ownership.call.thread:
+            client.refuse_interrupter(ownership)
+        return ownership
+
+    def ownerships_of(self, who: Caller) -> list[Ownership]:
+        """Return what a task or made owner holds of it, or what each call chain of a thread does."""
+        field = "" if who.is_shared else self.kind.field(who.number)
+        return self.client.ownerships.of_thread(self.names.name, who, field)
+
+    def prepare_fast_path(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+        """Return whether the fast path may serve this owner with this number of holds. If so, make its requests ready.
+
+        Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
+        """
+        client = self.client
+        if (
+            ownership.who is not who
+            or ownership.chains is None
+            or len(ownership.chains.members) != 1  # Others are, or were, other call chains of the thread.
+            or len(ownership.holds) != holds
+            or (holds and (not ownership.holds[0].plain or now >= ownership.deadline))
+            or ownership.in_flight.pending is not None
+            or ownership.in_flight.due
+            or ownership.in_flight.released_behind
+            or ownership.in_flight.queued_ms
+            or ownership.loss is not None
+            or ownership.ended
+            or ownership.table is not client.ownerships
+            or ownership.kind is not self.kind
+            or ownership.kind_state.until > now
+            or client.fast_pool is None
+            or client.replica_wait is not None
+            or not client.subscriptions.may_queue
+        ):
+            return False
+        ready, lease = ownership.ready, client.watchdog.lease_ms
+        if ready is None or ready.epoch != ownership.epoch or ready.lease_ms != lease:
+            if holds:
+                return False  # It may never be acquired again.
+            self.make_ready(ownership, lease)
+        return not client.has_listeners()  # Else the general path makes these requests.
+
+    def make_ready(self, ownership: Ownership, lease: int) -> None:
+        """Make the usual requests, with a lease in ms, of an owner that comes again; for plain and fair locks alone."""
+        kind, epoch = self.kind, ownership.epoch
+        kind.waiting.begin(ownership, None, 0.0)
+        hold = Hold(lease, watchdog=True)
+        acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
+        release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
+        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, kind.wait_ms(ownership)))
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def held_with(self, hold: Hold) -> tuple[Ownership, Callable[[int], Coroutine[Any, Any, bool]]]:
+        """See :meth:`HolderCore.held_with`."""
+        ownership = self.mine()
+        return ownership, partial(extend, self.client, ownership, hold=hold)
+
+    async def timeout_error(self, wait: float | None, held: Ownership | None = None) -> LockTimeoutError:
+        """See :meth:`HolderCore.timeout_error`."""
+        ownership = held or self.mine()
+        name, without_end = self.names.name, ownership.in_flight.without_end
+        why, holder = await other_holder(self.client, self.kind, ownership)
+        if without_end and other_local_holder(self.kind, ownership) is None:
+            why = never_expires(name, self.kind.others)
+        text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
+        return LockTimeoutError(text, name=name, holder=holder)
+
+    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
+        """See :meth:`HolderCore.new_hold`."""
+        watchdog = self.client.watchdog
+        if lease_time is None:
+            return Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
+        return Hold(lease_ms(lease_time), watchdog=False, block=block)
+
+    async def acquire_again(self, hold: Hold, ownership: Ownership) -> None:
+        """Acquire it for what a condition has given up, in the middle of its owner's wait."""
+        await self.acquire_as_owner(None, hold, ownership)
+
+    async def acquire_as_owner(self, wait: float | None, hold: Hold, held: Ownership | None) -> bool:
+        """See :meth:`HolderCore.acquire_as_owner`."""
+        client = self.client
+        if client.closed:
+            client.check_open()
+        if self.made_for is not None:
+            self.made_for.check_open()
+        own = held or self.mine()
+        return await own.called(client.runtime.thread(), acquire, client, self.kind, own, hold, wait)
+
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let what the caller holds last for ``lease_time`` from now on. Returns whether that was confirmed."""
+        lease = lease_ms(lease_time)
+        self.client.check_open()
+        own = self.mine()
+        client = self.client
+        extending = own.called(client.runtime.thread(), extend, client, own, lease, None, self.kind)
+        return await (extending if self.made_for is None else self.made_for.alone(extending))
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock_as_owner(self, progress: Progress | None) -> None:
+        """See :meth:`HolderCore.unlock_as_owner`."""
+        client = self.client
+        if client.closed:
+            client.check_open()
+        own = self.mine()
+        await own.called(client.runtime.thread(), unlock, client, self.kind, own, progress)
+
+    def clients(self) -> tuple[str, Sequence[ClientCore]]:
+        """See :meth:`HolderCore.clients`."""
+        return self.names.name, (self.client,)
+
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+        """See :meth:`HolderCore.leave_block`."""
+        client = self.client
+        ownership = self.held_by_block(lease) if lease is not None else self.mine()
+        releasable = HoldState.HELD, HoldState.GIVEN_UP
+        if ownership is None or (lease is not None and lease._hold.state not in releasable):
+            name = self.names.name
+            raise LockNotOwnedError(
+                f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
+            )
+        if lease is None:
+            ownership = to_release(self.kind, ownership)
+        hold = lease._hold if lease is not None else ownership.to_unlock()
+        if hold is None and client.closed:
+            client.check_open()
+        await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
+
+    async def hand_over(self, held: Ownership, lease: Lease | None, error: GeneratorExit) -> None:
+        """See :meth:`HolderCore.hand_over`."""
+        await hand_over([(self.client, held, lease._hold if lease is not None else held.to_unlock())], error)
+
+    def held_here(self) -> Sequence[Ownership]:
+        """See :meth:`HolderCore.held_here`."""
+        ownership = self.ownership_of(self.owner())
+        if ownership.holds:
+            return [ownership]
+        mine = (each for each in self.kind.listed() if each.owner == self.kind.field(each.who.number))
+        return [each for each in mine if each.chains and any(map(each.chains.sees, each.holds))]
+
+    async def force_unlock(self) -> bool:
+        """Free the lock, for any holder."""
+        self.client.check_open()
+        own = self.mine()
+        return await own.called(self.client.runtime.thread(), force_unlock, self.client, self.kind, own)
+
+    # ---- queries -------------------------------------------------------------------------------------------------
+
+    async def is_locked(self) -> bool:
+        """Return whether it is held."""
+        return await self.client.query("EXISTS", self.names.raw) == 1
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Return whether the calling thread or task holds it."""
+        return await self.is_held_by_thread(self.caller().number)
+
+    async def is_held_by_thread(self, thread_id: int) -> bool:
+        """Return whether that thread or task of this client holds it."""
+        self.check_thread_id(thread_id)
+        return await self.client.query("HEXISTS", self.names.raw, self.kind.field(thread_id)) == 1
+
+    @staticmethod
+    def check_thread_id(thread_id: object) -> None:
+        """Raise ``TypeError`` if it is not the number of a thread or task."""
+        if isinstance(thread_id, bool) or not isinstance(thread_id, int):
+            raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
+
+    async def get_hold_count(self) -> int:
+        """Return the number of holds of the calling thread or task."""
+        return read_count(await self.client.query("HGET", self.names.raw, self.kind.field(self.caller().number)))
+
+    async def remain_time_to_live(self) -> float | None:
+        """Return for how many seconds it is locked; infinite without a time to live; ``None`` if it is free."""
+        left = await self.client.query("PTTL", self.names.raw)
+        if type(left) is not int:
+            raise unusable(left).cause
+        return None if left == -2 else math.inf if left == -1 else left / 1000

@@ -1,0 +1,288 @@
+"""The semaphore whose permits have an id each, and may expire.
+
+Source: ``org.redisson.RedissonPermitExpirableSemaphore``. What differs on purpose: times are the server's, not the
+clients'; expired permits become available in parts, however many there are; each request takes effect once at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.failures import Failure
+from pyredisson._core.hold import Hold
+from pyredisson._core.kind import StoredKind
+from pyredisson._core.messages import explain_type
+from pyredisson._core.names import SemaphoreNames
+from pyredisson._core.numbered import Operation, ScriptCall
+from pyredisson._core.requests import (
+    GRANTED,
+    GRANTED_AND_MORE,
+    Granted,
+    NeverSet,
+    Refused,
+    read_flag,
+    read_left_ms,
+    unreached,
+    unusable,
+)
+from pyredisson._core.runtime import PUBLISH
+from pyredisson._kinds.numbered import count_of, number_in
+from pyredisson._kinds.permits import Block, PermitsCore
+from pyredisson.errors import LockNotOwnedError
+
+if TYPE_CHECKING:
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.requests import PermitOutcome
+    from pyredisson._core.runtime import Progress, Reply
+
+ID_BYTES = 16
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+#: The lease of a permit that does not expire.
+NEVER: Final = -1
+
+#: The permits that one call acquires or releases at most: a server does nothing else meanwhile.
+MAX_AT_ONCE: Final = 1000
+
+
+def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
+    """Read the reply of ``permit_acquire``. Raises ``Unusable``."""
+    match reply:
+        case [0, (int() | None) as left, int() as expires_ms]:
+            retry_in_ms = read_left_ms(reply, expires_ms)
+            return NeverSet(retry_in_ms) if left is None else Refused(retry_in_ms)
+        case [int() as taken, (int() | None) as left, int() as expires_ms] if taken == wanted:
+            next_ms = read_left_ms(reply, expires_ms)
+            if left is not None and left >= wanted:
+                return GRANTED_AND_MORE
+            return GRANTED if next_ms is None else Granted(next_ms + 1)  # The server's clock has to be past the end.
+    raise unusable(reply)
+
+
+#: How it is stored, for inspections.
+STORED = (StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits"),)
+
+
+class PermitSemaphoreCore(PermitsCore):
+    """One handle on a semaphore whose permits may expire."""
+
+    __slots__ = ()
+
+    word = "permit_expirable_semaphore"
+    kind = "permit semaphore"
+    announces_some = True
+
+    def acquiring(self, permits: bytes, lease: int) -> Operation[PermitOutcome]:
+        """Return the operation that acquires permits of these ids, all or none, for a lease in ms."""
+        wanted = len(permits) // ID_BYTES
+        return Operation(
+            "an acquire",
+            ScriptCall("permit_acquire", (permits, PUBLISH, lease), (self.names.channel, self.names.taken)),
+            partial(read_acquire_permits, wanted=wanted),
+            lambda number: self.releasing(permits, several=wanted > 1).script,
+            known_for=math.inf,  # The permits are known by their ids, whatever the server has forgotten.
+        )
+
+    def releasing(self, permits: bytes, *, several: bool = False) -> Operation[int]:
+        """Return the operation that releases the permit of this id, or the ``several`` of these ids, all or none."""
+        if several:
+            script = self._changing("permit_release_all", permits, PUBLISH)
+        else:
+            script = self._changing("permit_release", permits, PUBLISH)
+        return Operation("a release", script, self.read_released, completes=True)
+
+    def _changing(self, name: str, *args: str | int | bytes) -> ScriptCall:
+        """Return the call of a script that may make permits available."""
+        return ScriptCall(name, args, (self.names.channel, self.names.taken, *self.wait_queue_keys()))
+
+    def leave_keys(self) -> tuple[str, ...]:
+        """See :meth:`PermitsCore.leave_keys`."""
+        return self.names.waiting, self.names.taken
+
+    # ---- acquiring and releasing ---------------------------------------------------------------------------------
+
+    async def acquire(self, lease_time: Seconds | None, permits: int | None) -> str | list[str]:
+        """Acquire permits, waiting without end. Returns as :meth:`try_acquire`."""
+        acquired = await self.try_acquire(None, lease_time, permits)
+        assert acquired is not None
+        return acquired
+
+    async def try_acquire(
+        self, wait_time: Seconds | None, lease_time: Seconds | None, permits: int | None
+    ) -> str | list[str] | None:
+        """Acquire permits, all or none, waiting at most ``wait_time``, and return their ids; for ``None``, one id."""
+        wait = wait_seconds(wait_time)
+        lease = _lease_ms(lease_time)
+        wanted = 1 if permits is None else _number_at_once(permits)
+        new = self.client.runtime.random_bytes(ID_BYTES * wanted)
+        # Made before: once the permits are granted, nothing is left to interrupt.
+        ids = [new[first : first + ID_BYTES].hex() for first in range(0, len(new), ID_BYTES)]
+        result = ids[0] if permits is None else ids
+        return result if await self.acquire_for(self.begin(self.acquiring(new, lease)), wait, each=wanted) else None
+
+    def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> Block:
+        """Prepare a block that holds a permit; without a lease, the watchdog renews it."""
+        lease = None if lease_time is None else lease_ms(lease_time)
+        wait = wait_seconds(wait_time)
+        permit = self.client.runtime.random_bytes(ID_BYTES)
+        hold = Hold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
+        acquire, release = self.acquiring(permit, hold.lease_ms), self.releasing(permit)
+        return Block(self, 1, hold, acquire, release, wait, skip=skip, permit=permit)
+
+    async def release(self, permit_id: str | list[str], progress: Progress | None = None) -> None:
+        """Release permits, which have to exist, all or none. ``progress``: see ``run_to_the_end``."""
+        missing = await self._release(permit_id, progress)
+        if missing is not None:
+            several = isinstance(permit_id, list)
+            raise self._no_permit(missing, f"; none of the {len(permit_id)} permits was released" if several else "")
+
+    async def try_release(self, permit_id: str | list[str], progress: Progress | None = None) -> bool:
+        """Release permits, all or none. Returns whether they existed and had not expired."""
+        return await self._release(permit_id, progress) is None
+
+    async def _release(self, permit_id: str | list[str], progress: Progress | None) -> str | None:
+        """Release permits, all or none. Returns the first id of which there is no permit, or ``None`` if it is done."""
+        ids = permit_id if isinstance(permit_id, list) else [permit_id]
+        permits = [_bytes_of(each) for each in ids]
+        _check_several(permits)
+        known = b"".join(permit for permit in permits if permit)
+        call = self.begin(self.releasing(known, several=isinstance(permit_id, list)))
+        if None in permits:
+            return ids[permits.index(None)]
+        reply = await call.once(progress)
+        return None if reply == 1 else ids[max(reply - 2, 0)]
+
+    def _no_permit(self, permit_id: str, more: str = "") -> LockNotOwnedError:
+        name = self.names.name
+        reason = "it was released, has expired, or never existed"
+        return LockNotOwnedError(f"permit {permit_id} of {name!r} does not exist: {reason}{more}", name=name)
+
+    async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
+        """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""
+        permit = _bytes_of(permit_id)
+        script = self._changing("permit_lease", permit or b"", PUBLISH, _lease_ms(lease_time))
+        call = self.begin(Operation("an update_lease_time", script, read_flag))
+        return permit is not None and await call.once() == 1
+
+    async def get_lease_time(self, permit_id: str) -> float:
+        """Return for how many seconds a permit, which has to exist, is still acquired; infinite if it never expires."""
+        permit = _bytes_of(permit_id)
+        self.client.check_open()
+        left_ms = None if permit is None else (await self._count_now(permit)).left_ms
+        if left_ms is None:
+            raise self._no_permit(permit_id)
+        return math.inf if left_ms == NEVER else left_ms / 1000
+
+    # ---- how many there are --------------------------------------------------------------------------------------
+
+    async def set_permits(self, permits: int) -> None:
+        """Set the number of permits in all, those acquired included."""
+        value = count_of(permits, "permits")
+        await self.change("a set_permits", self.resizing(value))
+        self.note_total(value)
+
+    def resizing(self, permits: int) -> ScriptCall:
+        """See :meth:`PermitsCore.resizing`."""
+        return self._changing("permit_set", permits, PUBLISH)
+
+    def other_keys(self) -> tuple[str, ...]:
+        """See :meth:`NumberedCore.other_keys`."""
+        return (self.names.taken,)
+
+    async def add_permits(self, permits: int, progress: Progress | None = None) -> None:
+        """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
+        more = count_of(permits, "permits", signed=True)
+        await self.first_use(again=True)
+        script = ScriptCall("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
+        await self.change("an add_permits", script, progress)
+
+    async def available_permits(self) -> int:
+        """Return how many permits are available."""
+        return (await self._count()).available or 0
+
+    async def get_permits(self) -> int:
+        """Return how many permits there are in all; 0 if none were ever set."""
+        available, taken, _ = await self._count()
+        return 0 if available is None else available + taken
+
+    async def acquired_permits(self) -> int:
+        """Return how many permits are acquired."""
+        return (await self._count()).taken
+
+    async def _count(self) -> PermitCount:
+        self.client.check_open()
+        await self.first_use()
+        count = await self._count_now()
+        if count.available is None and self.forgotten():
+            await self.first_use()
+            count = await self._count_now()
+        return count
+
+    async def known_total(self) -> tuple[int, bool]:
+        """See :meth:`PermitsCore.known_total`."""
+        available, taken, _ = await self._count_now()
+        return (available or 0) + taken, True
+
+    async def _count_now(self, permit: bytes = b"") -> PermitCount:
+        client, names = self.client, self.names
+        client.runtime.owner()  # The owner does not matter, but the client has to be of this event loop.
+        keys = names.raw, names.taken, names.channel, *self.wait_queue_keys()
+        try:
+            reply = await client.perform(client.runtime.prepare("permit_count", keys, (PUBLISH, permit)))
+        except Failure as failure:
+            # Nothing is in doubt: counting twice does no harm.
+            error = await explain_type(client.finder, unreached(client, failure), names.name, self.kind)
+            raise error from error.__cause__
+        match reply:
+            case [None, int() as taken, (int() | None) as left_ms]:
+                return PermitCount(None, taken, left_ms)
+            case [int() | bytes() as available, int() as taken, (int() | None) as left_ms]:
+                return PermitCount(number_in(available, names), taken, left_ms)
+        raise unusable(reply).cause
+
+
+class PermitCount(NamedTuple):
+    """What there is of a semaphore.
+
+    Attributes:
+        available: How many permits are available; ``None``: the semaphore has none yet.
+        taken: How many are acquired.
+        left_ms: In how many ms the permit that was asked for expires, or :data:`NEVER`; ``None``: there is none.
+    """
+
+    available: int | None
+    taken: int
+    left_ms: int | None
+
+
+def _lease_ms(lease_time: Seconds | None) -> int:
+    return NEVER if lease_time is None else lease_ms(lease_time)
+
+
+def _number_at_once(permits: object) -> int:
+    """Return a number of permits to acquire at once. Raises as ``count_of``."""
+    number = count_of(permits, "permits")
+    if not 1 <= number <= MAX_AT_ONCE:
+        raise ValueError(f"permits must be from 1 to {MAX_AT_ONCE} at once, not {number}")
+    return number
+
+
+def _check_several(permits: list[bytes | None]) -> None:
+    """Raise ``ValueError`` if these cannot be released at once; ``None`` is an id of no permit."""
+    if not 1 <= len(permits) <= MAX_AT_ONCE:
+        raise ValueError(f"a list of permits to release must have from 1 to {MAX_AT_ONCE} ids, not {len(permits)}")
+    for permit, times in Counter(permits).items():
+        if permit is not None and times > 1:
+            raise ValueError(f"permit {permit.hex()} is {times} times in the list of permits to release")
+
+
+def _bytes_of(permit_id: object) -> bytes | None:
+    """Return the id as it is stored; ``None`` if no permit can have it."""
+    if not isinstance(permit_id, str):
+        raise TypeError(f"a permit's id is a str, not {type(permit_id).__name__}")
+    known = len(permit_id) == 2 * ID_BYTES and _HEX_DIGITS.issuperset(permit_id)
+    return bytes.fromhex(permit_id) if known else None

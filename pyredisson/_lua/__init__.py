@@ -1,0 +1,45 @@
+"""The Lua scripts, one a file. A line ``-- include: name`` stands for the block ``shared/name.lua`` without its header,
+a line ``-- attempt: name`` for a function ``attempt`` that is the script ``name.lua``, and ``$NAME`` for a word of the
+wait queue (see :mod:`pyredisson._core.names`).
+
+Scripts for one lock begin with the same arguments: KEYS 1 lock, 2 epoch of the owner; ARGV 1 owner, 2 epoch, 3 repeat.
+Scripts of semaphores and latches: KEYS 1 semaphore or latch, 2 last request of the owner; ARGV 1 number of the request.
+Scripts for many locks, and the guards with a fence, have their own order.
+The wait queue is the last of KEYS where a script can do without it, for users who may not use it.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from pyredisson._core.names import WORDS
+
+_FOLDER = files(__name__)  # It may be in a zip.
+_INCLUDE = re.compile(r"^( *)-- include: (\w+)\n", re.MULTILINE)
+_ATTEMPT = re.compile(r"^-- attempt: (\w+)\n", re.MULTILINE)
+_WORD = re.compile(r"\$([A-Z_]+)")
+_HEADER = re.compile(r"\A(?:--(?! (?:include|attempt): ).*\n)*")
+
+
+def script_names() -> list[str]:
+    """Return the names of all scripts, sorted."""
+    return sorted(file.name[:-4] for file in _FOLDER.iterdir() if file.name.endswith(".lua"))
+
+
+def script_text(name: str) -> str:
+    """Return the text of a script as servers get it, with its shared blocks spliced in."""
+    text = _ATTEMPT.sub(_attempt, (_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+    return _WORD.sub(lambda name: WORDS[name[1]], _INCLUDE.sub(_block, text))
+
+
+def _attempt(line: re.Match[str]) -> str:
+    body = _ATTEMPT.sub(_attempt, _HEADER.sub("", (_FOLDER / f"{line[1]}.lua").read_text(encoding="utf-8")))
+    indented = "".join(f"    {each}" for each in body.splitlines(keepends=True))
+    return f"local function attempt()\n{indented}end\n"
+
+
+def _block(include: re.Match[str]) -> str:
+    indent, name = include.groups()
+    body = _HEADER.sub("", (_FOLDER / "shared" / f"{name}.lua").read_text(encoding="utf-8"))
+    return "".join(f"{indent}{line}" for line in body.splitlines(keepends=True))

@@ -1,0 +1,279 @@
+"""One connection to one server, and how one comes to be made.
+
+``async`` means "may block" here, as in the core: under threads these methods block, and never suspend.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Protocol, TypeAlias
+
+import redis.exceptions as rx
+
+from pyredisson._core.failures import count_as_ours
+from pyredisson._core.names import WAITING, prefixed
+from pyredisson._core.presence import Identity
+from pyredisson._lua import script_text
+from pyredisson._net.refusals import reply_error
+
+Address: TypeAlias = tuple[str, int]
+"""Host and port."""
+
+
+class Wire(Protocol):
+    """One connection to one server.
+
+    Attributes:
+        address: Where the server is, if it may be elsewhere for the next connection.
+        used: When a request was answered on it last.
+    """
+
+    address: Address | None
+    used: float
+
+    def call(self, data: bytes, timeout: float, /) -> Awaitable[Any]:
+        """Send a request and return the reply, or the error that was one.
+
+        Raises:
+            NotSent: Nothing that the server could execute has left.
+            Unanswered: It has, and no reply was received.
+        """
+        ...
+
+    def call_many(self, requests: Sequence[bytes], timeout: float, /) -> Awaitable[list[Any]]:
+        """Send several requests at once and return the reply of each, or the error that was one, or a ``Failure``.
+
+        Raises:
+            NotSent, Unanswered: For all of them.
+        """
+        ...
+
+    def usable(self) -> bool:
+        """Whether it stands, as far as can be seen without asking the server."""
+        ...
+
+    def retire(self) -> None:
+        """Close it as soon as nothing is in flight on it; nothing more is sent."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+    def abandon(self) -> None:
+        """Close it in the child of a fork, without a word to the server."""
+        ...
+
+
+Connect: TypeAlias = Callable[[float], Coroutine[Any, Any, Wire]]
+Introduce: TypeAlias = Callable[[Any, float], Coroutine[Any, Any, None]]
+
+
+class Dial(Protocol):
+    """A connection being made, in the background.
+
+    Attributes:
+        began: When that began.
+    """
+
+    began: float
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it could not be made; ``None`` as long as it is being made, or if it was."""
+        ...
+
+    def done(self) -> bool:
+        """Whether it has come to an end."""
+        ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for the end at most so long. Returns whether it has come."""
+        ...
+
+
+class Dialler(Protocol):
+    """Makes connections in the background."""
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        ...
+
+    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
+        """Run what makes a connection, in the background."""
+        ...
+
+    async def room(self, timeout: float) -> bool:
+        """Wait a moment if as many connections are open as may be. Returns whether another one may be made now.
+
+        Raises:
+            NotSent: There is no time left.
+        """
+        ...
+
+
+# ---- resp ------------------------------------------------------------------------------------------------------------
+# Requests as bytes, and replies as values. Shared by the runtimes that talk to real servers.
+
+
+try:
+    import hiredis
+except ImportError as _error:
+    if "subinterpreter" in str(_error):
+        raise ImportError("pyredisson cannot run in an isolated subinterpreter: use threads or processes") from _error
+    raise
+
+count_as_ours(rx.RedisError)
+
+
+class Script:
+    """A script of ``pyredisson/_lua``."""
+
+    __slots__ = ("name", "sha", "text")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.text: bytes = script_text(name).encode()
+        self.sha: str = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
+
+
+script: Callable[[str], Script] = cache(Script)
+
+
+class Packed:
+    """A script's call, ready to be sent.
+
+    Attributes:
+        data: ``EVALSHA sha numkeys key... arg...``.
+        script: The script.
+    """
+
+    __slots__ = ("data", "script")
+
+    def __init__(self, script: Script, rest: tuple[str | int | bytes, ...]) -> None:
+        self.script: Script = script
+        self.data: bytes = pack("EVALSHA", script.sha, *rest)
+
+    def in_full(self) -> bytes:
+        """Return the same call with the script's text, for a server that does not know it."""
+        # Made of the bytes: to keep the arguments as well would take as much memory again, for each lock that is held.
+        count, rest = self.data.split(b"\r\n", 1)[0], self.data.split(self.script.sha.encode() + b"\r\n", 1)[1]
+        return b"%b\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n%b" % (count, len(self.script.text), self.script.text, rest)
+
+    def without_list(self) -> Packed | None:
+        """Return the same call without the list of waiting clients; ``None`` if it has none, or is all about it."""
+        reader = new_reader()
+        reader.feed(self.data)
+        _, _, number, *rest = reader.gets()
+        last = int(number) - 1
+        is_list = rest[last].decode() == prefixed(WAITING, rest[0].decode())
+        if not is_list or self.script.name.endswith("_waiting"):
+            return None
+        return Packed(self.script, (last, *rest[:last], *rest[last + 1 :]))
+
+
+def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:
+    """Pack the call of a script."""
+    return Packed(script(name), (len(keys), *keys, *args))
+
+
+#: Packs a command of strings.
+pack_command: Callable[[tuple[str | bytes, ...]], bytes]
+pack_command = hiredis.pack_command  # type: ignore[assignment]  # Its own types know tuples of one element only.
+
+
+def pack(*args: str | int | bytes) -> bytes:
+    """Pack a command."""
+    # No numbers for hiredis: it asks for their repr(), which fails when a signal handler raises just then, and it would
+    # dereference the null pointer that it gets (3.5).
+    return pack_command(tuple([str(arg) if isinstance(arg, int) else arg for arg in args]))
+
+
+ASKING = pack("ASKING")
+
+
+def resent(requests: Sequence[Packed], replies: list[Any]) -> dict[int, bytes]:
+    """What to send again because the server did not know the script: its text once, then the calls as before."""
+    again: dict[int, bytes] = {}
+    sent: set[Script] = set()
+    for index, (request, reply) in enumerate(zip(requests, replies, strict=True)):
+        if is_no_script(reply):
+            again[index] = request.data if request.script in sent else request.in_full()
+            sent.add(request.script)
+    return again
+
+
+def new_reader() -> hiredis.Reader:
+    """A parser whose errors are redis-py's, and whose strings are bytes."""
+    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
+
+
+def unexpected_reply(command: str, reply: object, expected: str) -> rx.InvalidResponse:
+    """Return the error for a reply that is not of the type that it should be. ``expected``: what should be there."""
+    shown = repr(reply)
+    return rx.InvalidResponse(
+        f"unexpected reply to {command}: {shown if len(shown) <= 60 else shown[:57] + '...'}; is something else than "
+        f"{expected} at this address?"
+    )
+
+
+def is_push(reply: object) -> bool:
+    """Whether this is a RESP3 push message: not the answer to anything."""
+    return type(reply).__name__ == "PushNotification"
+
+
+def is_no_script(reply: object) -> bool:
+    """Whether the server says that it does not know the script."""
+    return isinstance(reply, rx.ResponseError) and (
+        isinstance(reply, rx.NoScriptError) or str(reply).startswith("NOSCRIPT")
+    )
+
+
+# ---- introduction ----------------------------------------------------------------------------------------------------
+# How our connections introduce themselves, so that ``CLIENT LIST`` says whose they are.
+#
+# A server that is too old for it, or a user that may not, refuses that, and nothing else depends on it.
+
+
+#: This library's. It is imported before all of its parts, which therefore do not import it.
+VERSION: Final[str] = sys.modules["pyredisson"].__version__
+
+#: So long may a part of a connection's name be.
+LONGEST: Final = 64
+
+#: What separates the parts, and what no name of a connection may contain.
+_NOT_IN_NAMES: Final = re.compile(r"[^!-9;-~]")
+
+
+def connection_name(identity: Identity, client_id: str) -> str:
+    """Return the name of a connection: ``pyredisson:<app>:<host>:<pid>:<client id>``."""
+    return f"pyredisson:{_part(identity.app or '-')}:{_part(identity.host)}:{identity.pid}:{client_id}"
+
+
+def _part(text: str) -> str:
+    return _NOT_IN_NAMES.sub("_", text[:LONGEST])
+
+
+def introduction(identity: Identity, client_id: str, *, named: bool) -> Sequence[bytes]:
+    """Return the commands by which a new connection says whose it is. Whatever they are answered is of no interest.
+
+    Args:
+        identity: The process.
+        client_id: The client.
+        named: Whether the connection has a name already that its user has chosen, and keeps.
+    """
+    library = (
+        pack("CLIENT", "SETINFO", "LIB-NAME", "pyredisson"),
+        pack("CLIENT", "SETINFO", "LIB-VER", identity.version),
+    )
+    return library if named else (pack("CLIENT", "SETNAME", connection_name(identity, client_id)), *library)
+
+
+def app_in(settings: Mapping[str, Any]) -> str | None:
+    """Return what a user calls the connections of redis-py, from their settings: ``client_name``, if it is a name."""
+    name = settings.get("client_name")
+    return name if isinstance(name, str) and name else None

@@ -1,0 +1,326 @@
+"""Who is asking: one number for each thread and each task of this process, never used for another.
+
+``threading.get_ident()`` and ``id(task)`` are used again as soon as their thread or task is gone: a new thread could
+acquire a dead one's lock. And a context variable is inherited by child tasks, which could acquire their parent's.
+
+In a thread whose event loop runs a task, that task is the owner, for the locks of threads too. What call chains hold
+that share a thread is in :mod:`pyredisson._core.owners`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Iterable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyredisson._core.hold import CallNote
+from pyredisson._owners import forks
+from pyredisson._owners.forks import check_patched
+from pyredisson._shared.arguments import no_event_loop
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyredisson._core.ownership import Ownership
+
+_running_loop = asyncio._get_running_loop
+
+
+def current_owner() -> ThreadOwner | TaskOwner:
+    """The task that the calling thread's event loop runs; without one, the calling thread.
+
+    In the child of a fork, clients are made anew before it is looked for.
+    """
+    if os.getpid() != forks.pid:
+        forks.check()
+    loop = _running_loop()
+    if loop is not None:
+        task = asyncio.current_task(loop)
+        if task is not None:
+            return owner_of(task)
+    return current_thread_owner()
+
+
+def current_thread_id() -> int:
+    """Return the number of the calling thread, or of the task that its event loop runs.
+
+    It is the ``<thread_id>`` of ``<uuid>:<thread_id>`` in Redis.
+    """
+    return current_owner().number
+
+
+# ---- any owner -------------------------------------------------------------------------------------------------------
+# What all owners have in common.
+
+
+_numbers = itertools.count(1)
+
+
+class AnyOwner:
+    """What all owners have in common.
+
+    Attributes:
+        number: Never used for another owner of this process.
+        name: See ``Caller.name``.
+        is_shared: See ``Caller.is_shared``.
+        traced: See ``Caller.traced``.
+    """
+
+    __slots__ = ("name", "number")
+
+    is_shared = False
+    traced = False
+
+    def __init__(self, name: str) -> None:
+        self.number: int = next(_numbers)
+        self.name: str = name
+
+    def stack(self) -> tuple[str, ...]:
+        """See ``Caller.stack``: it is no thread or task."""
+        return ()
+
+    @property
+    def thread_number(self) -> int:
+        """See ``Caller.thread_number``: no other call runs under this owner."""
+        return self.number
+
+    def divide(self) -> Self:
+        """See ``Caller.divide``."""
+        return self
+
+    def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
+        """See ``Caller.left_behind``."""
+        return None
+
+
+# ---- thread owners ---------------------------------------------------------------------------------------------------
+# Threads as owners, and the call chains that share one: :mod:`pyredisson._core.owners`.
+
+
+class _Pulse:
+    """Lives in a thread's local storage, and so exactly as long as the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ThreadOwner(AnyOwner):
+    """A thread, by its number; or one of several call chains that share a thread.
+
+    Args:
+        thread: Identifies the thread; all who share it have this very object.
+    """
+
+    __slots__ = ("_root", "call", "latest", "thread", "thread_number")
+
+    is_shared = True
+    traced = True
+
+    def __init__(self, thread: weakref.ref[_Pulse], root: ThreadOwner | None = None) -> None:
+        super().__init__(root.name if root is not None else _thread_name())
+        self.thread: weakref.ref[_Pulse] = thread
+        self._root = root
+        self.thread_number: int = root.number if root is not None else self.number  # pyright: ignore
+        self.call: CallNote = root.call if root is not None else CallNote(threading.get_ident())
+        self.latest: Ownership | None = None  # What the thread acquired last, if it is not released yet.
+
+    def __repr__(self) -> str:
+        return f"<thread {self.number} {self.name!r}>"
+
+    def stack(self) -> tuple[str, ...]:
+        """See ``Caller.stack``."""
+        return stack_of_thread(self.call.thread) if self.alive() else ()
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        return f"thread {self.name!r}"
+
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self.thread() is not None
+
+    def gone_hint(self) -> str:
+        """Describe it, when it ended while it held a lock."""
+        if self.alive():
+            return (
+                f"the call in which thread {self.name!r} acquired it has ended, and the thread runs other calls now. "
+                "Use hold(), whose block may be left in any thread, or get_lock(name, owner=client.new_owner())"
+            )
+        return f"thread {self.name!r} ended without releasing it"
+
+    def runs_here(self) -> bool:
+        """Whether it is the calling thread."""
+        return self.thread() is getattr(local, "pulse", None)
+
+    def divide(self) -> ThreadOwner:
+        """See ``Caller.divide``."""
+        return ThreadOwner(self.thread, self._root or self)
+
+    def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
+        """See ``Caller.left_behind``. It is returned once."""
+        root = self._root or self
+        latest, root.latest = root.latest, acquires
+        if latest is None or latest is acquires or not latest.remaining(now) or not latest.bound():
+            return None
+        return None if any(map(latest.sees, latest.holds)) else latest
+
+
+def _thread_name() -> str:
+    # Not current_thread(): for a thread that was not started by `threading` it makes an object that stays for good.
+    ident = threading.get_ident()
+    return next((thread.name for thread in threading.enumerate() if thread.ident == ident), f"foreign {ident}")
+
+
+class _Local(threading.local):
+    owner: ThreadOwner
+    pulse: _Pulse
+
+
+#: What each thread keeps for itself.
+local: _Local = _Local()
+_native = threading.local
+
+
+def current_thread_owner() -> ThreadOwner:
+    """The calling thread, or greenlet.
+
+    Raises:
+        RuntimeError: Greenlets run here that cannot be distinguished.
+    """
+    if threading.local is not _native:
+        check_patched()
+    try:
+        return local.owner
+    except AttributeError:
+        check_patched()
+        known = local.__dict__  # A signal handler may come in between, and use a lock: who is first, stays.
+        pulse: _Pulse = known.setdefault("pulse", _Pulse())
+        owner: ThreadOwner = known.setdefault("owner", ThreadOwner(weakref.ref(pulse)))
+        return owner
+
+
+# ---- task owners -----------------------------------------------------------------------------------------------------
+# Tasks as owners.
+
+
+class TaskOwner(AnyOwner):
+    """A task, by its number. By what is visible it knows a hold that it releases for another task, which has ended."""
+
+    __slots__ = ("task",)
+
+    traced = True
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        super().__init__(task.get_name())
+        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
+
+    def __repr__(self) -> str:
+        return f"<task {self.number} {self.name!r}>"
+
+    def stack(self) -> tuple[str, ...]:
+        """See ``Caller.stack``."""
+        task = self.task()
+        return stack_of_task(task) if task is not None and not task.done() else ()
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        return f"task {self.name!r}"
+
+    def alive(self) -> bool:
+        """Whether the task still runs."""
+        task = self.task()
+        return task is not None and not task.done()
+
+    def gone_hint(self) -> str:
+        """Describe it, when it ended while it held a lock."""
+        wait_for = ", asyncio.wait_for() (use try_lock(5) or acquire(timeout=5))" if sys.version_info < (3, 12) else ""
+        return (
+            f"task {self.name!r} ended without releasing it. These run what they call in a task of its own: the "
+            f"fixtures of pytest-asyncio, cells of a notebook, middleware{wait_for}. Use hold(), whose block may be "
+            "left in any task, or get_lock(name, owner=client.new_owner())"
+        )
+
+    def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it is a task of that event loop that has not ended."""
+        task = self.task()
+        return task is not None and not task.done() and task.get_loop() is loop
+
+
+_tasks: dict[int, TaskOwner] = {}
+
+
+def current_task_owner() -> TaskOwner:
+    """The running task.
+
+    Raises:
+        RuntimeError: No task is running.
+    """
+    forks.check()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise no_event_loop() from None
+    if task is None:
+        raise RuntimeError(
+            "a lock of pyredisson.asyncio must be used in a task: call it in a coroutine that runs as a task"
+        )
+    return owner_of(task)
+
+
+def owner_of(task: asyncio.Task[Any]) -> TaskOwner:
+    """Return the owner that stands for a task."""
+    key = id(task)
+    owner = _tasks.get(key)
+    if owner is None or owner.task() is not task:  # An earlier task at the same address.
+        owner = _tasks[key] = TaskOwner(task)
+        weakref.finalize(task, _forget, key, owner).atexit = False
+    return owner
+
+
+def _forget(key: int, owner: TaskOwner) -> None:
+    if _tasks.get(key) is owner:
+        del _tasks[key]
+
+
+def current_task_id() -> int:
+    """Return the number of the running task: the ``<thread_id>`` of ``<uuid>:<thread_id>`` in Redis."""
+    return current_task_owner().number
+
+
+# ---- stacks ----------------------------------------------------------------------------------------------------------
+# What a thread or task executes at this moment, for warnings.
+
+
+#: The most calls of a thread that are reported, the innermost ones.
+CALLS = 50
+
+
+def stack_of_thread(ident: int) -> tuple[str, ...]:
+    """Return what the thread of this identifier executes, in lines; nothing for one that is gone, and for greenlets."""
+    frame = sys._current_frames().get(ident)
+    frames = [] if frame is None else [each for each, _ in itertools.islice(traceback.walk_stack(frame), CALLS)]
+    return _lines(reversed(frames))
+
+
+def stack_of_task(task: asyncio.Task[Any]) -> tuple[str, ...]:
+    """Return where a task awaits something, in lines, from its own coroutine to the innermost that can be found."""
+    frames: list[FrameType] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None and len(frames) < CALLS:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is None:
+            break
+        frames.append(frame)
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    return _lines(frames)
+
+
+def _lines(frames: Iterable[FrameType]) -> tuple[str, ...]:
+    summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
+    return tuple(line.rstrip("\n") for line in summary.format())

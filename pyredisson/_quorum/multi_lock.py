@@ -1,0 +1,473 @@
+"""Several locks acquired as one: all of them, or a quorum of independent nodes (Redlock).
+
+Sources: "Distributed Locks with Redis" (redis.io), the Redlock algorithm, followed wholly where there is a quorum; and
+``org.redisson.RedissonMultiLock``, whose members are ordinary locks, as here. What differs on purpose: time and drift
+are taken off the validity; a release goes to every node; an extension needs a quorum; members that all have to be
+acquired are acquired in one order, by name, so that no clients wait for each other.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
+from pyredisson._core.deadline import Deadline, certain_for, lease_ms
+from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
+from pyredisson._core.holder_lookup import BUDGET, found_here
+from pyredisson._core.messages import held_here, not_held, timed_out
+from pyredisson._core.releasing import hand_over
+from pyredisson._quorum.hold import (
+    KIND,
+    RETRY,
+    Member,
+    MultiHold,
+    extend,
+    innermost,
+    majority,
+    release,
+    undo,
+    undo_interrupted,
+    unreachable,
+)
+from pyredisson._quorum.redlock import Redlock
+from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.owners import Caller, MadeCaller
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.runtime import Progress
+    from pyredisson._kinds.lock import LockCore
+    from pyredisson.holders import Holder
+    from pyredisson.lease import Lease
+
+
+def multi_lock(members: Sequence[LockCore], quorum: int | None) -> MultiLockCore:
+    """Make a multi-lock: over a quorum of nodes, or of all its members.
+
+    Args:
+        members: The locks.
+        quorum: How many of them are needed. ``None``: the majority if all have one name and each belongs to a
+            different client, which means independent nodes; otherwise all.
+
+    Raises:
+        ValueError: No locks, one of them twice, or a quorum that two holders could have at once.
+        TypeError: ``quorum`` is not an ``int``.
+    """
+    count = len(members)
+    if not count:
+        raise ValueError("a multi-lock needs at least one lock")
+    if len({(id(each.client), each.names.raw, each.kind.layout, each.kind.label) for each in members}) < count:
+        raise ValueError("a multi-lock cannot have the same lock of the same client twice")
+    independent = len({id(member.client) for member in members}) == count
+    one_name = len({member.names.raw for member in members}) == 1
+    nodes = one_name and independent and (count > 1 or quorum is not None)
+    if quorum is None:
+        quorum = majority(count) if nodes else count
+    elif isinstance(quorum, bool) or not isinstance(quorum, int):
+        raise TypeError(f"quorum must be an int or None, not {type(quorum).__name__}")
+    if not majority(count) <= quorum <= count:
+        raise ValueError(
+            f"a quorum of {count} locks must be between {majority(count)} and {count}, not {quorum}: two owners could "
+            "hold a smaller one at the same time"
+        )
+    if quorum < count and not independent:
+        raise ValueError(
+            "a quorum needs independent nodes: give each lock a client of its own, for a server of its own"
+        )
+    return MultiLockCore(members, quorum, nodes=quorum < count or nodes)
+
+
+class MultiLockCore(HolderCore[MultiHold]):
+    """One handle on several locks acquired as one. Cheap, and shared by threads and tasks at will.
+
+    What owners hold is in the ownerships of the members, so all handles on the same members are one lock.
+
+    Args:
+        locks: The members.
+        quorum: How many of them are needed.
+        nodes: Whether they are nodes that are asked at once, and not locks that are acquired in order.
+    """
+
+    def __init__(self, locks: Sequence[LockCore], quorum: int, *, nodes: bool) -> None:
+        # One order for all clients, whatever order they were given in.
+        ordered = sorted(locks, key=lambda lock: lock.names.raw)
+        self.locks: tuple[LockCore, ...] = tuple(ordered)
+        self.quorum: int = quorum
+        self.client: ClientCore = ordered[0].client
+        names = list(dict.fromkeys(lock.names.name for lock in ordered))
+        self.name: str = names[0] if len(names) == 1 else " + ".join(names)
+        self.members: tuple[Member, ...] = tuple(
+            Member(lock, _node(index, lock.client.address) if nodes else "") for index, lock in enumerate(ordered, 1)
+        )
+        self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
+        self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
+        # Under asyncio each client looks whether this is its event loop; threads are the same to all.
+        self._other_loops = [
+            client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
+        ]
+        self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
+        self.made_for: MadeCaller | None = _one_caller(ordered)
+
+    def describe(self) -> str:
+        """Return its state as this client knows it, for ``repr``; asks no server."""
+        text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
+        found: dict[str, list[MultiHold]] = {}
+        for member in self.members:
+            for own in member.client.ownerships.of(member.name):
+                for whole in (part.whole for part in own.holds if part.whole is not None):
+                    known = found.setdefault(whole.owner, [])
+                    if whole.key == self._key and whole.state is HoldState.HELD and whole not in known:
+                        known.append(whole)
+        for wholes in filter(None, found.values()):
+            state, who = "lost" if wholes[-1].loss else "held", wholes[-1].who
+            text += f" {state} by {wholes[-1].owner[:4]}…:{who.number} ×{len(wholes)}"
+        return text
+
+    # ---- whose call it is ----------------------------------------------------------------------------------------
+
+    def mine(self) -> MultiHold | None:
+        """Return the innermost hold of the caller."""
+        who, found = self.owner(), None
+        for index, lock in enumerate(self.locks):
+            if found is None or found.ownerships[index].holds[-1:] != [found.parts[index]]:
+                found = innermost(lock.ownerships_of(who), self._key, found)
+        return found
+
+    def _ownerships(self, who: Caller) -> tuple[Ownership, ...]:
+        """Return what the caller holds of each member; of both sides of one lock, by one number."""
+        found: list[Ownership] = []
+        for lock, member in zip(self.locks, self.members, strict=True):
+            twin = (
+                found[-1]
+                if found and found[-1].name == member.name and found[-1].table is lock.client.ownerships
+                else None
+            )
+            found.append(lock.mine(who) if twin is None else lock.ownership_of(twin.who))
+        return tuple(found)
+
+    def _check_open(self) -> None:
+        for client in self._clients:
+            if client.closed:
+                client.check_open()
+
+    # ---- acquiring -----------------------------------------------------------------------------------------------
+
+    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
+        """See :meth:`HolderCore.new_hold`."""
+        return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease_time, block=block)
+
+    def held_with(self, hold: MultiHold) -> tuple[MultiHold, Callable[[int], Coroutine[Any, Any, bool]]]:
+        """See :meth:`HolderCore.held_with`."""
+        self._check_open()
+        return hold, partial(self._extend, hold)
+
+    async def timeout_error(self, wait: float | None, held: MultiHold | None = None) -> LockTimeoutError:
+        """See :meth:`HolderCore.timeout_error`."""
+        why, holder, _ = await self._other_holder()
+        return LockTimeoutError(timed_out("multi-lock", self.name, wait, why), name=self.name, holder=holder)
+
+    async def acquire_as_owner(self, wait: float | None, hold: MultiHold, held: MultiHold | None = None) -> bool:
+        """See :meth:`HolderCore.acquire_as_owner`."""
+        client, whole = self.client, hold
+        asked = whole.since = client.runtime.now()
+        self._check_open()
+        if self.made_for is not None:
+            self.made_for.check_open()
+        for other in self._other_loops:
+            other.runtime.owner()
+        whole.ownerships = self._ownerships(whole.who)
+        outer = innermost(whole.ownerships, self._key)
+        for own in whole.ownerships:
+            if outer is None and own.chains is not None and len(own.chains.members) > 1:
+                outer = self.mine()  # What has ended may have been held by another number.
+        if outer is None:
+            client.note_acquire(whole.ownerships[0])
+        note = CallNote(client.runtime.thread())
+        try:
+            whole.note_call(note)
+            if outer is not None and not outer.released:
+                outer.raise_if_lost()
+            acquired = await self.strategy.acquire(whole, wait, asked)
+            if acquired:
+                if outer is not None and outer.released:
+                    outer.over()  # Its release was settled, and no one asks after it any more.
+                elif outer is not None:
+                    outer.raise_if_lost()  # Before the answers were read.
+                whole.acquired()
+            if client.has_listeners():
+                if acquired:
+                    whole.since = client.runtime.now()
+                key = whole.name, whole.owner
+                report_outcome(client, KIND, key, asked, acquired, whole.depth(), whole.fixed_lease)
+            return acquired
+        except BaseException as error:
+            if is_interruption(error):
+                await undo_interrupted(whole, error)
+            else:
+                await undo(whole)
+                report_failed(client, KIND, (whole.name, whole.owner), asked, error)
+            raise
+        finally:
+            note.thread = 0
+
+    async def extend(self, lease_time: Seconds) -> bool:
+        """Let what the caller holds last for ``lease_time`` from now on: on enough members, within their validity."""
+        lease = lease_ms(lease_time)
+        self._check_open()
+        whole = self.mine()
+        if whole is None:
+            raise LockNotOwnedError(not_held("multi-lock", self.name, self.owner(), None), name=self.name)
+        return await self._extend(whole, lease)
+
+    async def _extend(self, whole: MultiHold, lease: int) -> bool:
+        _raise_if_ended(whole)
+        sent = self.client.runtime.now()
+        await extend(whole, lease)
+        whole.extended()
+        _raise_if_ended(whole)
+        return whole.certain_until() >= sent + certain_for(lease)
+
+    # ---- releasing -----------------------------------------------------------------------------------------------
+
+    async def unlock_as_owner(self, progress: Progress | None) -> None:
+        """See :meth:`HolderCore.unlock_as_owner`."""
+        whole = self.mine()
+        if whole is None:
+            raise await self._not_owned()
+        if False not in [client.closed for client in self._clients]:
+            self._check_open()  # Else, before an error, all is released that clients hold which are open.
+        await release(whole, progress)
+
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+        """See :meth:`HolderCore.leave_block`."""
+        whole = self.held_by_block(lease) if lease is not None else self.mine()
+        if whole is not None:
+            await release(whole, progress, block=True)
+        elif lease is None:
+            raise await self._not_owned()
+        else:
+            self._check_open()
+            raise LockNotOwnedError(
+                f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
+                name=self.name,
+            )
+
+    def clients(self) -> tuple[str, Sequence[ClientCore]]:
+        """See :meth:`HolderCore.clients`."""
+        return self.name, self._clients
+
+    async def hand_over(self, held: MultiHold, lease: Lease | None, error: GeneratorExit) -> None:
+        """See :meth:`HolderCore.hand_over`."""
+        held.over()
+        await hand_over([(member.client, own, part) for _, member, own, part in held.each()], error)
+
+    def held_by_block(self, lease: Lease) -> MultiHold | None:
+        """See :meth:`HolderCore.held_by_block`; ``None`` as well if it has ended."""
+        whole = super().held_by_block(lease)
+        return whole if whole is not None and whole.state is HoldState.HELD else None
+
+    def held_here(self) -> Sequence[MultiHold]:
+        """See :meth:`HolderCore.held_here`."""
+        mine = self.mine()
+        if mine is not None:
+            return [mine]
+        owns = (own for member in self.members for own in member.client.ownerships.of(member.name))
+        parts = ((own.chains, part) for own in owns if own.chains is not None for part in reversed(own.holds))
+        seen = (part.whole for chains, part in parts if part.whole is not None and chains.sees(part))
+        return [whole for whole in seen if whole.key == self._key]
+
+    async def force_unlock(self) -> bool:
+        """Free every member, for any holder. Returns whether any was locked."""
+        self._check_open()
+        who = self.owner()
+        owns = [own for lock in self.locks for own in lock.ownerships_of(who)]
+        mine = {part.whole for own in owns for part in own.holds if part.whole is not None and own.sees(part)}
+        mine = {whole for whole in mine if whole.key == self._key and whole.state is HoldState.HELD}
+        for whole in mine:
+            whole.released = True  # What its owner ends itself is not lost,
+        forced = [await lock.force_unlock() for lock in self.locks]
+        for whole in mine:
+            if whole.held():  # but if the read side is left of a lock that its owner has for writing.
+                whole.released = False
+                whole.lost_part()
+            else:
+                whole.over()
+        return any(forced)
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    def validity(self) -> float:
+        """Seconds for which the calling thread's or task's hold is certain; 0 if it holds nothing."""
+        whole = self.mine()
+        return whole.remaining(self.client.runtime.now()) if whole is not None else 0.0
+
+    async def is_locked(self) -> bool:
+        """Return whether enough members are locked, by any owner, that no other can acquire it."""
+        self._check_open()
+        spare = len(self.locks) - self.quorum
+        for lock in self.locks:
+            spare -= await lock.is_locked()
+            if spare < 0:
+                return True
+        return False
+
+    async def is_held_by_current_thread(self) -> bool:
+        """Return whether the calling thread or task holds it for certain."""
+        self._check_open()
+        return self.validity() > 0
+
+    async def get_hold_count(self) -> int:
+        """Return how often the calling thread or task holds it."""
+        self._check_open()
+        whole = self.mine()
+        return whole.depth() if whole is not None and whole.remaining(self.client.runtime.now()) > 0 else 0
+
+    # ---- who holds it instead ------------------------------------------------------------------------------------
+
+    async def _not_owned(self) -> LockNotOwnedError:
+        self._check_open()  # A signal handler may have closed a client since the call began.
+        text, holder, free = await self._other_holder()
+        held = text if self._local_holder() is not None else None
+        return LockNotOwnedError(
+            not_held("multi-lock", self.name, self.owner(), held, free=free), name=self.name, holder=holder
+        )
+
+    def _local_holder(self) -> MultiHold | None:
+        """Return what another owner of this client holds of it, if one does."""
+        mine, owns = self.mine(), (own for member in self.members for own in member.client.ownerships.of(member.name))
+        wholes = [part.whole for own in owns for part in own.holds if part.whole not in (None, mine)]
+        return next((each for each in wholes if each.key == self._key and each.state is HoldState.HELD), None)
+
+    async def _other_holder(self) -> tuple[str | None, Holder | None, bool]:
+        """Find out who holds it, or one of its members.
+
+        Returns:
+            The holder in words, the holder, and whether it is known that no one holds any member.
+        """
+        other = self._local_holder()
+        if other is not None:
+            held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
+            return held_here(other.who), found_here(other.client, held).holder, False
+        now = self.client.runtime.now
+        until = now() + BUDGET
+        free = 0
+        for member in self.members:
+            found = await member.client.finder.find(member.name)
+            free += found.free
+            if found.holder is not None or now() >= until:
+                text = found.describe()
+                if text is not None and member.name != self.name:
+                    text = f"{member.name!r} is {text}"
+                return text, found.holder, False
+        return None, None, free == len(self.members)
+
+
+def _raise_if_ended(whole: MultiHold) -> None:
+    """Raise ``LockLostError`` unless it is certain to be held."""
+    lost = whole.find_loss()
+    if lost is not None or whole.certain_until() <= whole.client.runtime.now():
+        raise lost_error(whole, lost or "its lease expired")
+
+
+def _node(number: int, address: str | None) -> str:
+    return f"node {number} ({address})" if address else f"node {number}"
+
+
+def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
+    """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
+    callers = {member.made_for for member in members}
+    if len(callers) > 1:
+        raise ValueError("the members of a multi-lock must have one owner: pass the same owner= to all, or to none")
+    return callers.pop()
+
+
+# ---- in order --------------------------------------------------------------------------------------------------------
+# All of several locks, acquired one after another in one order, so that no clients wait for each other.
+
+
+#: Of its lease: if the acquires took longer, the lease of a multi-lock begins anew when all are there.
+WHILE = 1 / 20
+
+
+class InOrder:
+    """Acquires all members one after another. The members are sorted by name.
+
+    Args:
+        client: The client of the first member.
+    """
+
+    def __init__(self, client: ClientCore) -> None:
+        self._client = client
+
+    async def acquire(self, whole: MultiHold, wait: float | None, asked: float) -> bool:
+        """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
+
+        If it returns ``False``, nothing is held; if it raises, its caller releases everything.
+        """
+        runtime = self._client.runtime
+        deadline = Deadline.after(wait, asked)
+        reached = asked
+        failures = 0
+        while True:
+            try:
+                acquired = await self._acquire_each(whole, wait, deadline)
+            except Failure as failure:
+                states: dict[str, object] = {f"{member.name!r}": "not asked" for member in whole.members}
+                states |= {f"{member.name!r}": "granted" for _, member, _, _ in whole.held()}
+                await undo(whole)
+                now = runtime.now()
+                retry_timeout = self._client.config.quorum_retry_timeout
+                left = deadline.left(now) if wait is not None else retry_timeout - (now - reached)
+                if left <= RETRY.longest(failures) or wait == 0:
+                    states["the one that failed"] = failure.cause
+                    raise unreachable(whole, states, "too few could be reached in time") from failure.cause
+            else:
+                if acquired and whole.certain_until() > runtime.now():
+                    return True
+                await undo(whole)
+                reached = runtime.now()
+                # If they were acquired, one of them expired while others were waited for.
+                if not acquired or deadline.passed(reached):
+                    return False
+            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            failures += 1
+
+    async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
+        runtime = self._client.runtime
+        for member, ownership in zip(whole.members, whole.ownerships, strict=True):
+            check_not_lost(member.client, ownership)  # Before anything is acquired.
+            check_reentrant(member.kind, ownership)
+            if member.kind.own_rival is not None and not ownership.holds:
+                await member.kind.own_rival.refuse(member.kind, ownership)
+        began = runtime.now()
+        for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
+            whole.parts[index] = part = whole.new_part(index)
+            acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
+            if not acquired and wait != 0:
+                _keep(whole, renewed=True)  # While this one is waited for.
+                left = None if wait is None else deadline.left(runtime.now())
+                acquired = await acquire(member.client, member.kind, ownership, part, left, for_multi_lock=True)
+            if not acquired:
+                return False
+        _keep(whole, renewed=whole.watchdog)
+        if runtime.now() - began > whole.lease_ms() / 1000 * WHILE:
+            await extend(whole, whole.lease_ms())  # The lease begins now, for all of them.
+        return True
+
+
+def _keep(whole: MultiHold, *, renewed: bool) -> None:
+    """Let the members that are held be renewed, or not, whatever the lease is."""
+    if whole.watchdog:
+        return
+    for _, member, ownership, part in whole.held():
+        part.watchdog, part.watched = renewed, renewed or whole.watched
+        if renewed:
+            member.client.watchdog.renew_every_third(ownership, part.lease_ms)
+        elif not ownership.watched():
+            member.client.watchdog.unwatch(ownership)

@@ -1,0 +1,251 @@
+"""The rules for arguments that façades look at themselves: those of ``threading``, back-offs, and other façades."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
+
+from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
+
+if TYPE_CHECKING:
+    from pyredisson._core.deadline import Seconds, Uniform
+    from pyredisson._core.waiting import Delays
+    from pyredisson._kinds.lock import LockCore
+
+ClassT = TypeVar("ClassT", bound=type)
+
+#: What a time to wait, and a lease, are called here and elsewhere.
+WAITS = ("wait_time", "timeout", "blocking_timeout", "wait", "max_wait")
+LEASES = ("lease_time", "lease", "ttl", "expire", "ex", "px")
+
+
+def own_keywords(kind: ClassT) -> ClassT:
+    """Show the methods of a class without ``**unknown``, which they have for :func:`refuse` only."""
+    for method in vars(kind).values():
+        if inspect.isfunction(method) and "unknown" in method.__code__.co_varnames:
+            signature = inspect.signature(method)
+            known = [each for each in signature.parameters.values() if each.name != "unknown"]
+            method.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
+    return kind
+
+
+def refuse(method: Callable[..., Any], unknown: Mapping[str, object]) -> None:
+    """Raise ``TypeError`` for keywords that a method does not have, and name the right one.
+
+    Python would name the class in which the method is written. A wrapper that looked before the method is called would
+    leave a moment in which a signal handler's exception loses what the method has acquired.
+    """
+    if unknown:
+        wrong, accepted = next(iter(unknown)), inspect.signature(method).parameters
+        kind, name = type(method.__self__), method.__name__  # type: ignore[attr-defined]
+        called = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+        raise TypeError(f"{called}() has no keyword argument {wrong!r}: {_instead(kind, name, wrong, accepted)}")
+
+
+def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> str:
+    """Return what to write instead of a wrong keyword."""
+    if method == "__init__":
+        in_config = any(field.name == wrong for field in fields(Config))
+        return f"use config=Config({wrong}=...)" if in_config else "use Redisson.from_url(url)"
+    names = next((names for names in (WAITS, LEASES) if wrong in names), ())
+    meant = next((name for name in names if name in accepted), None)
+    if meant is not None:
+        return f"use {meant}"
+    attempt = "try_lock" if hasattr(kind, "try_lock") else "try_acquire"
+    usual = next(iter(names), "")
+    offered = usual in inspect.signature(getattr(kind, attempt, refuse)).parameters
+    elsewhere = f"; {attempt}() and hold() take {usual}" if offered and method in ("acquire", "lock") else ""
+    return f"it takes {' and '.join(accepted)}{elsewhere}"
+
+
+def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for a wait or a lease that is invalid."""
+    wait_seconds(wait_time)
+    if lease_time is not None:
+        lease_ms(lease_time)
+
+
+def wait_of(blocking: bool, timeout: float | timedelta) -> float | None:
+    """Return for how many seconds ``acquire(blocking, timeout)`` has to wait; ``None``: without end.
+
+    Raises:
+        ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
+    """
+    if isinstance(timeout, timedelta):
+        raise TypeError(
+            "timeout must be a number of seconds, as for threading.Lock.acquire(), not a timedelta; "
+            "try_lock(wait_time=...) takes one"
+        )
+    if blocking is True and type(timeout) is int and timeout == -1:
+        return None
+    threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
+    if not blocking:
+        return 0
+    return None if timeout == -1 else float(timeout)
+
+
+class UserBackoff:
+    """A user's back-off, which has a source of random numbers of its own."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+
+    def __repr__(self) -> str:
+        return repr(self._backoff)
+
+    def delays(self, uniform: Uniform) -> Iterable[float]:
+        """See :class:`pyredisson._core.waiting.Delays`."""
+        return self._backoff.delays()
+
+
+def pauses(backoff: Backoff | None, tries: int | None, usual: Delays | None) -> tuple[Delays | None, int | None]:
+    """Return the back-off to use, and how many attempts a waiter makes at most.
+
+    Raises:
+        TypeError: It is no back-off: it has no ``delays()``; or ``tries`` is not a whole number.
+        ValueError: ``tries`` is not positive.
+    """
+    if tries is not None and (isinstance(tries, bool) or not isinstance(tries, int)):
+        raise TypeError(f"tries must be a whole number or None, not {type(tries).__name__}")
+    if tries is not None and tries < 1:
+        raise ValueError(f"tries must be at least 1, not {tries}")
+    if backoff is None:
+        return usual, tries
+    if isinstance(backoff, (ConstantBackoff, ExponentialBackoff)):
+        return backoff, tries
+    if isinstance(backoff, type):
+        raise TypeError(f"backoff must be an object with a method delays(), not the class {backoff.__name__}")
+    if not callable(getattr(backoff, "delays", None)):
+        raise TypeError(f"backoff must have a method delays(), but {type(backoff).__name__} has none")
+    return UserBackoff(backoff), tries
+
+
+def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
+    """Return the cores of locks of one form, for threads or for asyncio.
+
+    Raises:
+        TypeError: One is something else than a lock, or a lock of the other form.
+    """
+    for lock in locks:
+        if not isinstance(lock, kind):
+            form, given = kind.__module__, type(lock).__module__
+            raise TypeError(f"a multi-lock of {form} takes locks of {form}, not a {given}.{type(lock).__name__}")
+    return [lock._core for lock in locks]
+
+
+def lock_of_condition(name_or_lock: Any, get_lock: Callable[[str], Any], kinds: tuple[type[Any], ...]) -> Any:
+    """Return the lock of a condition: the one of that name, or this one. Raises ``TypeError`` for other kinds."""
+    lock = get_lock(name_or_lock) if isinstance(name_or_lock, str) else name_or_lock
+    if type(lock) not in kinds:
+        raise TypeError(f"a condition needs the name of a lock, a Lock or a FairLock, not {type(lock).__name__}")
+    word = lock._core.kind.word
+    if word not in ("lock", "fair_lock"):  # The sides of a read-write lock are a Lock, too.
+        raise TypeError(f"a condition needs the name of a lock, a Lock or a FairLock, not one of kind {word!r}")
+    return lock
+
+
+# ---- misuse ----------------------------------------------------------------------------------------------------------
+# Errors for uses of the library that cannot work.
+
+
+#: Stands for an argument that only a client gives.
+BY_HAND: Any = None
+
+
+class NotPortable:
+    """Of use only in its process and through its client: pickling it raises an error that says what to do instead.
+
+    It names the public module in which users find it.
+    """
+
+    __module__ = "pyredisson"
+    __slots__ = ()
+
+    def __init_subclass__(cls, shown: str = "", **others: Any) -> None:
+        """Name the public module; ``shown``: the public name, of a class that has another one here, or of a base."""
+        super().__init_subclass__(**others)
+        package, _, inner = cls.__module__.partition("._")
+        cls.__module__ = f"{package}.asyncio" if inner.startswith("asyncio.") else package
+        if shown:
+            cls.__name__ = cls.__qualname__ = shown
+            for each in vars(cls).values():
+                function = getattr(each, "__func__", each)
+                if isinstance(function, FunctionType):
+                    function.__qualname__ = f"{shown}.{function.__name__}"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        kind = type(self).__name__
+        name = getattr(self, "name", None)
+        url = getattr(getattr(self, "_client", self), "url", None)
+        if url is None:
+            raise TypeError(
+                f"a {kind} cannot be pickled or copied: it belongs to this process. Another process makes a client of "
+                "its own, and acquires the lock itself"
+            )
+        masked = ", with the password in place of ***" if ":***@" in url else ""
+        made = f".get_{_snake_case(kind)}({name!r})" if isinstance(name, str) else ""
+        raise TypeError(
+            f"a {kind} cannot be pickled or copied: it belongs to its client in this process. In another process make "
+            f"a client from its URL{masked}: Redisson.from_url({url!r}){made}"
+        )
+
+
+def core_of(core: Any, handle: object, client: object) -> Any:
+    """Return the core that a client made for a handle.
+
+    Raises:
+        TypeError: The handle was made by hand.
+    """
+    if hasattr(core, "describe"):
+        return core
+    name = next((repr(each) for each in (core, client) if isinstance(each, str)), "name")
+    made = type(handle).__name__
+    raise TypeError(
+        f"a {made} is made by a client: client = Redisson.from_url(url), then client.get_{_snake_case(made)}({name})"
+    )
+
+
+def _snake_case(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def no_event_loop() -> RuntimeError:
+    """Return the error for an await of ``pyredisson.asyncio`` where no event loop of asyncio runs."""
+    if _in_trio():
+        return RuntimeError(
+            "pyredisson.asyncio needs the event loop of asyncio, and this is trio: use a client of pyredisson (for "
+            "threads), and await trio.to_thread.run_sync(...) for a function that acquires and releases the lock; or "
+            "run the program with asyncio"
+        )
+    return RuntimeError(
+        "pyredisson.asyncio needs a running event loop, and there is none: call it in a coroutine under asyncio.run(), "
+        "or use pyredisson.Redisson, the client for threads"
+    )
+
+
+def _in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    try:
+        return trio is not None and trio.lowlevel.current_task() is not None
+    except (AttributeError, RuntimeError):
+        return False
+
+
+def warn_never_entered(block: object, name: str) -> None:
+    """Warn that the object which ``hold()`` returned was thrown away, and nothing was ever held."""
+    if not sys.is_finalizing():
+        warnings.warn(
+            f"hold() of {name!r} was never entered, so nothing was held: write `with ....hold():` "
+            "(`async with` for asyncio)",
+            ResourceWarning,
+            stacklevel=2,
+            source=block,
+        )

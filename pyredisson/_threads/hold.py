@@ -1,0 +1,75 @@
+"""The context managers that ``hold()`` of a lock and of a semaphore return, for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, final
+
+from pyredisson._core.runtime import run, run_to_the_end
+from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
+from pyredisson.lease import Lease
+
+if TYPE_CHECKING:
+    from pyredisson._core.runtime import Progress
+
+
+@final
+class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
+    """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
+
+    The hold belongs to the block, not to a thread: the block may be left, and the lock released, in another thread.
+
+    Example::
+
+        with lock.hold(wait_time=5) as lease:
+            lease.ensure_held()
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> LeaseT_co:
+        self._lease = run(self._acquire())
+        return self._lease  # type: ignore[return-value]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None:  # Else the block was run without the lock.
+            run_to_the_end(self._leave, self._lease, error)
+
+    def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
+        lease._end()
+        leave: Callable[..., Coroutine[Any, Any, None]] = self._lock._core.leave
+        return leave(error, progress, lease)
+
+
+@final
+class PermitHold(PermitsBlock[PermitLeaseT_co]):
+    """The context manager that ``hold()`` of a semaphore returns; its value is a :class:`Lease`. Can be entered once.
+
+    The permits belong to the block, not to a thread: the block may be left, and they released, in another thread.
+
+    Example::
+
+        with semaphore.hold(wait_time=5):
+            ...
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> PermitLeaseT_co:
+        try:
+            return run(self._block.enter())  # type: ignore[return-value]  # None only if it may skip.
+        except BaseException as error:  # Ctrl-C, just after it was acquired: the block will not be left.
+            run_to_the_end(self._block.leave, error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_to_the_end(self._block.leave, error)
+
+
+#: Its public name; the core has holds of its own.
+Hold = HoldContext

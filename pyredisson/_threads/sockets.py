@@ -1,0 +1,516 @@
+"""Blocking sockets: redis-py makes the connections, and what is sent on them afterwards goes straight to the socket.
+
+That is the hot path of everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import select
+import socket
+import struct
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis.exceptions as rx
+
+from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
+from pyredisson._core.runtime import Ask, Reply, run
+from pyredisson._net.link import CONNECTING, ServerLink
+from pyredisson._net.wire import is_push, new_reader
+from pyredisson._shared.clock import monotonic
+from pyredisson._threads.background import BackgroundThread, Flag, Sockets, close_inherited, end_inherited_thread
+
+if TYPE_CHECKING:
+    from hiredis import Reader
+
+    from pyredisson._net.link import Pool
+    from pyredisson._net.urls import Link
+    from pyredisson._net.wire import Address, Dial
+
+READ_SIZE = 65536
+
+#: What is read first: nearly all replies are a few bytes, and the room for a large one would cost more than the rest.
+FIRST_READ = 256
+
+#: Whether the kernel's own timeouts are set, which cost a system call less than Python's. Windows has others.
+KERNEL_TIMEOUTS = hasattr(socket, "MSG_DONTWAIT") and hasattr(socket, "SO_RCVTIMEO")
+
+#: C's ``send()``, which keeps Python's lock: with very many threads, to get it back may take longer than to send.
+_send: Any = None
+if KERNEL_TIMEOUTS:
+    _send = ctypes.PyDLL(None).send
+    _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+    _send.restype = ctypes.c_ssize_t
+
+_WOULD_BLOCK = (BlockingIOError, TimeoutError, InterruptedError)
+
+
+class Connection:
+    """A connection that carries one request at a time. The arguments are its attributes.
+
+    Attributes:
+        sockets: All of its link.
+        sock: The socket.
+        used: When a request was answered on it last.
+        address: Where the server is, if sentinels named it.
+        until: When the time of what was posted ends.
+    """
+
+    __slots__ = ("_plain", "_reader", "_timeout", "address", "sock", "sockets", "until", "used")
+
+    until: float
+
+    def __init__(self, sockets: Sockets, sock: socket.socket, used: float, address: Address | None = None) -> None:
+        self.sockets: Sockets = sockets
+        self.sock: socket.socket = sock
+        self.used: float = used
+        self.address: Address | None = address
+        self._reader: Reader | None = None
+        self._timeout = -1.0
+        # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's.
+        self._plain = KERNEL_TIMEOUTS and type(sock).__module__ == "socket"
+        if self._plain:
+            sock.settimeout(None)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Wait at most so long for the server, in each direction."""
+        self._timeout = seconds
+        seconds = max(seconds, 0.001)
+        if self._plain:
+            value = struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        else:
+            self.sock.settimeout(seconds)
+
+    async def call(self, data: bytes, timeout: float) -> Any:
+        """See :meth:`pyredisson._net.wire.Wire.call`."""
+        return self.exchange(data, timeout)
+
+    def post(self, data: bytes, timeout: float) -> None:
+        """Send a request whose reply is received later. Raises ``OSError``: it did not leave in full."""
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        self.until = monotonic() + timeout
+        self.sock.sendall(data)
+
+    def receive_late(self, left: float, timeout: float) -> Any:
+        """Receive the reply to a request that was sent; of the timeout that was set only so much is left."""
+        if self._plain:
+            if not Readiness(self.sock).wait(left):
+                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+        else:
+            self.set_timeout(left)
+        return self.exchange(None, timeout)
+
+    def exchange(self, data: bytes | None, timeout: float) -> Any:
+        """Send a request and return the reply, or the error that was one. ``None``: it was sent already.
+
+        Without a reply the connection is closed: what comes on it later would be taken for the next one.
+
+        Raises:
+            NotSent, Unanswered: See :meth:`pyredisson._net.wire.Wire.call`.
+        """
+        try:
+            if data is not None:
+                if timeout != self._timeout:
+                    self.set_timeout(timeout)
+                try:
+                    crowded = self._plain and self.sockets.crowded
+                    sent = _send(self.sock.fileno(), data, len(data), socket.MSG_DONTWAIT) if crowded else 0
+                    if sent != len(data):  # There was no room for all of it, or an error: this waits, or says which.
+                        self.sock.sendall(data[max(sent, 0) :])
+                except OSError as error:
+                    raise_if_foreign(error, self.sock)
+                    # The request did not leave in full: an incomplete one is never executed.
+                    raise NotSent(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+            try:
+                chunk = self.sock.recv(FIRST_READ)
+            except OSError as error:
+                raise self._unanswered(error, timeout) from None
+            # The replies of nearly every acquire and release.
+            if chunk in (b"_\r\n", b"$-1\r\n"):
+                return None
+            if chunk == b":1\r\n":
+                return 1
+            return self._read(1, timeout, chunk)[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, count: int, timeout: float, chunk: bytes | None = None) -> list[Any]:
+        """Return this number of replies; ``chunk`` is what was received of them."""
+        if self._reader is None:
+            self._reader = new_reader()
+        until = monotonic() + timeout
+        replies: list[Any] = []
+        while len(replies) < count:
+            try:
+                if chunk is None:
+                    if monotonic() > until:  # The socket's own timeout begins anew with every byte.
+                        raise TimeoutError
+                    chunk = self.sock.recv(READ_SIZE)
+                if not chunk:
+                    raise Unanswered(rx.ConnectionError("Connection closed by server."))
+                self._reader.feed(chunk)
+                replies += [reply for reply in _all(self._reader) if not is_push(reply)]
+                chunk = None
+            except rx.InvalidResponse as error:
+                raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
+            except OSError as error:
+                raise self._unanswered(error, timeout) from None
+        return replies
+
+    def _unanswered(self, error: OSError, timeout: float) -> Unanswered:
+        """Return what it means that a socket could not be read. What a signal handler has raised is raised again."""
+        raise_if_foreign(error, self.sock)
+        if isinstance(error, _WOULD_BLOCK):
+            return Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+        return Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}"))
+
+    async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """See :meth:`pyredisson._net.wire.Wire.call_many`. Some may have been executed if one did not leave."""
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        try:
+            self.sock.sendall(b"".join(requests))
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            raise Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}")) from None
+        return self._read(len(requests), timeout)
+
+    def usable(self) -> bool:
+        """Whether an idle connection still stands, and nothing was received on it unasked."""
+        if not self._plain:
+            # Over TLS there may be something to read that is no reply.
+            return hasattr(self.sock, "pending") or not Readiness(self.sock).wait(0)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError as error:
+            raise_if_foreign(error, self.sock)
+            return isinstance(error, _WOULD_BLOCK)
+        return False
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+    retire = close
+
+    def abandon(self) -> None:
+        """See :meth:`pyredisson._net.wire.Wire.abandon`."""
+        close_inherited(self.sock)
+
+
+class SocketStream:
+    """A stream on a socket of our own."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reader = new_reader()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._readiness = Readiness(sock, self._wake_read)
+        sock.settimeout(1.0)  # Only for a moment in which the kernel's buffer is full, or a TLS record incomplete.
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        pending = getattr(self._sock, "pending", None)
+        if not (pending and pending()):
+            ready = self._readiness.wait(timeout)
+            if self._wake_read in ready:
+                with contextlib.suppress(OSError):
+                    self._wake_read.recv(READ_SIZE)
+            if self._sock not in ready:
+                return []
+        try:
+            chunk = self._sock.recv(READ_SIZE)
+            if not chunk:
+                return None
+            self._reader.feed(chunk)
+            return _all(self._reader)
+        except _WOULD_BLOCK:
+            return []
+        except (OSError, rx.InvalidResponse):
+            return None
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b".")
+
+    def close(self) -> None:
+        for sock in (self._sock, self._wake_read, self._wake_write):
+            with contextlib.suppress(OSError):
+                sock.close()
+
+
+def _all(reader: Reader) -> list[Any]:
+    found: list[Any] = []
+    while (reply := reader.gets()) is not False:
+        found.append(reply)
+    return found
+
+
+# ---- socket errors ---------------------------------------------------------------------------------------------------
+# Distinguishes what a socket raised from what a signal handler raised while it was used.
+
+
+def raise_if_foreign(error: OSError, sock: socket.socket) -> None:
+    """Raise the error again unless the socket raised it.
+
+    A handler's ``TimeoutError`` is an ``OSError``, too, and may come when all has been sent. Taken for the socket's it
+    would say that the request was not executed; and a caller that has to learn of it never would.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    # A socket written in C has no frame; those of `ssl`, gevent and eventlet have frames of their packages.
+    raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    if raised_in.partition(".")[0] not in (__name__.partition(".")[0], type(sock).__module__.partition(".")[0]):
+        raise error
+
+
+# ---- readiness -------------------------------------------------------------------------------------------------------
+# Wait until sockets can be read, with whatever this process has for that.
+
+
+class Readiness:
+    """Finds out which of some sockets can be read.
+
+    Args:
+        socks: The sockets.
+    """
+
+    def __init__(self, *socks: socket.socket) -> None:
+        self._socks = socks
+        # eventlet removes poll(). Its select() has no limit on descriptors, unlike the one of the C library.
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None:
+            for sock in socks:
+                self._poll.register(sock, select.POLLIN)
+
+    def wait(self, seconds: float) -> list[socket.socket]:
+        """Wait at most ``seconds`` (may be infinite), and return the sockets that can be read or have ended."""
+        if self._poll is not None:
+            ready = {
+                fd for fd, _ in self._poll.poll(None if seconds == math.inf else max(0, math.ceil(seconds * 1000)))
+            }
+            return [sock for sock in self._socks if sock.fileno() in ready]
+        return select.select(self._socks, (), (), None if seconds == math.inf else max(0.0, seconds))[0]
+
+
+# ---- dialling --------------------------------------------------------------------------------------------------------
+# Connect in a thread of its own, so that a caller can go on before that has ended.
+
+
+class ThreadDial:
+    """Work in a thread of its own: making a connection, as a rule; see :class:`pyredisson._net.wire.Dial`."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str = "pyredisson-connecting") -> None:
+        self.began: float = monotonic()
+        self.failure: BaseException | None = None
+        self._work = work
+        self._done = Flag()
+        try:
+            BackgroundThread(self._run, name).start()
+        except RuntimeError:  # There can be no more threads; the interpreter is about to end, maybe.
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            run(self._work())
+        except BaseException as error:
+            self.failure = error
+        self._done.set()
+        end_inherited_thread()
+
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    async def wait(self, seconds: float) -> bool:
+        return self._done.wait(seconds)
+
+
+def in_time(call: Callable[[], Any], timeout: float, unwanted: Callable[[Any], object]) -> Any:
+    """Make a call that may take as long as it likes, and wait for it only so long; a late result is ``unwanted``.
+
+    Raises:
+        Connecting: It is not over yet.
+    """
+    results: list[Any] = []
+    turn: list[None] = [None]  # Popped once: by the caller that waits no longer, or by the call that has returned.
+
+    async def work() -> None:
+        results.append(call())
+        if not _is_first(turn):  # No caller waits any more.
+            unwanted(results[0])
+
+    dial = ThreadDial(work)
+    try:
+        over = run(dial.wait(timeout))
+    except BaseException:
+        if not _is_first(turn):
+            unwanted(results[0])
+        raise
+    if not over and _is_first(turn):
+        raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
+    run(dial.wait(1.0))
+    if dial.failure is not None:
+        raise dial.failure
+    return results[0]
+
+
+def _is_first(turn: list[None]) -> bool:
+    try:
+        turn.pop()
+    except IndexError:
+        return False
+    return True
+
+
+# ---- fan out ---------------------------------------------------------------------------------------------------------
+# Requests to several servers at once, under threads: all are sent, then all replies are received.
+
+
+AskT = TypeVar("AskT", bound=Ask)
+
+
+class Dialled:
+    """A request for which a connection has to be made first."""
+
+    def __init__(self, link: ServerLink, pool: Pool, ask: Ask) -> None:
+        self._link = link
+        self._pool = pool
+        self._ask = ask
+        # A server that was away a moment ago is not waited for longer than one that does not answer.
+        self._until = monotonic() + (ask.timeout if link.away else max(ask.timeout, CONNECTING))
+        self._dial: Dial = pool.dial()
+
+    def receive(self) -> Reply:
+        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+        dial = self._dial
+        over = run(dial.wait(max(0.0, self._until - monotonic())))
+        if not over:
+            self._pool.leave_dial(dial)
+            self._link.away = True
+            raise NotSent(rx.TimeoutError("no connection in time; it is still being made"))
+        if dial.failure is not None:
+            self._link.away = True
+            raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
+        self._ask.connected()
+        begun = _begin(self._ask)
+        if isinstance(begun, Connection):
+            return _receive(self._ask, begun)
+        begun.close()  # Another caller was quicker, and the next one is being made.
+        raise NotSent(rx.ConnectionError("the connection was used for something else"))
+
+    def close(self) -> None:
+        """Forget it: its reply is not of interest any more."""
+        self._pool.leave_dial(self._dial)  # The connection stays, for the next one.
+
+
+class InThread:
+    """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
+
+    def __init__(self, link: Link, ask: Ask) -> None:
+        self._timeout = ask.timeout if ask.replica_wait is None else 2 * ask.timeout
+        self._until = monotonic() + max(self._timeout, CONNECTING)
+        self._answer: Any = None
+        self._link = link
+        self._ask = ask
+        self._dial = ThreadDial(self._work, "pyredisson-request")
+
+    async def _work(self) -> None:
+        link, ask = self._link, self._ask
+        if ask.replica_wait is None:
+            self._answer = await link.eval(ask.request, ask.timeout)
+        else:
+            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
+
+    def receive(self) -> Reply:
+        """See :meth:`Dialled.receive`."""
+        if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
+            raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
+        failure = self._dial.failure
+        if isinstance(failure, Exception) and not isinstance(failure, Failure):
+            raise Unanswered(failure)
+        if failure is not None:
+            raise failure
+        return self._answer  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Do nothing: its thread ends by itself."""
+
+
+def _begin(ask: Ask) -> Connection | Dialled | InThread:
+    """Send a request now, or begin to connect for it."""
+    link: Link = ask.runtime.link  # type: ignore[attr-defined]
+    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
+        return InThread(link, ask)
+    while True:
+        wire: Any = link.pool.get()
+        if wire is None:
+            return Dialled(link, link.pool, ask)
+        try:
+            wire.post(ask.request.data, ask.timeout)
+        except OSError as error:
+            wire.close()
+            raise_if_foreign(error, wire.sock)
+            continue
+        except BaseException:
+            wire.close()
+            raise
+        return wire  # type: ignore[no-any-return]
+
+
+def _receive(ask: Ask, wire: Connection) -> Reply:
+    """Return the reply to a request that was sent on this connection."""
+    link: Any = ask.runtime.link  # type: ignore[attr-defined]
+    timeout, left = ask.timeout, wire.until - monotonic()
+    try:
+        # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
+        reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
+    except BaseException as error:
+        wire.close()
+        link.away = link.away or isinstance(error, Unanswered)
+        raise
+    link.away = False
+    link.pool.put_back(wire)
+    if isinstance(reply, Exception):
+        return run(link.answer(reply, ask.request, timeout))  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
+
+
+async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
+    """See ``Runtime.fan_out``: send everything, then receive the replies.
+
+    In any order: while one is waited for, the others' arrive, and their time runs too.
+    """
+    made: list[AskT] = []
+    begun: list[Connection | Dialled | InThread] = []
+    received = 0
+    try:
+        for ask in asks:
+            made.append(ask)
+            begun.append(_begin(ask))
+        for ask, each in zip(made, begun, strict=True):
+            try:
+                answer: Any = _receive(ask, each) if isinstance(each, Connection) else each.receive()
+            except Connecting as failure:
+                answer = NotSent(failure.cause)  # One of several is not waited for.
+            except Failure as failure:
+                answer = failure
+            received += 1
+            ask.answer = answer
+    except BaseException:
+        for each in begun[received:]:
+            each.close()  # A reply that comes later would be taken for the answer to something else.
+        raise
+    return made

@@ -1,0 +1,107 @@
+"""The ``pyredisson`` command. Each of its commands is in a module of its name, or in that of the ones it looks like.
+
+It is imported when it is called, so that ``pyredisson run`` starts fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import final
+
+import click
+from click.shell_completion import CompletionItem
+
+from pyredisson import __version__
+
+#: The commands, in the order of the help, by what they are for.
+GROUPS = {
+    "Look": {
+        "ls": "List locks, who holds them and who waits.",
+        "show": "Show one lock: its holder, lease, queue and keys.",
+        "why": "Say why a lock is not free; find deadlocks.",
+        "watch": "Show what happens to locks, as it happens.",
+        "top": "Show the busiest locks, once a second.",
+        "web": "Show the locks of a server in a browser, live.",
+        "clients": "List the clients, and how much they hold.",
+        "leaks": "Find locks that no one will release.",
+        "doctor": "Inspect the servers that locks are kept on.",
+    },
+    "Act": {
+        "run": "Run a command while a lock is held.",
+        "lock": "Hold a lock by hand for a time.",
+        "unlock": "Free a lock whose holder is stuck or gone.",
+        "permits": "Show how many permits a semaphore has, or set their number.",
+    },
+    "Export": {"metrics": "Export metrics of a server's locks to Prometheus."},
+    "Try": {
+        "demo": "Sell seats with and without the lock.",
+        "completion": "Print the script that completes commands in a shell.",
+    },
+}
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
+
+#: Where a command is that has no module of its own.
+MODULES = {"why": "show", "clients": "ls", "leaks": "ls", "doctor": "doctor.command"}
+
+
+@final
+class Commands(click.Group):
+    """A group that imports a command when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or ``None`` if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"pyredisson._tools.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
+        command.short_help = COMMANDS[cmd_name]
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command. Its output may end early, as behind ``head``: that is no failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            from pyredisson._tools.common import without_reader
+
+            sys.exit(without_reader())
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what they are for."""
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                # Padded, so that the columns of all groups begin alike.
+                formatter.write_dl([(f"{name:<{width}}", text) for name, text in commands.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command."""
+        items = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pyredisson")
+def cli() -> None:
+    """Redisson's distributed locks, from the command line."""
+
+
+@cli.result_callback()
+def end(code: int | None) -> None:
+    """End with the exit code that a command returned."""
+    sys.exit(code)
+
+
+if "_PYREDISSON_COMPLETE" in os.environ:  # A shell asks: see ``pyredisson completion``.
+    from pyredisson._tools.completion import register
+
+    register()
+
+# Their names alone: click compares a name that was mistyped with these.
+cli.commands = {name: click.Command(name) for name in COMMANDS}

@@ -1,0 +1,325 @@
+"""What the commands share: exit codes, connecting to a URL that a user typed, and text for a terminal."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+import click
+import redis.exceptions as rx
+
+from pyredisson import Config, Redisson
+from pyredisson._net.urls import DEFAULT_URL
+from pyredisson._owners.forks import is_posix
+from pyredisson.inspection import Inspector, LockView, Who, describe
+
+
+class ExitCode(IntEnum):
+    """Exit codes of our own, as in ``sysexits.h`` and ``sh``. All others are those of the command that is run."""
+
+    FAILED = 1
+    UNAVAILABLE = 69
+    NOT_LOCKED = 75
+    LOST = 76
+    REFUSED = 77
+    """This user may not do that, or the server does not know the command: trying again will not help."""
+    BAD_SERVER = 78
+    """What answers there is one node of a cluster, or no Redis at all."""
+    NOT_EXECUTABLE = 126
+    NOT_FOUND = 127
+    SIGNALLED = 128
+    """Plus the signal's number."""
+
+
+class BadUsage(click.UsageError):
+    """The command line is not valid. The message says why, and contains no password. Click prints it."""
+
+
+def check_posix(command: str) -> None:
+    """Raise ``BadUsage`` for a command that needs what Windows does not have."""
+    if not is_posix():
+        raise BadUsage(f"pyredisson {command} needs a POSIX system, such as Linux or macOS: signals and process groups")
+
+
+def signals(*names: str) -> tuple[signal.Signals, ...]:
+    """Return the signals with these names, of those that this system has."""
+    return tuple(signal.Signals[name] for name in names if name in signal.Signals.__members__ and hasattr(signal, name))
+
+
+def bad_url(url: str, error: Exception) -> BadUsage:
+    """Return the error for a URL that is not valid: why not, and no part of it."""
+    if len(url.split()) > 1:
+        return BadUsage(
+            f"this command takes the URL of one server, not of {len(url.split())}: see --url, PYREDISSON_URL"
+        )
+    return BadUsage(f"the URL (--url, PYREDISSON_URL) is not valid: {error}")
+
+
+def connect(url: str, config: Config) -> Redisson:
+    """Return a client for a URL that a user typed. It sends nothing yet.
+
+    Raises:
+        BadUsage: The URL is not valid. The message does not repeat it: a part that failed to parse may be a password.
+    """
+    try:
+        return Redisson.from_url(url, config=config)
+    except (ValueError, TypeError) as error:
+        raise bad_url(url, error) from None
+
+
+def inspector_at(url: str, prefix: str) -> Inspector:
+    """Return an inspector for a URL that a user typed. It sends nothing yet. Raises as :func:`connect` does."""
+    from pyredisson.inspection import Inspector  # Here: `run` does without it, mostly.
+
+    try:
+        return Inspector(url, prefix=prefix)
+    except (ValueError, TypeError) as error:
+        raise bad_url(url, error) from None
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Read ``HOST:PORT``, ``:PORT`` (all addresses) or ``[IPV6]:PORT``.
+
+    Raises:
+        BadUsage: It is none of these.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise BadUsage("--listen must be HOST:PORT, such as 127.0.0.1:8379; an IPv6 address is put in brackets")
+    return host or "0.0.0.0", int(port)
+
+
+def plain(text: str) -> str:
+    """Return a text with control characters escaped: in the error of a server they could control the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
+    """Return the exit code of every command that a server did not answer or refused, and what it says then.
+
+    Args:
+        error: What happened.
+        url: The server, its password masked.
+    """
+    from pyredisson._core.messages import remedy_of
+    from pyredisson.inspection.servers import answered, describe, text_of
+
+    server = f"the server{f' at {url}' if url else ''}"
+    hint = f"; {remedy}" if (remedy := remedy_of(str(error))) else ""
+    match answered(error):
+        case "refused":
+            return ExitCode.REFUSED, f"{server} refused: {text_of(error)}{hint}"
+        case "not now":
+            return ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}"
+        case "elsewhere":
+            return ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}"
+        case _:
+            if not hint and url is not None and url.startswith("rediss"):
+                hint = "; does it speak TLS? Without, it is redis://"
+            return ExitCode.UNAVAILABLE, f"{server} is not available: {describe(error)}{hint}"
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, unbuffered: a buffer that cannot be flushed at exit would change the exit code."""
+    try:
+        os.write(sys.stderr.fileno(), f"pyredisson: {plain(text)}\n".encode(errors="backslashreplace"))
+    except (OSError, AttributeError):
+        pass  # The reader is gone, or stderr was closed before we started. The command goes on.
+
+
+# ---- output ----------------------------------------------------------------------------------------------------------
+# Output that goes on: whether it is still read, and how to end without a word when it is not.
+
+
+def is_without_reader() -> bool:
+    """Return whether the reader of our output has gone, as ``head`` has when it has enough, without writing to it."""
+    if sys.stdout is None:
+        return True
+    if not hasattr(select, "poll"):
+        return False
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def without_reader() -> int:
+    """Return the exit code of a program whose output is not read any more, and drop the rest of its buffer."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass
+    return 0
+
+
+# ---- durations -------------------------------------------------------------------------------------------------------
+# Durations as users type them (``5s``, ``10m``, ``1h30m``; a plain number is seconds), and as we show them.
+
+
+#: Seconds of each unit, the largest first: the order in which they are written.
+UNITS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+MAX_SECONDS = 100 * 365 * UNITS["d"]
+
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_PLAIN = re.compile(_NUMBER, re.ASCII)
+_PARTS = re.compile("".join(rf"(?:{_NUMBER}{unit}\s*)?" for unit in UNITS), re.ASCII)
+
+EXAMPLES = "such as 5s, 10m or 1h30m; a plain number is seconds"
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds: ``"90"``, ``"1.5m"``, ``"1h30m"``, ``"250ms"``; the largest unit first.
+
+    Raises:
+        ValueError: The text is not a duration, or one of more than a hundred years.
+    """
+    text = text.strip()
+    if _PLAIN.fullmatch(text):
+        total = float(text)
+    else:
+        parts = _PARTS.fullmatch(text)
+        if not text or parts is None:
+            raise ValueError(f"{text!r} is not a duration, {EXAMPLES}")
+        # Rounded: 1.1 m is 66 s, although its binary fraction is a little more.
+        total = round(
+            sum(float(part or 0) * unit for part, unit in zip(parts.groups(), UNITS.values(), strict=True)), 9
+        )
+    if not total <= MAX_SECONDS:
+        raise ValueError(f"{text!r} is longer than 100 years")
+    return total
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration for people, in one or two units: ``0.25 s``, ``41 s``, ``6 m 2 s``, ``3 d 4 h``."""
+    seconds = max(0.0, seconds)
+    if not math.isfinite(seconds):
+        return "forever"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s" if seconds >= 0.001 else "0 s"
+    left = round(seconds)
+    if left < 60:
+        return f"{left} s"
+    if left >= 10 * 3600:
+        left = round(left / 60) * 60  # No seconds are shown; do not cut them off.
+    pairs = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)]
+    first = next(index for index, (_, size) in enumerate(pairs) if left >= size)
+    (unit, size), (lower, lower_size) = pairs[first : first + 2]
+    rest = left % size // lower_size
+    return f"{left // size} {unit}" + (f" {rest} {lower}" if rest else "")
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # Not generic before click 8.5.
+    """An option's duration, in seconds for the command.
+
+    Args:
+        zero: Whether it may be 0.
+        least: The seconds that it must last at least.
+    """
+
+    name = "duration"
+
+    def __init__(self, *, zero: bool = False, least: float = 0) -> None:
+        self._zero = zero
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds, or fail with a message for the user."""
+        try:
+            seconds = float(value) if isinstance(value, (int, float)) else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0 and not self._zero:
+            self.fail(f"must be longer than 0, {EXAMPLES}", param, ctx)
+        if seconds < self._least:
+            self.fail(f"must be at least {duration_text(self._least)}", param, ctx)
+        return seconds
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+# Options that many commands have.
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(command: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")(command)
+
+
+url_option = click.option(
+    "--url",
+    default=DEFAULT_URL,
+    show_default=True,
+    envvar="PYREDISSON_URL",
+    show_envvar=True,
+    help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
+)
+
+
+def server_options(command: F) -> F:
+    """Add ``--url`` and ``--prefix``."""
+    prefix = click.option("--prefix", default="", metavar="TEXT", help="Config.prefix of the programs.")
+    return url_option(prefix(command))
+
+
+# ---- held by ---------------------------------------------------------------------------------------------------------
+# Who holds a lock, in half a sentence for a person who waits for it or was refused.
+
+
+TIMEOUT = 1.0  # seconds for each answer
+
+
+def held_by(url: str, name: str, prefix: str = "") -> str:
+    """Return by whom a lock is held, since when and until when, or that it is no lock; empty if it is free."""
+    try:
+        with Inspector(url, prefix=prefix, timeout=TIMEOUT) as inspector:
+            return _state_of(inspector, name)
+    except (ValueError, rx.RedisError, OSError) as error:
+        return f"held by an owner that is not known ({plain(describe(error))})"
+
+
+def _state_of(inspector: Inspector, name: str) -> str:
+    view = inspector.lock(name)
+    if view is None or (view.taken and view.permits is None):
+        return inspector.foreign(name) or ""
+    return f"held by {holders}" if (holders := describe_holders(view, time.time())) else ""
+
+
+def describe_holders(view: LockView, now: float) -> str:
+    """Return who holds a lock: ``"web@web-3 pid 4711 t12 for 3 m; it expires in 22 s unless it is renewed"``."""
+    if not view.holders:
+        return ""
+    first, *others = view.holders
+    text = _describe(first, now) + (f" and {len(others)} more" if others else "")
+    if view.never_expires:
+        return f"{text}; it never expires"
+    if view.free_in is None:
+        return text
+    renewal = "" if first.watchdog is False else " unless it is renewed"
+    return f"{text}; it expires in {duration_text(view.free_in)}{renewal}"
+
+
+def _describe(who: Who, now: float) -> str:
+    text = who.label
+    if who.since is not None:
+        begun = time.strftime("%H:%M:%S", time.localtime(who.since))
+        text += f" for {duration_text(now - who.since)} (since {begun})"
+    return text if who.reason is None else f"{text}, by hand: {who.reason}"

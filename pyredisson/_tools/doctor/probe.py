@@ -1,0 +1,488 @@
+"""What ``pyredisson doctor`` asks servers, sentinels and clusters. It only reads, and never for long."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast, final
+
+import redis
+import redis.exceptions as rx
+
+from pyredisson._core.names import LockNames
+from pyredisson._core.server import ServerFacts, read_info
+from pyredisson._net.wire import Address
+from pyredisson._shared import rights
+from pyredisson.inspection import describe
+from pyredisson.inspection.look import Look
+from pyredisson.inspection.servers import (
+    Command,
+    Server,
+    Servers,
+    answered,
+    check_pong,
+    encode_name,
+    in_parallel,
+    read_clock,
+    read_info_text,
+    read_setting,
+    text_of,
+)
+
+T = TypeVar("T")
+
+TIMEOUT = 2.0  # seconds for each answer
+REPLICA_TIMEOUT = 1.0  # of replicas, whose address may lead nowhere from here
+PINGS = 7
+MAX_SECONDS = 3.0  # of the search for leaked locks on one server
+SAMPLES = 5  # of their names
+
+_REPLICA = re.compile(rb"^slave\d+:(.*?)\r?$", re.MULTILINE)
+_OFFSET = re.compile(rb"^master_repl_offset:(\d{1,19})\r?$", re.MULTILINE)
+
+
+@final
+@dataclass(frozen=True)
+class Replica:
+    """A replica, as its master reports it.
+
+    Attributes:
+        address: Its host and port.
+        state: ``"online"`` once it has copied the data and follows.
+        behind: How many bytes it is behind; ``None`` if unknown.
+        lag: Seconds since its last report; ``None`` if unknown.
+        clock: How many seconds its clock is ahead of ours; ``None`` if it could not be asked.
+    """
+
+    address: str
+    state: str
+    behind: int | None
+    lag: int | None
+    clock: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class SentinelAnswer:
+    """What one sentinel answers.
+
+    Attributes:
+        address: The sentinel's host and port.
+        error: Why it could not be asked; ``None`` if it could.
+        master: The address of the master that it names; ``None`` if it does not know the service.
+        doubts: Why it could not replace the master (``NOQUORUM``); ``None`` if it could, or does not say.
+    """
+
+    address: str
+    error: str | None = None
+    master: str | None = None
+    doubts: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class SentinelView:
+    """What the sentinels of a URL answer.
+
+    Attributes:
+        service: The service that they are asked for.
+        answers: One for each sentinel that the URL names.
+        master: The master that most of them name; ``None`` if no sentinel names one.
+    """
+
+    service: str
+    answers: Sequence[SentinelAnswer]
+    master: Address | None
+
+
+@final
+@dataclass
+class Node:
+    """What was seen of one server, or of one cluster.
+
+    Attributes:
+        url: Its URL, password masked.
+        error: Why it could not be asked; ``None`` if it could.
+        facts: Its reply to ``INFO``; ``None`` if the user may not run that.
+        saves: Its ``save`` setting; ``None`` if unknown.
+        round_trip: The median time of a ``PING``, in seconds.
+        clock: How many seconds its clock is ahead of ours.
+        keys_seen: How many keys were searched for leaked locks.
+        all_seen: Whether those were all keys.
+        leaked: How many locks without an expiry were found.
+        samples: The names of the first few of those.
+        replicas: Its replicas.
+        sentinels: What the sentinels of the URL answer; the node is then the master that most of them name.
+        masters: The masters, if the URL is that of a cluster. All else but ``unserved`` is then empty.
+        unserved: How many slots no master serves.
+        refused: Whether the error is a refusal: it was reached, and answered.
+        state: What its reply to ``INFO`` says of whether it takes writes.
+        settings: Some of its settings, as far as this user may read them.
+        permissions: What this user may not do.
+        lock: The name of the lock by which that was asked; ``None``: one that only this tool uses.
+        tls_unverified: Whether its certificate is not verified.
+        part_of_a_cluster: Whether it is one node of a cluster, without the others.
+        unchecked: What could not be checked, and why.
+    """
+
+    url: str
+    error: str | None = None
+    facts: ServerFacts | None = None
+    saves: str | None = None
+    round_trip: float | None = None
+    clock: float | None = None
+    keys_seen: int = 0
+    all_seen: bool = False
+    leaked: int = 0
+    samples: list[str] = field(default_factory=list)
+    replicas: list[Replica] = field(default_factory=list)
+    sentinels: SentinelView | None = None
+    masters: list[Node] | None = None
+    unserved: int = 0
+    refused: bool = False
+    state: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    permissions: Permissions | None = None
+    lock: str | None = None
+    tls_unverified: bool = False
+    part_of_a_cluster: bool = False
+    unchecked: list[str] = field(default_factory=list)
+
+
+#: What of ``INFO`` is kept.
+_STATE = frozenset(
+    {
+        *("aof_enabled", "aof_last_bgrewrite_status", "aof_last_write_status", "async_loading", "cluster_enabled"),
+        *("connected_clients", "loading", "maxclients", "maxmemory", "maxmemory_policy", "mem_not_counted_for_evict"),
+        *("min_slaves_good_slaves", "rdb_last_bgsave_status", "redis_version", "used_memory"),
+    }
+)
+#: The settings that are asked for.
+_SETTINGS = ("bind", "min-replicas-to-write", "protected-mode", "save", "stop-writes-on-bgsave-error")
+#: The name of a lock that no program uses.
+OWN_LOCK = "pyredisson-doctor"
+
+
+def probe(urls: Sequence[str], lock: str | None = None) -> list[Node]:
+    """Ask servers, all at the same time. Raises ``ValueError`` for a URL that is not valid, before it asks any.
+
+    Args:
+        urls: The servers.
+        lock: The name of a lock that this user is to use.
+    """
+    return in_parallel(lambda each: _probe(each, lock), [Servers(url, TIMEOUT, whole=False) for url in urls])
+
+
+def _probe(servers: Servers, lock: str | None) -> Node:
+    with closing(servers):
+        try:
+            masters = servers.masters()
+        except (rx.RedisError, OSError) as error:
+            node = Node(servers.url, error=text_of(error) if answered(error) == "refused" else describe(error))
+            node.refused = answered(error) != "not"
+        else:
+            if servers.clustered:
+                nodes = in_parallel(lambda each: _probe_server(each, servers, lock), masters)
+                node = Node(servers.url, masters=nodes, unserved=servers.unserved)
+            else:
+                node = _probe_server(masters[0], servers, lock)
+                node.url = servers.url or node.url
+        if servers.sentinels is not None:
+            node.sentinels = _view_of(servers, servers.sentinels.service)
+    return node
+
+
+def _probe_server(server: Server, servers: Servers, lock: str | None) -> Node:
+    node = Node(server.url, lock=lock)
+    node.tls_unverified = server.tls and server.settings.get("ssl_cert_reqs") in ("none", ssl.CERT_NONE)
+    try:
+        _ping(server)
+        node.round_trip = statistics.median(_ping(server) for _ in range(PINGS))
+        info = _if_permitted(lambda: read_info_text(server.ask("INFO")))
+        if info is not None:
+            node.facts = read_info(info, time.monotonic())
+            node.replicas = read_replicas(info)
+            lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+            node.state = {name: value.strip() for name, _, value in lines if name in _STATE}
+            node.part_of_a_cluster = not servers.clustered and node.state.get("cluster_enabled") == "1"
+        else:
+            node.unchecked.append("memory, connections, replicas and saves (INFO is refused)")
+        _read_settings(server, node)
+        node.saves = node.settings.get("save")
+        node.clock = _if_permitted(lambda: _clock_of(server))
+        node.replicas = in_parallel(lambda each: _with_clock(each, server), node.replicas)
+        node.unchecked += [f"the clock of the replica {each.address}" for each in node.replicas if each.clock is None]
+        if not node.part_of_a_cluster:
+            node.permissions = probe_permissions(server, lock or servers.a_name_on(server, OWN_LOCK))
+        _search_leaks(server, node)
+    except (rx.RedisError, OSError) as error:
+        node.error = text_of(error) if answered(error) == "refused" else describe(error)
+        node.refused = answered(error) != "not"
+    return node
+
+
+def _read_settings(server: Server, node: Node) -> None:
+    questions = [("CONFIG", "GET", each) for each in _SETTINGS]
+    replies = server.ask_many(questions, refused=lambda _: None)
+    for name, reply in zip(_SETTINGS, replies, strict=True):
+        setting = None if isinstance(reply, rx.ResponseError) else read_setting(name, reply)
+        if setting is not None:
+            node.settings[name] = setting
+    if missing := [name for name in _SETTINGS if name not in node.settings]:
+        node.unchecked.append(f"the settings {', '.join(missing)} (CONFIG GET is refused)")
+
+
+def _with_clock(replica: Replica, master: Server) -> Replica:
+    host, _, port = replica.address.rpartition(":")
+    try:
+        with closing(Server(master.endpoint, REPLICA_TIMEOUT, (host.strip("[]"), int(port)))) as server:
+            return replace(replica, clock=_clock_of(server))
+    except (rx.RedisError, OSError, ValueError):
+        return replica
+
+
+def _if_permitted(ask: Callable[[], T]) -> T | None:
+    """Return the answer, or ``None`` if the server refuses: hosted services refuse ``CONFIG``, and ACLs may do more."""
+    try:
+        return ask()
+    except rx.ResponseError:
+        return None
+
+
+def _ping(server: Server) -> float:
+    """Return the seconds that a server takes to answer."""
+    began = time.perf_counter()
+    check_pong(server.ask("PING"))
+    return time.perf_counter() - began
+
+
+def _clock_of(server: Server) -> float:
+    began = time.time()
+    there = read_clock(server.ask("TIME"))
+    return there - (began + time.time()) / 2
+
+
+def _search_leaks(server: Server, node: Node) -> None:
+    """Search for locks that never expire. Raises what went wrong, unless the server refused it."""
+    with closing(Servers(server.endpoint, TIMEOUT, whole=False)) as alone:
+        look = Look(alone, deadline=time.monotonic() + MAX_SECONDS)
+        leaked = [lock.name for lock in look.views() if lock.never_expires]
+    for error in (*look.errors, *look.doubts.values()):
+        if answered(error) in ("not", "elsewhere"):
+            raise error
+        node.unchecked.append(f"which locks never expire ({describe(error)})")
+    node.keys_seen, node.all_seen, node.leaked = look.keys_seen, look.complete, len(leaked)
+    node.samples = [repr(name[:60]) for name in leaked[:SAMPLES]]
+
+
+def read_replicas(info: bytes) -> list[Replica]:
+    """Read the replicas from a master's reply to ``INFO``."""
+    offset = _OFFSET.search(info)
+    found = []
+    for line in _REPLICA.findall(info):
+        said = dict(part.split("=", 1) for part in line.decode(errors="replace").split(",") if "=" in part)
+        reached = _number(said.get("offset"))
+        found.append(
+            Replica(
+                address=format_address((said.get("ip", "?"), said.get("port", "?"))),
+                state=said.get("state", "?"),
+                behind=None if reached is None or offset is None else max(0, int(offset[1]) - reached),
+                lag=_number(said.get("lag")),
+            )
+        )
+    return found
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
+
+
+def format_address(address: tuple[str, object]) -> str:
+    """Return ``host:port``, an IPv6 address in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _view_of(servers: Servers, service: str) -> SentinelView:
+    answers = in_parallel(lambda each: _answer_of(*each, service), servers.named)
+    named = Counter(master for _, master in servers.named if isinstance(master, tuple)).most_common(1)
+    return SentinelView(service, answers, named[0][0] if named else None)
+
+
+def _answer_of(sentinel: Server, master: Address | Exception | None, service: str) -> SentinelAnswer:
+    if not isinstance(master, tuple):
+        return SentinelAnswer(sentinel.node, error=None if master is None else describe(master))
+    doubts = None
+    try:
+        sentinel.ask("SENTINEL", "CKQUORUM", service)
+    except rx.ResponseError as error:
+        doubts = str(error) if str(error).startswith("NOQUORUM") else None
+    except (rx.RedisError, OSError) as error:
+        return SentinelAnswer(sentinel.node, error=describe(error))
+    return SentinelAnswer(sentinel.node, master=format_address(master), doubts=doubts)
+
+
+# ---- permissions -----------------------------------------------------------------------------------------------------
+# Whether this user may do what a lock needs, by the server's own rules, without a write.
+#
+# ``ACL DRYRUN`` answers that where this user may run it. Elsewhere a script calls each command: on Redis 7.0 and later,
+# and on Valkey, as one that may not write, before that with arguments that have no effect. Rights are checked first.
+
+
+#: A command's arguments behind its key that have no effect: those that it refuses, or of a key that is not there.
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("hexists", "hget", "hdel", "hmget", "zscore", "zrem"), ("x",)),
+    **dict.fromkeys(("zcount", "zrange", "zrangebyscore", "lrange"), ("0", "1")),
+    **dict.fromkeys(("pexpire", "incrby", "decrby"), ("no number",)),
+    **dict.fromkeys(("zadd", "zincrby"), ("no number", "x")),
+    "hincrby": ("x", "no number"),
+    "hset": ("x", "x", "x"),
+    "set": ("x", "PX", "no number"),
+    "lindex": ("0",),
+    "lrem": ("0", "x"),
+    "rpush": ("x",),
+}
+#: These would write in a script that may.
+_ALWAYS_WRITE = frozenset({"rpush", "incr", "decr"})
+
+_SCRIPT = """
+local replies = {}
+for number, line in ipairs(ARGV) do
+    local reply = redis.pcall(unpack(cjson.decode(line)))
+    replies[number] = type(reply) == 'table' and reply['err'] or ''
+end
+return replies
+"""
+
+
+@final
+@dataclass
+class Permissions:
+    """What this user may not do, as far as it could be asked.
+
+    Attributes:
+        missing: Commands that the server does not know: renamed away, or too new.
+        denied: Commands that this user may not run.
+        keys: Keys of a lock that this user may not use.
+        channels: Channels of a lock that this user may not use.
+        unchecked: What could not be asked, and why.
+    """
+
+    missing: list[str] = field(default_factory=list)
+    denied: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    channels: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def note(self, command: Sequence[str], answer: object) -> None:
+        """Note what the server says of a command."""
+        text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
+        lower, name = text.lower(), command[0].lower()
+        if "unknown" in lower or "not found" in lower:
+            self.missing.append(name)
+        elif not _is_denial(lower):
+            pass  # It would run, or fails for another reason.
+        elif "run th" in lower:
+            self.denied.append(name)
+        else:
+            (self.channels if "channel" in lower else self.keys).append(command[1])
+
+
+def _is_denial(text: str) -> bool:
+    return any(word in text for word in ("permission", "can't", "acl failure", "noperm"))
+
+
+def probe_permissions(server: Server, name: str) -> Permissions:
+    """Ask what this user may do with a lock.
+
+    Args:
+        server: The server; the name's keys are on it.
+        name: The lock.
+
+    Raises:
+        redis.exceptions.RedisError: The server does not answer.
+        OSError: The server does not answer.
+    """
+    found, names = Permissions(), LockNames(name)
+    every = set().union(*(kind.commands for kind in rights.KINDS.values()))
+    calls = [_call(command, name) for command in sorted(every)]
+    calls += [("exists", key) for key in (names.epoch("doctor"), names.channel, names.waiting)]
+    calls += [("publish", channel, "") for channel in (names.channel, names.waiting)]
+    if not _ask_rules(server, found, [*calls, ("subscribe", names.channel)]):
+        _run_script(server, found, calls)
+        _subscribe(server, found, names.channel)
+    try:
+        server.ask("EVALSHA", "0" * 40, "0")
+    except rx.NoScriptError:
+        pass
+    except rx.ResponseError as error:
+        found.note(("evalsha",), error)
+    for each in ("missing", "denied", "keys", "channels"):
+        setattr(found, each, list(dict.fromkeys(getattr(found, each))))
+    return found
+
+
+def _call(command: str, key: str) -> tuple[str, ...]:
+    return (command,) if command == "time" else (command, key, *_ARGUMENTS.get(command, ()))
+
+
+def _ask_rules(server: Server, found: Permissions, calls: Sequence[tuple[str, ...]]) -> bool:
+    """Ask by ``ACL DRYRUN``. Returns whether this user may."""
+    try:
+        user = server.ask("ACL", "WHOAMI")
+        server.ask("ACL", "DRYRUN", user, "PING")
+    except rx.ResponseError:
+        return False
+    asked = [*calls, ("eval", "return 1", "0"), ("evalsha", "0" * 40, "0"), ("info",)]
+    questions: list[Command] = [("ACL", "DRYRUN", user, *map(encode_name, each)) for each in asked]
+    for call, answer in zip(asked, server.ask_many(questions, refused=lambda _: None), strict=True):
+        if answer != b"OK":
+            found.note(call, answer)
+    return True
+
+
+def _run_script(server: Server, found: Permissions, calls: Sequence[tuple[str, ...]]) -> None:
+    """Call each command in a script."""
+
+    def run(script: str, some: Sequence[tuple[str, ...]]) -> Any:
+        return server.ask("EVAL", script, "0", *(json.dumps(each, ensure_ascii=True) for each in some))
+
+    try:
+        try:
+            replies = run(f"#!lua flags=no-writes\n{_SCRIPT}", calls)
+        except rx.ResponseError as error:
+            if "compiling" not in str(error).lower():
+                raise
+            found.unchecked.append(f"whether this user may run {', '.join(sorted(_ALWAYS_WRITE))}")
+            calls = [each for each in calls if each[0] not in _ALWAYS_WRITE]
+            replies = run(_SCRIPT, calls)  # Before Redis 7.0.
+    except rx.ResponseError as error:
+        found.note(("eval",), error)
+        found.unchecked.append(f"which commands this user may run in scripts ({error})")
+        return
+    for call, reply in zip(calls, replies, strict=True):
+        if reply:
+            found.note(call, reply)
+
+
+def _subscribe(server: Server, found: Permissions, channel: str) -> None:
+    """Subscribe to a channel for a moment."""
+    pool = redis.ConnectionPool(cast("type[Any]", server.endpoint.connection_class), **server.settings)
+    client: Any = redis.Redis(connection_pool=pool)
+    try:
+        with client.pubsub() as pubsub:
+            pubsub.subscribe(channel)
+            if pubsub.get_message(timeout=1.0) is None:
+                found.unchecked.append("whether this user may subscribe")
+    except rx.ResponseError as error:
+        found.note(("subscribe", channel), error)
+    finally:
+        client.close()
+        pool.disconnect()

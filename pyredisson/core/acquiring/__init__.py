@@ -1,1 +1,0 @@
-"""Acquiring and releasing a lock: the general path."""

@@ -1,1 +1,0 @@
-"""What a client does in the background: renewals, and requests that are not settled."""

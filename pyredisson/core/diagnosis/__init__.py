@@ -1,1 +1,0 @@
-"""Who holds a lock, and errors that say so. Never changes a lock."""

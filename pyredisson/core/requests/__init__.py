@@ -1,1 +1,0 @@
-"""One request: sent, repeated under a later epoch, settled; what is known of its server."""
