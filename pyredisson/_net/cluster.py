@@ -605,7 +605,7 @@ class NodeSubscribers:
         self._relocate()
 
     def _relocate(self) -> None:
-        """Hear every channel where it belongs by now."""
+        """Subscribe each channel at the node that serves its slot."""
         for channel in self._subscriptions.wanted():
             subscriber = self._at(self._slots.node_for(channel))
             former = self._subscriptions.move(channel, subscriber.connection)
