@@ -541,11 +541,16 @@ class PermitKind(HeldKind):
         super().__init__(client)
         self.word: str = word
         self.permits: int = count
-        self._permit = permit.hex()
+        self._permit = permit
+
+    def new_state(self) -> str:
+        """Return the id of the permit."""
+        return self._permit.hex()
 
     def stored_as(self, ownership: Ownership) -> str:
-        """Return the id of the permit."""
-        return self._permit
+        """Return the id of a permit: one kind is asked for the permits of all blocks that are renewed at once."""
+        permit: str = ownership.kind_state
+        return permit
 
 
 def owned_by_block(client: ClientCore, name: str, word: str, count: int, permit: bytes) -> Ownership:

@@ -82,7 +82,7 @@ async def _no_settling_on_leaving(client: object, ownership: Ownership, *, leavi
 
 
 def _confirmed_silently(self: Subscriptions, channel: str) -> None:
-    entry = self._channels.get(channel)
+    entry = self.channels.get(channel)
     if entry is not None:
         entry.confirmed = True
 
