@@ -1,4 +1,4 @@
-"""Acquiring: attempts until the lock is acquired or the time has elapsed; cleaning up after an interrupted caller."""
+"""Acquiring: attempts until the lock is acquired or the time has elapsed; settling what stayed open."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DRIFT_FLOOR = 0.002
 MAX_SECONDS = 1e12
 
 
-#: A time beyond it, given as a plain number, is taken for one in milliseconds.
+#: A time beyond it, given as a plain number, is refused: it may be meant in milliseconds.
 DAY = 86_400
 
 #: The same for the lease that a watchdog renews: Redisson's default is 30,000 ms.

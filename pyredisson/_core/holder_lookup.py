@@ -3,7 +3,8 @@
 Rules kept here:
 
 1. It is one attempt, of :data:`BUDGET` seconds in all, and raises nothing: what is not found out in time is not known.
-2. Nothing is asked if the holder is of this client, or with ``Config(presence=False)``.
+2. With ``Config(presence=False)`` nothing is asked, unless the program asks itself; and for errors at most
+   :data:`MOST_SEARCHES` times a second. Callers look at this client's own owners first.
 3. An answer that cannot be read ends the search: what was found before it counts.
 """
 

@@ -10,7 +10,7 @@ acquiring   any     ACQUIRE   the reply: granted or refused; or settling, which 
 held        some    none      a release; the deadline; a loss
 releasing   some    RELEASE   the reply; or settling, which completes it; or the deadline
 queued      none    WAIT      settling, which gives up the place in the queue
-lost        some    none      one unlock for each hold, each with an error (``loss`` says why)
+lost        some    any       one unlock for each hold, each with an error (``loss`` says why)
 =========== ======= ========= ==========================================================================================
 
 Rules kept here:
@@ -18,13 +18,13 @@ Rules kept here:
 1. An ownership is shared by all handles and kinds of lock that use the same key and owner field.
 2. It knows how often its owner holds the lock (``holds``), and until when that is certain (``deadline``, counted from
    before the request was sent). Past the deadline nothing is held, with or without an answer.
-3. A request in flight is noted *before* it is sent (``in_flight``) and forgotten only when its outcome is known. The
-   next call that finds one settles it first, or repeats it, under the next epoch: older copies are then refused by the
-   server. Each request has a number; an answer to an earlier one changes nothing.
+3. A request in flight is noted *before* it is sent (``in_flight``), and forgotten when its outcome is known, or when
+   it cannot matter any more. The watchdog settles it, or the next call that finds it does so first, or repeats it,
+   under the next epoch: older copies are then refused by the server. Each request has a number; an answer to an earlier one changes nothing.
    A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
    another thread or task meets one. Its states: :class:`RequestState`.
-4. State is changed by methods of this class, and by the two fast paths, which a test compares with them. They do no
-   I/O, are atomic, and return what is now due.
+4. State is changed by methods of this class, and by the two fast paths, which a test compares with them; which call
+   runs (``call``) is noted by a multi-lock, too. They do no I/O, are atomic, and return what is now due.
    A release is of certain holds, which are noted with it. Holds of blocks that were left meanwhile are released after
    the request in flight (``in_flight.due``).
 5. Lost is final: the holds of a lost ownership can only be unlocked, one by one, and each says so. What ran out by its

@@ -335,14 +335,14 @@ class Subscriptions:
 # The waiters of a client, in groups of those who want the same.
 #
 # Rules kept here:
-# 1. Messages may be lost, late or spurious. They only say "attempt again"; a waiter attempts by itself in any case,
-#    after the time of its last answer or ``Config.max_wait_without_check``, whichever is less.
+# 1. Messages may be lost, late or spurious. They only say "attempt again"; the first waiter of a group attempts by
+#    itself in any case, after the time of its last answer or ``Config.max_wait_without_check``, whichever is less.
 # 2. A client attempts once for all waiters of one channel who want the same. The first one of the group does it; the
 #    answer serves all. A message notifies the first; when it has acquired it leaves, and its unlock notifies the next.
 # 3. A waiter that leaves a group after a notification that it did not use passes it on, and with it the duty to
 #    attempt.
 # 4. A subscription that has just been confirmed (also after a reconnect) notifies the first of each group: what was
-#    published before then did not arrive.
+#    published before then did not arrive. A group in a wait queue may wait for another message first.
 
 
 ALL = -1

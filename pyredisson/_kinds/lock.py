@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyredisson.lease import Lease
 
 
-#: The message of an unlock, which wakes one waiter of each client; ``1`` would wake all of them.
+#: The message of an unlock on the lock's channel. It wakes one waiter of each client that listens; ``1`` wakes all.
 UNLOCKED: Final = "0"
 
 STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock=FREES_ALL_OWNERS),)

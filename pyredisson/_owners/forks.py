@@ -1,4 +1,4 @@
-"""Notice that this process is the child of a fork, also where CPython does not run its after-fork hooks.
+"""Notice that this process is the child of a fork, or was patched too late.
 
 uWSGI, and other programs that embed Python, fork with ``fork(2)`` and tell the interpreter nothing: functions given to
 ``os.register_at_fork`` are not called, and a worker would go on as the same client as its parent, on the same sockets.

@@ -1,7 +1,7 @@
 """One hold of a multi-lock: one ordinary hold of each member, and what makes them one.
 
-A multi-lock has nothing of its own in Redis, and no owner, deadline or renewal of its own here: each part is a hold in
-its member's ownership, acquired, renewed, extended, lost and released as any other. What is kept here says which parts
+A multi-lock has nothing of its own in Redis, and is not renewed by itself: each part is a hold in its member's
+ownership, acquired, renewed, extended, lost and released as any other. What is kept here says which parts
 there are, how many are needed, and until when that many are certain.
 """
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pyredisson._core.kind import LockKind
     from pyredisson._core.owners import Caller
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._core.requests import Answer, Call
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.server import ServerState
@@ -344,9 +343,8 @@ def innermost(ownerships: Iterable[Ownership], key: object, found: MultiHold | N
 # ---- member ----------------------------------------------------------------------------------------------------------
 # The members of a multi-lock: each is acquired, released and settled as a single lock is, but asked once.
 #
-# These coroutines are run concurrently, by :func:`pyredisson._core.runtime.together`:
-# a server that does not answer in its
-# time does not keep the others waiting. What stays pending is settled by the watchdog of that member's client.
+# These coroutines are run concurrently, by :func:`pyredisson._core.runtime.together`: a server that does not answer in
+# its time does not keep the others waiting. What stays pending is settled by the watchdog of that member's client.
 
 
 class Member:

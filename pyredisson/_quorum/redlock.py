@@ -1,7 +1,7 @@
 """A quorum of independent nodes: the Redlock algorithm.
 
 Source: "Distributed Locks with Redis" (redis.io), followed wholly. Every node is asked at once; the lock is held if
-enough of them grant it in time; what was granted without a quorum is released everywhere.
+enough of them grant it in time; what was granted, or may have been, without a quorum is released.
 """
 
 from __future__ import annotations
