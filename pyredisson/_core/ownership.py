@@ -20,8 +20,8 @@ Rules kept here:
    before the request was sent). Past the deadline nothing is held, with or without an answer.
 3. A request in flight is noted *before* it is sent (``in_flight``), and forgotten when its outcome is known, or when
    it cannot matter any more. The watchdog settles it, or the next call that finds it does so first, or repeats it,
-   under the next epoch: older copies are then refused by the server. Each request has a number; an answer to an earlier one
-   changes nothing.
+   under the next epoch: older copies are then refused by the server. Each request has a number; an answer to an
+   earlier one changes nothing.
    A request that a call is at (``busy``) is left to that: others wait for their turn. Only who leaves a block in
    another thread or task meets one. Its states: :class:`RequestState`.
 4. State is changed by methods of this class, and by the two fast paths, which a test compares with them; which call
