@@ -251,8 +251,7 @@ class MultiLockCore(HolderCore[MultiHold]):
             await release(whole, progress, block=True)
         elif lease is None:
             raise await self._not_owned()
-        else:
-            self._check_open()
+        elif not any(client.closed for client in self._clients):
             raise LockNotOwnedError(
                 f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
                 name=self.name,

@@ -268,4 +268,16 @@ KEPT: dict[str, list[Step]] = {
         Step("release", "0", BOTH),
         Step("leave", "0", n=1),
     ],
+    "a block of a multi-lock that was forced open says nothing once its client is closed": [
+        Step("enter", "2", "2:lock13+", n=14),
+        Step("force", "2", "2:lock13+"),
+        Step("close", "0", n=2),
+        Step("leave", "0", n=14),
+    ],
+    "a block of a closed client may find that another client has forced its lock open": [
+        Step("enter", "1", "lock2", n=79),
+        Step("close", "1"),
+        Step("force", "0", "3:lock2"),
+        Step("leave", "0", n=79),
+    ],
 }

@@ -21,6 +21,7 @@ from tests.programs.model import (
     MultiHold,
     Own,
     Plan,
+    Tell,
     Unclear,
     Waiter,
     Way,
@@ -347,12 +348,18 @@ class Model(NumberOutcomes):
     def _leaving_closed(self, hold: Any, parts: list[Any]) -> list[Way]:
         """The end of a block whose client was closed: what it holds still is released."""
 
+        held = hold.state is HELD and all(part in part.own.holds for part in parts)
+        may_be_lost = not held and hold.state is not RELEASED
+
         def released() -> None:
             for part in [part for part in parts if part in part.own.holds]:
                 self.drop(part)
+            whos = [part.own.who for part in parts] if may_be_lost else []
+            self.tells += [Tell(who.client, who.lock.target.name, who, must=False) for who in whos]
+            if isinstance(hold, MultiHold):
+                self.tells += [Tell(who.client, hold.name, None, must=False) for who in whos]
 
-        held = hold.state is HELD and all(part in part.own.holds for part in parts)
-        return [Way(None, released), *[Way(LockLostError, released)] * (not held and hold.state is not RELEASED)]
+        return [Way(None, released), *[Way(LockLostError, released)] * may_be_lost]
 
     # ---- extending -----------------------------------------------------------------------------------------------
 
