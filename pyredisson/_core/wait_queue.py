@@ -287,7 +287,7 @@ def _whole_ms(seconds: float) -> int:
 
 
 # ---- fairness --------------------------------------------------------------------------------------------------------
-# How an owner that has just released a lock lets those who wait for it come first.
+# How an owner that has just released a lock lets its waiters acquire it before it does so again.
 
 
 NEVER = -math.inf

@@ -484,7 +484,7 @@ class Watchdog:
 # The requests and other work that a client's callers left unfinished; the watchdog settles them in the background.
 #
 # Rules kept here:
-# 1. Each entry has its back-off, and those with the fewest failures come first: none delays the others. An
+# 1. Each entry has its back-off, and entries with fewer failures are settled earlier: none delays the others. An
 #    unexpected error (no ``Failure``) concerns the entry that raised it, and is reported.
 # 2. A round is bounded, so that renewals are never delayed for long: by time, and by how often the server may fail to
 #    answer. On one server that is once, since the others would fail too; on a cluster it may be one node that is down.
