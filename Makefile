@@ -7,9 +7,10 @@ EXTRAS := embedded,cli,web,prometheus,opentelemetry,testing,fastapi,django,sqlal
 # Most tests wait for something: more of them than there are cores find room side by side.
 JOBS   ?= 6
 PYTEST_ARGS ?=
-# How long `make test-programs` runs, and in how many processes.
+# How long `make test-programs` runs, in how many processes, and from which seed (a fresh one).
 MINUTES ?= 10
 PROGRAM_JOBS ?= 1
+SEED ?=
 # Compiled files are kept: tests start hundreds of processes, and pytest prepares each test file in each of its own.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make check` runs of the tests; nothing where all tests are run in any case.
@@ -118,7 +119,7 @@ test-full: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --full $(PYTEST_ARGS)
 
 test-programs: setup
-	$(BIN)/python -W ignore -m tests.programs --minutes $(MINUTES) --jobs $(PROGRAM_JOBS)
+	$(BIN)/python -W ignore -m tests.programs --minutes $(MINUTES) --jobs $(PROGRAM_JOBS) $(if $(SEED),--seed $(SEED))
 
 test-python: $(OTHER_VENV)/.ready
 	$(OTHER_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --part quick $(PYTEST_ARGS) $(OTHER_TESTS)

@@ -280,4 +280,10 @@ KEPT: dict[str, list[Step]] = {
         Step("force", "0", "3:lock2"),
         Step("leave", "0", n=79),
     ],
+    "a context that saw a lost multi-lock may act as its owner": [
+        Step("acquire", "0", "rw2.write+lock1"),
+        Step("copy", "0", n=3),
+        Step("force", "1", "rw2.write"),
+        Step("acquire", "0", "rw2.read"),
+    ],
 }

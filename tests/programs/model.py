@@ -336,6 +336,17 @@ class Locks:
             usual = None
         return Who(lock, target.client, thread, usual).on(target.side)
 
+    @staticmethod
+    def may_act_otherwise(own: Own) -> bool:
+        """Whether a call may act as another owner of its thread, which has a hold that may be over, or not."""
+        who, lock = own.who, own.who.lock
+        key = (who.client, who.thread)
+        unsure = [hold.own.who for hold in lock.ended if hold.state in (EITHER, UNSURE)]
+        in_use = [each for each in lock.whos if each.in_use()]
+        return who not in lock.whos and all(
+            key in [(each.client, each.thread) for each in of] for of in (unsure, in_use)
+        )
+
     def left_over(self, step: Step, target: Target, *, seen: bool = True) -> list[Hold]:
         """The caller's own holds that have ended and wait for their unlock; ``seen``: here, or by others only."""
         key = (target.client, self.thread_of(step), target.side)
@@ -356,7 +367,7 @@ class Locks:
         if own.who not in lock.whos:
             lock.whos.append(own.who)
         for each in lock.ended:
-            if each.own.who is own.who and each.state is EITHER:
+            if (each.own is own or (each.own.who is own.who and own.side == "write")) and each.state is EITHER:
                 each.state = OVER
         if not own.holds:
             own.gone, own.short, own.least, own.most, own.token = False, True, 0.0, 0.0, None
@@ -525,6 +536,8 @@ class Locks:
     def attempt(self, own: Own, step: Step, target: Target, before: tuple[Target, ...] = ()) -> list[Any]:
         """What an acquire of one lock may end with. ``before``: members that the same multi-lock has by then."""
         who, lock = own.who, own.who.lock
+        if self.may_act_otherwise(own):
+            raise Unclear
         if lock.waiter is not None and lock.waiter.step is not step and not lock.conflicts(own):
             raise Unclear
         held, reentrant = bool(own.holds), target.kind not in NOT_REENTRANT

@@ -225,7 +225,7 @@ class Model(NumberOutcomes):
 
     def _unlock(self, step: Step, target: Target) -> list[Way]:
         own = self.act(step, target)
-        if self._may_act_otherwise(own):
+        if self.may_act_otherwise(own):
             raise Unclear
         mine = [hold for hold in own.holds if hold.multi is None and self.visible(hold, step)]
         ended = [hold for hold in self.left_over(step, target) if hold.multi is None]
@@ -246,14 +246,6 @@ class Model(NumberOutcomes):
         if unseen:
             ways.append(Way(LockLostError, partial(self.drop, unseen[-1])))
         return ways
-
-    @staticmethod
-    def _may_act_otherwise(own: Own) -> bool:
-        """Whether a call may act as another owner of its thread, which has a hold that may be over, or not."""
-        who, lock = own.who, own.who.lock
-        others = [each for each in lock.whos if (each.client, each.thread) == (who.client, who.thread)]
-        unsure = [hold.own.who for hold in lock.ended if hold.state in (EITHER, UNSURE)]
-        return who not in lock.whos and any(each in unsure and each.on(own.side).holds for each in others)
 
     def _ending(self, hold: Hold) -> list[Way]:
         """The end of a hold that has ended before."""
@@ -694,7 +686,7 @@ class Model(NumberOutcomes):
         for word in filter(None, step.on.split("+")):
             (target,) = targets_of(word)
             lock, own = self.lock(target), self.act(step, target)
-            if lock.waiter is not None or self._may_act_otherwise(own):
+            if lock.waiter is not None or self.may_act_otherwise(own):
                 continue
             counts = own.counts()
             found += [
