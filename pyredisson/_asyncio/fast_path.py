@@ -1,4 +1,4 @@
-"""The fast path of asyncio: the first acquire and the last release of a plain lock by a task that comes again.
+"""The fast path of asyncio: the first acquire and the last release of a lock by a task that comes again.
 
 See ``_threads/fast_path.py``. Only where it awaits can anything else happen; the mutex keeps the watchdog's state whole
 for those who look from other threads, and is not needed here.
@@ -10,71 +10,106 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
+from pyredisson._core import events
+from pyredisson._core.acquiring import FirstRequest, attempt_and_report, leave
+from pyredisson._core.deadline import lease_ms
 from pyredisson._core.failures import Failure
 from pyredisson._core.hold import Hold, HoldState
 from pyredisson._core.ownership import ASKED, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
-from pyredisson._kinds.lock import LockCore
 from pyredisson._owners import forks
 from pyredisson._shared.clock import monotonic
 
 if TYPE_CHECKING:
     from pyredisson._asyncio.pipe import Pipe
     from pyredisson._core.deadline import Seconds
+    from pyredisson.lease import AnyLease
 
 
-async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) -> bool:
-    """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did."""
-    sent = monotonic()
-    pipe = _prepare_pipe(core, 0, sent) if type(core) is LockCore and lease_time is None else None
-    if pipe is None:
-        return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
+async def acquire(
+    core: Any, wait: float | None, lease_time: Seconds | None = None, hold: Hold | None = None, held: Any = None
+) -> bool:
+    """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did.
+
+    ``hold``: that of a block, and ``held``, as whom that acts; else one with ``lease_time``.
+    """
+    sent, pipe, watchdog = monotonic(), None, core.client.watchdog
+    new = hold
+    if core.last is not None and (wait is not None or core.kind.waiting.tries is None):
+        if new is None:
+            new = (
+                Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+                if lease_time is None
+                else Hold(lease_ms(lease_time), watchdog=False)
+            )
+        pipe = _prepare_pipe(core, 0, sent, new.lease_ms, wait)
+    if pipe is None or new is None:
+        general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
+        return await general  # type: ignore[no-any-return]
     ownership: Any = core.last
-    client, watchdog = core.client, core.client.watchdog
-    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
-    ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
+    client, kind, in_flight, ready = core.client, core.kind, ownership.in_flight, ownership.ready
+    deadline = sent + new.certain
     try:
         in_flight.state, in_flight.without_end = ASKED, False
-        in_flight.lease_ms = hold.lease_ms
+        in_flight.lease_ms = new.lease_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
-        in_flight.holds, in_flight.pending = (hold,), Pending.ACQUIRE
+        in_flight.queued_ms = ready.queued_ms
+        in_flight.holds, in_flight.pending = (new,), Pending.ACQUIRE
+        channel = kind.waiting.channel(kind, ownership) if ready.queued_ms else None
+        seen = client.subscriptions.messages_of(channel) if channel else None
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         pipe.post(ready.acquire.data, client.plain_timeout, future)
         try:
             reply = await future
         except Failure as failure:
             reply = failure
-        late = client.replica_wait is not None or monotonic() >= deadline
-        if reply is None and not late and in_flight.request_id == request_id:
+        token = None if kind.token_in is None else kind.token_in(reply)
+        usual = reply is None if kind.token_in is None else token is not None
+        now = monotonic()
+        late = client.replica_wait is not None or now >= deadline
+        if usual and not late and in_flight.request_id == request_id:
             ownership.generation += 1
-            ownership.deadline, hold.since = deadline, sent
-            hold.state = HoldState.HELD
-            ownership.holds.append(hold)
-            ownership.chains.enter(hold, ownership.who)
+            ownership.deadline, new.since = deadline, sent
+            new.state, new.token = HoldState.HELD, token
+            ownership.holds.append(new)
+            ownership.chains.enter(new, ownership.who)
+            in_flight.queued_ms = 0
             in_flight.holds, in_flight.pending = (), None
-            watchdog.watch(ownership)
+            if new.watched:
+                watchdog.watch(ownership)
+            elif new.certain > client.presence.first:
+                client.presence.expect(sent)
+            if client.has_listeners():
+                key, lease = (ownership.name, ownership.owner), None if new.watchdog else new.lease_ms / 1000
+                client.emit(events.Acquired(*key, now - sent, 1, lease, kind.word), ordinary=True)
             return True
-        call = AcquireCall(core.kind, ownership, request_id, hold, 0, False)
-        first = FirstRequest(call, ready.epoch, (reply, sent))
-        return await make_attempts(Attempt(client, core.kind, ownership, hold), wait, sent, first)
+        call = AcquireCall(kind, ownership, request_id, new, 0, False)
+        first = FirstRequest(call, ready.epoch, (reply, sent), seen)
+        return await attempt_and_report(client, kind, ownership, new, wait, sent, first)
     except BaseException as error:
-        await leave(client, core.kind, ownership, hold, sent, error)
+        await leave(client, kind, ownership, new, sent, error)
         raise
 
 
-async def release(core: Any, of_block: bool, error: BaseException | None = None) -> None:
-    """Release one hold of the running task; at the end of a block, which may have ended with an error."""
-    sent = monotonic()
-    pipe = _prepare_pipe(core, 1, sent) if type(core) is LockCore and error is None else None
+async def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None = None) -> None:
+    """Release one hold of the running task; at the end of a block, which may have ended with an error.
+
+    ``block``: whether it is the end of one; of a ``hold()``, its lease.
+    """
+    lease = None if isinstance(block, bool) else block
+    if lease is not None:
+        lease._end()
+    sent, ownership = monotonic(), core.last
+    hold: Any = ownership.holds[0] if error is None and ownership is not None and ownership.holds else None
+    usual = hold is not None and hold.whole is None and (lease is None or lease._hold is hold)
+    pipe = _prepare_pipe(core, 1, sent, hold.lease_ms) if usual else None
     if pipe is None:
-        await (core.leave(error) if of_block else core.unlock())
+        await (core.unlock() if block is False else core.leave(error, lease=lease))
         return
-    ownership: Any = core.last
-    client, in_flight, ready, hold = core.client, ownership.in_flight, ownership.ready, ownership.holds[0]
+    client, in_flight, ready = core.client, ownership.in_flight, ownership.ready
     try:
-        in_flight.state, in_flight.of_block = ASKED, of_block
+        in_flight.state, in_flight.of_block = ASKED, block is not False
         in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.pending = Pending.RELEASE
@@ -84,7 +119,8 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
             reply = await future
         except Failure as failure:
             reply = failure
-        if type(reply) is int and reply == 1 and in_flight.request_id == request_id:
+        done = type(reply) is int and (reply in (0, 1) or (reply > 1 and ready.queued_ms > 0))
+        if done and in_flight.request_id == request_id:
             ownership.generation += 1
             in_flight.pending = None
             ownership.holds.pop()
@@ -92,21 +128,26 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
             if (known := hold.trace()) is not None:
                 known.state = HoldState.OVER
             client.watchdog.unwatch(ownership)
+            if client.has_listeners():
+                held = monotonic() - hold.since
+                client.emit(events.Released(ownership.name, ownership.owner, 0, held), ordinary=True)
         else:
-            call = ReleaseCall(core.kind, ownership, request_id, client.watchdog.lease_ms, 1)
+            call = ReleaseCall(core.kind, ownership, request_id, hold.lease_ms, 1)
             await finish_release(client, call, ready.epoch, begun=(reply, sent))
     except BaseException as interruption:
         await leave_release(client, ownership, (hold,), interruption)
         raise
 
 
-def _prepare_pipe(core: LockCore, holds: int, now: float) -> Pipe | None:
+def _prepare_pipe(core: Any, holds: int, now: float, lease: int, wait: float | None = None) -> Pipe | None:
     """Prepare the fast path, and return its connection; ``None`` if anything is out of the ordinary."""
     loop = asyncio._get_running_loop()
-    if core.last is None or core.made_for is not None or loop is None or os.getpid() != forks.pid:
+    if core.made_for is not None or loop is None or os.getpid() != forks.pid:
         return None
     who: Any = core.last.who
-    if who.task() is not asyncio.current_task(loop) or not core.prepare_fast_path(core.last, who, holds, now):
+    if who.task() is not asyncio.current_task(loop):
+        return None
+    if not core.prepare_fast_path(core.last, who, holds, now, lease, wait):
         return None
     pool: Any = core.client.fast_pool
     pipe = pool.idle[-1] if pool.idle else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
+from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.tasks import CancelOnLoss
 from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson._shared.client import Handle
@@ -40,8 +41,12 @@ class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
         self._cancels: CancelOnLoss | None = None
 
     async def __aenter__(self) -> LeaseT_co:
-        self._lease = await self._acquire()
-        if self._wanted and self._lease is not None:
+        core, hold, held = self._begin()
+        if not await fast_path.acquire(core, self._wait, None, hold, held):
+            self._lease = None
+            if not self._skip:
+                raise await core.timeout_error(self._wait, held)
+        elif self._wanted and self._lease is not None:
             self._cancels = CancelOnLoss()
             self._lease._when_lost(self._cancels.cancel)
         return self._lease  # type: ignore[return-value]
@@ -51,9 +56,8 @@ class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
     ) -> None:
         if self._lease is None:
             return  # The block was run without the lock.
-        self._lease._end()
         ended_by = error if self._cancels is None else self._cancels.take_back(error)
-        await self._lock._core.leave(ended_by, lease=self._lease)
+        await fast_path.release(self._lock._core, self._lease, ended_by)
 
 
 @final

@@ -302,7 +302,8 @@ class AnyLock(Handle, shown="Lock"):
             LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return HoldContext(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
@@ -495,7 +496,8 @@ class FencedLock(Lock):
             async with lock.hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return HoldContext(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:

@@ -69,14 +69,29 @@ async def acquire(
             client.note_acquire(ownership)
         if ownership.kind is not kind:
             adopt(kind, ownership)
-        acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
-        if not for_multi_lock and client.has_listeners():
-            key, holds = (ownership.name, ownership.owner), len(ownership.holds)
-            report_outcome(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
-        return acquired
+        if for_multi_lock:
+            return await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
+        return await attempt_and_report(client, kind, ownership, hold, wait, asked)
     except BaseException as error:
         await leave(client, kind, ownership, hold, asked, error, for_multi_lock=for_multi_lock)
         raise
+
+
+async def attempt_and_report(
+    client: ClientCore,
+    kind: LockKind,
+    ownership: Ownership,
+    hold: Hold,
+    wait: float | None,
+    asked: float,
+    first: FirstRequest | None = None,
+) -> bool:
+    """Do as :func:`make_attempts`, and emit how they ended."""
+    acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked, first)
+    if client.has_listeners():
+        key, holds = (ownership.name, ownership.owner), len(ownership.holds)
+        report_outcome(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
+    return acquired
 
 
 async def make_attempts(attempt: Attempt, wait: float | None, asked: float, first: FirstRequest | None = None) -> bool:
@@ -199,16 +214,16 @@ def report_outcome(
     """Emit that an acquire, which was ``asked`` for then, has succeeded, or has not in time."""
     waited = client.runtime.now() - asked
     if acquired:
-        client.emit_ordinary(events.Acquired(*key, waited, holds, lease, kind))
+        client.emit(events.Acquired(*key, waited, holds, lease, kind), ordinary=True)
     else:
-        client.emit_ordinary(events.TimedOut(*key, waited, kind))
+        client.emit(events.TimedOut(*key, waited, kind), ordinary=True)
 
 
 def report_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: float, error: BaseException) -> None:
     """Emit that an acquire, which was ``asked`` for then, has ended with an error."""
     if client.has_listeners():
         waited = client.runtime.now() - asked
-        client.emit_ordinary(events.AcquireFailed(*key, waited, reason_of(error), error, kind))
+        client.emit(events.AcquireFailed(*key, waited, reason_of(error), error, kind), ordinary=True)
 
 
 async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: Hold) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +69,11 @@ class ClientCore:
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience
         self._listeners = self._own_listeners = tuple(config.listeners)
-        self._wants_all: Callable[[], bool] = lambda: False
+        self._wants_all: Callable[[], bool] = False.__bool__
         #: Called when it begins afresh; see :meth:`begin`.
         self.on_begin: list[Callable[[], None]] = []
         #: Whether a listener wants each acquire and release; asked before such an event is made.
-        self.has_listeners: Callable[[], bool] = lambda: True
+        self.has_listeners: Callable[[], bool] = True.__bool__  # Costs no call of Python.
         self.server: ServerState = ServerState(
             runtime.mutex(), runtime.now, complain=self._complain, strict=config.strict_server
         )
@@ -119,16 +119,12 @@ class ClientCore:
         if not self.config.listeners:
             self.has_listeners = wants_all
 
-    def emit(self, event: Event) -> None:
-        """Pass an event to the listeners. What they raise is reported, and concerns no one else."""
-        self._pass_on(event, self._listeners)
+    def emit(self, event: Event, *, ordinary: bool = False) -> None:
+        """Pass an event to the listeners. What they raise is reported, and concerns no one else.
 
-    def emit_ordinary(self, event: Event) -> None:
-        """Pass on an acquire or release, to all but a log that does not want them."""
-        self._pass_on(event, self._listeners if self._wants_all() else self._own_listeners)
-
-    def _pass_on(self, event: Event, listeners: Iterable[Callable[[Event], None]]) -> None:
-        for listener in listeners:
+        ``ordinary``: whether it is an acquire or a release, which a log does not want as a rule.
+        """
+        for listener in self._own_listeners if ordinary and not self._wants_all() else self._listeners:
             try:
                 listener(event)
             except BaseException as error:

@@ -99,6 +99,11 @@ def lease_ms(lease_time: Seconds, what: str = "lease_time") -> int:
     return whole_ms(value, what)
 
 
+def optional_lease_ms(lease_time: Seconds | None) -> int | None:
+    """Return a lease as :func:`lease_ms` does, and ``None`` for none."""
+    return None if lease_time is None else lease_ms(lease_time)
+
+
 def whole_ms(time: Seconds, what: str = "lease_time") -> int:
     """Return a time that something is to last for in whole milliseconds, rounded up. Raises as :func:`lease_ms`."""
     value = seconds(time, what)

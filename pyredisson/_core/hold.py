@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pyredisson._core import events
-from pyredisson._core.deadline import certain_for, wait_seconds
+from pyredisson._core.deadline import certain_for, optional_lease_ms, wait_seconds
 from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
 from pyredisson._core.names import owner_field
 from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
@@ -60,7 +60,6 @@ class Hold:
 
     Attributes:
         lease_ms: The lease it was taken with.
-        plain: As most are: renewed, of no block, and of no multi-lock.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
@@ -78,7 +77,6 @@ class Hold:
         "block",
         "certain",
         "lease_ms",
-        "plain",
         "renewals_left",
         "since",
         "state",
@@ -95,7 +93,6 @@ class Hold:
         self.lease_ms: int = lease_ms
         self.certain: float = certain_for(lease_ms) if certain is None else certain
         self.watchdog: bool = watchdog
-        self.plain: bool = watchdog and not block and whole is None
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
         self.block: Callable[[], object | None] | None = None
         self.whole: Any = whole
@@ -258,6 +255,8 @@ class HolderCore(ABC, Generic[HeldT]):
 
     client: ClientCore
     made_for: MadeCaller | None
+    #: What was used last, for the fast path.
+    last: HeldT | None = None
 
     @abstractmethod
     def clients(self) -> tuple[str, Sequence[ClientCore]]:
@@ -276,7 +275,7 @@ class HolderCore(ABC, Generic[HeldT]):
         Raises:
             LockTimeoutError: All tries were in vain, and there is no time limit: its caller may ignore the result.
         """
-        hold = self.new_hold(lease_time)
+        hold = self.new_hold(optional_lease_ms(lease_time))
         wait = wait_seconds(wait_time)
         acquired = await self.acquire_hold(wait, hold)
         if not acquired and wait is None:
@@ -286,19 +285,25 @@ class HolderCore(ABC, Generic[HeldT]):
     async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
         """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
         wait = wait_seconds(wait_time)
-        hold = self.new_hold(lease_time, block=True)
-        held, extending = self.held_with(hold)
-        # Made before: once it is acquired, nothing is left to interrupt.
-        lease: Lease = self.client.runtime.lease(held, hold, self.client.runtime, extending)
+        hold, held, lease = self.begin_block(optional_lease_ms(lease_time))
         if await self.acquire_hold(wait, hold, held):
             return lease
         if skip:
             return None
         raise await self.timeout_error(wait, held)
 
+    def begin_block(self, lease: int | None) -> tuple[Any, HeldT, Lease]:
+        """Return what a block is to acquire, what its caller has by it, and the lease of that.
+
+        ``lease`` is in ms; ``None``: renewed. All is made before: once it is acquired, nothing is left to interrupt.
+        """
+        hold = self.new_hold(lease, block=True)
+        held, extending = self.held_with(hold)
+        return hold, held, self.client.runtime.lease(held, hold, self.client.runtime, extending)
+
     @abstractmethod
-    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Any:
-        """Return what is to be acquired: one hold."""
+    def new_hold(self, lease: int | None, *, block: bool = False) -> Any:
+        """Return what is to be acquired: one hold, with a lease in ms; ``None``: it is renewed."""
 
     @abstractmethod
     def held_with(self, hold: Any) -> tuple[HeldT, Callable[[int], Coroutine[Any, Any, bool]]]:

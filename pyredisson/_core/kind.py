@@ -135,6 +135,12 @@ class LockKind(HeldKind):
     has_wait_queue: ClassVar[bool] = False
     #: How its owners wait.
     waiting: Waiting
+    #: Whether the usual requests of an owner differ from one hold to the next.
+    ready_once: ClassVar[bool] = False
+    #: Reads the token in the usual reply to an acquire; ``None``: that reply is nil.
+    token_in: Callable[[Reply], int | None] | None = None
+    #: Says whether something stands in the way of an owner's usual acquire; ``None``: never.
+    hinders: Callable[[Ownership], bool] | None = None
 
     __slots__ = ("names",)
 

@@ -226,7 +226,7 @@ class Ownership(Owned):
             self.kind_state = kind.new_state()
         self.kind = kind
 
-    def make_ready(self, ready: ReadyRequests) -> None:
+    def make_ready(self, ready: ReadyRequests | None) -> None:
         """These are its usual requests."""
         self.ready = ready
 
@@ -861,14 +861,18 @@ class ReadyRequests(NamedTuple):
         lease_ms: The lease.
         acquire: The acquire; of a lock with a queue, for a wait without a time limit.
         release: The release.
-        queued_ms: The wait with which the acquire joins the queue; 0: there is none.
+        wait: Of a lock with a queue, for how long the acquire's owner waits.
+        queued_ms: The same as the queue is told it; 0: there is none, or it is not joined.
+        once: Whether the acquire is for one hold, or one wait, so that it must not be sent for another one.
     """
 
     epoch: int
     lease_ms: int
     acquire: Request
     release: Request
+    wait: float | None
     queued_ms: int
+    once: bool
 
 
 class AcquireBegun(NamedTuple):

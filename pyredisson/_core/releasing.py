@@ -319,7 +319,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         client.watchdog.unwatch(ownership)
     if hold is not None and hold.whole is None and client.has_listeners():
         held = client.runtime.now() - hold.since
-        client.emit_ordinary(events.Released(ownership.name, ownership.owner, count - 1, held))
+        client.emit(events.Released(ownership.name, ownership.owner, count - 1, held), ordinary=True)
 
 
 # ---- forced ----------------------------------------------------------------------------------------------------------

@@ -101,11 +101,10 @@ class AcquireCall(Call):
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
         ready = self.ownership.ready
-        # Where there is a queue, the ready one is for a wait without a time limit.
         if (
             ready is not None
             and ready[:2] == (epoch, self.lease_ms)
-            and not (repeat or self.count or self.update or ready.queued_ms)
+            and not (repeat or self.count or self.update or ready.once)
         ):
             return ready.acquire
         return self.kind.acquire(self, epoch, repeat)

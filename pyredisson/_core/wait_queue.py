@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyredisson._core.names import (
     ACQUIRED,
@@ -341,3 +341,7 @@ class Fairness:
         left = self.until - now
         self.refused = Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
         return self.refused
+
+
+#: For who never yields.
+NEVER_YIELDS: Final = Fairness()

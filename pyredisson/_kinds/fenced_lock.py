@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.deadline import optional_lease_ms, wait_seconds
 from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.requests import LockAcquired, read_count, read_digits, unusable
+from pyredisson._core.requests import MAX_DIGITS, LockAcquired, read_count, unusable
 from pyredisson._kinds.lock import LockCore, PlainKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.requests import AcquireCall, Outcome
     from pyredisson._core.runtime import Reply, Request
@@ -24,12 +26,21 @@ if TYPE_CHECKING:
 STORED = (StoredKind("fenced_lock", "fenced", "owners", LockNames, "token", force_unlock=FREES_ALL_OWNERS),)
 
 
+def token_in(reply: Reply) -> int | None:
+    """Return the token in a reply that says that the lock was acquired; ``None`` for any other reply."""
+    match reply:
+        case [bytes() as word, bytes() as token] if word == b"token" and token.isdigit() and len(token) <= MAX_DIGITS:
+            return int(token)
+    return None
+
+
 class FencedKind(PlainKind):
     """The fenced lock. An acquire that joins a hold carries its token."""
 
     __slots__ = ()
 
     word = "fenced_lock"
+    token_in: Callable[[Reply], int | None] | None = staticmethod(token_in)
 
     def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
         """See :meth:`LockKind.acquire`."""
@@ -53,11 +64,11 @@ class FencedKind(PlainKind):
 
     def reads(self, reply: Reply) -> Outcome:
         """See :meth:`LockKind.reads`; with the token of the hold."""
-        match reply:
-            case [bytes() as word, bytes() as token] if word == b"token":
-                return LockAcquired(read_digits(reply, token))
-            case None:
-                raise unusable(reply)  # A fenced lock is never acquired without a token.
+        token = token_in(reply)
+        if token is not None:
+            return LockAcquired(token)
+        if reply is None:
+            raise unusable(reply)  # A fenced lock is never acquired without a token.
         return super().reads(reply)
 
 
@@ -70,12 +81,12 @@ class FencedLockCore(LockCore):
 
     async def try_lock_and_get_token(self, wait_time: Seconds | None, lease_time: Seconds | None) -> int | None:
         """Acquire the lock, waiting at most ``wait_time``, and return the token of the hold."""
-        hold = self.new_hold(lease_time)
+        hold = self.new_hold(optional_lease_ms(lease_time))
         return hold.token if await self.acquire_hold(wait_seconds(wait_time), hold) else None
 
     async def lock_and_get_token(self, lease_time: Seconds | None) -> int:
         """Acquire the lock, waiting without end, and return the token of the hold."""
-        hold = self.new_hold(lease_time)
+        hold = self.new_hold(optional_lease_ms(lease_time))
         await self.acquire_hold(None, hold)
         assert hold.token is not None
         return hold.token

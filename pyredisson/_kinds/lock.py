@@ -89,6 +89,12 @@ class PlainKind(LockKind):
         return self.client.runtime.prepare("lock_stop_waiting", (names.raw, names.waiting), (member, PUBLISH))
 
 
+def _is_alone(ownership: Ownership) -> bool:
+    """Whether nothing else of its thread and lock is in use: neither another side, nor by another call chain."""
+    others = [] if ownership.chains is None else [each for each in ownership.chains.members if each is not ownership]
+    return all(each.who is ownership.who and not (each.in_use() or each.loss or each.ended) for each in others)
+
+
 class LockCore(HolderCore[Ownership]):
     """One handle on a lock. Cheap, without state of its own, and shared by threads and tasks at will.
 
@@ -183,47 +189,54 @@ class LockCore(HolderCore[Ownership]):
         field = "" if who.is_shared else self.kind.field(who.number)
         return self.client.ownerships.of_thread(self.names.name, who, field)
 
-    def prepare_fast_path(self, ownership: Ownership, who: object, holds: int, now: float) -> bool:
+    def prepare_fast_path(
+        self, ownership: Ownership, who: object, holds: int, now: float, lease: int, wait: float | None = None
+    ) -> bool:
         """Return whether the fast path may serve this owner with this number of holds. If so, make its requests ready.
 
         Handles are shared by threads: ``last`` may be another one's at any moment, so it is not looked at here.
+        ``lease``: that of the hold, in ms; ``wait``: for how long an acquire may wait.
         """
-        client = self.client
+        client, kind, in_flight = self.client, self.kind, ownership.in_flight
         if (
             ownership.who is not who
             or ownership.chains is None
-            or len(ownership.chains.members) != 1  # Others are, or were, other call chains of the thread.
+            or (len(ownership.chains.members) != 1 and not _is_alone(ownership))
             or len(ownership.holds) != holds
-            or (holds and (not ownership.holds[0].plain or now >= ownership.deadline))
-            or ownership.in_flight.pending is not None
-            or ownership.in_flight.due
-            or ownership.in_flight.released_behind
-            or ownership.in_flight.queued_ms
+            or (holds and now >= ownership.deadline)
+            or in_flight.pending is not None
+            or in_flight.due
+            or in_flight.released_behind
+            or in_flight.queued_ms
             or ownership.loss is not None
             or ownership.ended
             or ownership.table is not client.ownerships
-            or ownership.kind is not self.kind
+            or ownership.kind is not kind
             or ownership.kind_state.until > now
             or client.fast_pool is None
             or client.replica_wait is not None
             or not client.subscriptions.may_queue
         ):
             return False
-        ready, lease = ownership.ready, client.watchdog.lease_ms
-        if ready is None or ready.epoch != ownership.epoch or ready.lease_ms != lease:
-            if holds:
-                return False  # It may never be acquired again.
-            self.make_ready(ownership, lease)
-        return not client.has_listeners()  # Else the general path makes these requests.
+        ready = ownership.ready
+        made = ready is not None and ready.epoch == ownership.epoch and ready.lease_ms == lease
+        if holds:
+            return made  # Else it may never be acquired again.
+        if kind.hinders is not None and kind.hinders(ownership):
+            return False
+        if not made or kind.ready_once or (kind.has_fair_queue and ready is not None and ready.wait != wait):
+            self.make_ready(ownership, lease, wait, now)
+        return True
 
-    def make_ready(self, ownership: Ownership, lease: int) -> None:
-        """Make the usual requests, with a lease in ms, of an owner that comes again; for plain and fair locks alone."""
+    def make_ready(self, ownership: Ownership, lease: int, wait: float | None, now: float) -> None:
+        """Make the usual requests, with a lease in ms and a wait from ``now`` on, of an owner that comes again."""
         kind, epoch = self.kind, ownership.epoch
-        kind.waiting.begin(ownership, None, 0.0)
+        kind.waiting.begin(ownership, wait, now)
         hold = Hold(lease, watchdog=True)
         acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
         release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
-        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, kind.wait_ms(ownership)))
+        once, queued_ms = kind.ready_once or kind.has_fair_queue, kind.wait_ms(ownership)
+        ownership.make_ready(ReadyRequests(epoch, lease, acquire, release, wait, queued_ms, once))
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
@@ -242,12 +255,12 @@ class LockCore(HolderCore[Ownership]):
         text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
         return LockTimeoutError(text, name=name, holder=holder)
 
-    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> Hold:
+    def new_hold(self, lease: int | None, *, block: bool = False) -> Hold:
         """See :meth:`HolderCore.new_hold`."""
         watchdog = self.client.watchdog
-        if lease_time is None:
+        if lease is None:
             return Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
-        return Hold(lease_ms(lease_time), watchdog=False, block=block)
+        return Hold(lease, watchdog=False, block=block)
 
     async def acquire_again(self, hold: Hold, ownership: Ownership) -> None:
         """Acquire it for what a condition has given up, in the middle of its owner's wait."""

@@ -233,6 +233,10 @@ class ReadKind(SideKind):
     renew: Callable[..., Request] = staticmethod(renew_readers)
     waiting: Waiting = YieldToWriters(turn=ALL, free_after=0.0)
 
+    def hinders(self, ownership: Ownership) -> bool:
+        """See :attr:`LockKind.hinders`: readers yield to a waiting writer."""
+        return bool(self.client.subscriptions.channels) and _writer_waits(self)
+
     def holders(self) -> Sequence[Ownership]:
         """See :meth:`LockKind.holders`: the writer, and holders of other layouts."""
         return [
@@ -327,6 +331,12 @@ class WriteKind(SideKind):
     def __init__(self, client: ClientCore, names: ReadWriteNames) -> None:
         super().__init__(client, names)
         self.own_rival: OwnRival | None = OwnRead(client)
+
+    def hinders(self, ownership: Ownership) -> bool:
+        """See :attr:`LockKind.hinders`: its owner may hold the read side."""
+        client = self.client
+        own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
+        return own is not None and (own.in_use() or own.loss is not None or own.call.thread != 0)
 
     def field(self, number: int) -> str:
         """See :meth:`LockKind.field`."""

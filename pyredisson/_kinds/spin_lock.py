@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
+from pyredisson._core.wait_queue import NEVER_YIELDS, Fairness
 from pyredisson._core.waiting import Polling
 from pyredisson._kinds.lock import LockCore, PlainKind
 
@@ -41,8 +42,9 @@ class SpinKind(PlainKind):
         super().__init__(client, names)
         self.waiting: Waiting = Polling(delays, until_free=False, tries=tries)
 
-    def new_state(self) -> None:
+    def new_state(self) -> Fairness:
         """See :meth:`LockKind.new_state`; the kind keeps nothing."""
+        return NEVER_YIELDS
 
 
 class SpinLockCore(LockCore):

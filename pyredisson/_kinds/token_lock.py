@@ -7,7 +7,8 @@ releases another owner's; a hold is renewed; its owner is a thread or task, not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson._core.acquiring import expire
 from pyredisson._core.deadline import DoublingBackoff
@@ -77,7 +78,10 @@ class TokenPair:
     Attributes:
         current: The token of its hold, or of the acquire in flight.
         former: The token of the hold before, which may have expired here and not yet on the server.
+        until: Until when its owner yields to others: never.
     """
+
+    until: ClassVar[float] = -math.inf
 
     __slots__ = ("current", "former")
 
@@ -103,6 +107,7 @@ class TokenKind(LockKind):
     reentrant = False
     not_reentrant_hint = ""  # A reentrant lock of the same name would be another key's type.
     shared_token = True
+    ready_once = True
 
     def __init__(self, client: ClientCore, names: LockNames, waiting: Waiting, token: str | None) -> None:
         super().__init__(client, names)
@@ -135,6 +140,7 @@ class TokenKind(LockKind):
         tokens: TokenPair = call.ownership.kind_state
         if not repeat:
             tokens.use(self._token or self.client.runtime.random_bytes(TOKEN_BYTES).hex())
+            call.ownership.make_ready(None)  # What was ready has another token.
         args = call.lease_ms, tokens.former
         return self.request("token_acquire", call.ownership, args, epoch=epoch, repeat=repeat, owner=tokens.current)
 

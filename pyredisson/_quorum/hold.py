@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, ask, end_attempt, make_ready, resume, settle, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, lease_ms
+from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
 from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
 from pyredisson._core.messages import explain_type, is_wrong_type
@@ -28,7 +28,6 @@ from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import read_stale, unusable
 from pyredisson._core.runtime import Ask, together
 from pyredisson._core.watchdog import Renewal
-from pyredisson._kinds.lock import LockCore
 from pyredisson.errors import (
     ClientClosedError,
     LockLostError,
@@ -39,13 +38,13 @@ from pyredisson.errors import (
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.kind import LockKind
     from pyredisson._core.owners import Caller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Answer, Call
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.server import ServerState
+    from pyredisson._kinds.lock import LockCore
 
 #: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
 LOST_AFTER = 0.5
@@ -110,7 +109,7 @@ class MultiHold(Owned):
         key: object,
         name: str,
         who: Caller,
-        lease_time: Seconds | None,
+        lease: int | None,
         *,
         block: bool = False,
     ) -> None:
@@ -120,7 +119,7 @@ class MultiHold(Owned):
         self.quorum: int = quorum
         self.key: object = key
         self.number: int = next(_numbers)
-        self.watchdog: bool = lease_time is None
+        self.watchdog: bool = lease is None
         self.watched: bool = block or self.watchdog
         self.block: Callable[[], object | None] | None = None
         self.ownerships: tuple[Ownership, ...] = ()
@@ -129,7 +128,7 @@ class MultiHold(Owned):
         self.since: float = 0.0
         self.state: HoldState = HoldState.NEW
         self.released: bool = False
-        self._lease = None if lease_time is None else lease_ms(lease_time)
+        self._lease = lease
         self._ends = 0.0  # By its lease, if no member is lost.
         self._gone = False
         self._mutex = self.client.runtime.mutex()
@@ -455,10 +454,10 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    if type(member.lock) is LockCore and ownership.generation and not ownership.holds:
+    if not (kind.ready_once or kind.has_fair_queue or ownership.holds) and ownership.generation:
         ready = ownership.ready
         if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
-            member.lock.make_ready(ownership, hold.lease_ms)
+            member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
     call, outcome, sent = await ask(client, kind, ownership, hold, exchange)
     return end_attempt(client, call, outcome, sent)
 
@@ -693,7 +692,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         raise _unknown(whole) if in_doubt else _not_asked(whole, outcomes)
     if client.has_listeners():
         held_for = client.runtime.now() - whole.since
-        client.emit_ordinary(events.Released(whole.name, whole.owner, whole.depth(), held_for))
+        client.emit(events.Released(whole.name, whole.owner, whole.depth(), held_for), ordinary=True)
 
 
 async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tuple[dict[int, Outcome], bool]:

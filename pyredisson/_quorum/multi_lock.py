@@ -158,9 +158,9 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def new_hold(self, lease_time: Seconds | None, *, block: bool = False) -> MultiHold:
+    def new_hold(self, lease: int | None, *, block: bool = False) -> MultiHold:
         """See :meth:`HolderCore.new_hold`."""
-        return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease_time, block=block)
+        return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease, block=block)
 
     def held_with(self, hold: MultiHold) -> tuple[MultiHold, Callable[[int], Coroutine[Any, Any, bool]]]:
         """See :meth:`HolderCore.held_with`."""

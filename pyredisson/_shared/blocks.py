@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
+from pyredisson._core.deadline import lease_ms, wait_seconds
 from pyredisson._core.hold import check_skip
-from pyredisson._shared.arguments import NotPortable, check_times, warn_never_entered
+from pyredisson._shared.arguments import NotPortable, warn_never_entered
 from pyredisson._shared.client import Handle
 from pyredisson.errors import LockError
 from pyredisson.lease import AnyLease, Lease
@@ -29,14 +30,13 @@ else:  # typing_extensions is slow to import, and the defaults are for type chec
 class LockBlock(NotPortable, Generic[LeaseT_co], shown="Hold"):
     """A hold of a lock that can be entered once."""
 
-    __slots__ = ("_entered", "_lease", "_lease_time", "_lock", "_skip", "_wait_time")
+    __slots__ = ("_entered", "_lease", "_lease_ms", "_lock", "_skip", "_wait")
 
     def __init__(self, lock: Handle, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
-        check_times(wait_time, lease_time)
+        self._wait = wait_seconds(wait_time)
+        self._lease_ms = None if lease_time is None else lease_ms(lease_time)
         check_skip(skip)
         self._lock = lock
-        self._wait_time = wait_time
-        self._lease_time = lease_time
         self._skip = skip
         self._entered = False
         self._lease: AnyLease[Any] | None = None
@@ -48,15 +48,15 @@ class LockBlock(NotPortable, Generic[LeaseT_co], shown="Hold"):
         if not getattr(self, "_entered", True):
             warn_never_entered(self, self._lock.name)
 
-    def _acquire(self) -> Coroutine[Any, Any, AnyLease[Any] | None]:
-        """Note that it was entered, and return the call that acquires the lock."""
+    def _begin(self) -> tuple[Any, Any, Any]:
+        """Note that it was entered. Returns the lock's core, what is to be held, and what its caller has by that."""
         if self._entered:
             name = self._lock.name
             raise LockError(f"a hold() of {name!r} can be entered only once: call hold() again", name=name)
         self._entered = True
-        acquire: Coroutine[Any, Any, AnyLease[Any] | None]
-        acquire = self._lock._core.hold(self._wait_time, self._lease_time, skip=self._skip)
-        return acquire
+        core = self._lock._core
+        hold, held, self._lease = core.begin_block(self._lease_ms)
+        return core, hold, held
 
 
 class PermitsBlock(NotPortable, Generic[PermitLeaseT_co], shown="PermitHold"):

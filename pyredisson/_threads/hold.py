@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, final
+from typing import final
 
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
-from pyredisson.lease import Lease
-
-if TYPE_CHECKING:
-    from pyredisson._core.runtime import Progress
+from pyredisson._threads import fast_path
 
 
 @final
@@ -29,19 +25,18 @@ class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
     __slots__ = ()
 
     def __enter__(self) -> LeaseT_co:
-        self._lease = run(self._acquire())
+        core, hold, held = self._begin()
+        if not fast_path.acquire(core, self._wait, None, hold, held):
+            self._lease = None
+            if not self._skip:
+                raise run(core.timeout_error(self._wait, held))
         return self._lease  # type: ignore[return-value]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:  # Else the block was run without the lock.
-            run_to_the_end(self._leave, self._lease, error)
-
-    def _leave(self, lease: Lease[Any], error: BaseException | None, progress: Progress) -> Coroutine[Any, Any, None]:
-        lease._end()
-        leave: Callable[..., Coroutine[Any, Any, None]] = self._lock._core.leave
-        return leave(error, progress, lease)
+            run_to_the_end(fast_path.release, self._lock._core, self._lease, error)
 
 
 @final

@@ -289,7 +289,8 @@ class AnyLock(Handle, shown="Lock"):
             LockLostError: On leaving: the lock was lost. An exception of the block takes precedence.
             RedissonError, redis.exceptions.RedisError: As :meth:`try_lock` and :meth:`unlock`.
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return HoldContext(self, wait_time, lease_time, skip)
 
 
@@ -479,7 +480,8 @@ class FencedLock(Lock):
             with lock.hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return HoldContext(self, wait_time, lease_time, skip)
 
     def get_token(self) -> int | None:

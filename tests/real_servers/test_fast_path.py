@@ -10,7 +10,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
 from pyredisson._core.hold import Hold
 from pyredisson._core.owners import CallChains
-from pyredisson._core.ownership import IN_DOUBT, Ownership
+from pyredisson._core.ownership import IN_DOUBT
 from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._threads import fast_path
@@ -41,6 +41,19 @@ from tests.waiting import soon, until
 CONFIG = Config(lock_watchdog_timeout=3600, timeout=20.0)
 STRANGER = "stranger:1"
 
+#: How a handle of each kind is made.
+KINDS: dict[str, Callable[[Any, str], Any]] = {
+    "lock": lambda client, name: client.get_lock(name),
+    "fair": lambda client, name: client.get_fair_lock(name),
+    "spin": lambda client, name: client.get_spin_lock(name),
+    "fenced": lambda client, name: client.get_fenced_lock(name),
+    "token": lambda client, name: client.get_token_lock(name),
+    "non-reentrant": lambda client, name: client.get_non_reentrant_lock(name),
+    "non-reentrant fair": lambda client, name: client.get_non_reentrant_fair_lock(name),
+    "read": lambda client, name: client.get_read_write_lock(name).read_lock(),
+    "write": lambda client, name: client.get_read_write_lock(name).write_lock(),
+}
+
 #: What is done, and how often.
 STEPS = {
     "lock": 6,
@@ -49,7 +62,8 @@ STEPS = {
     "wait": 1,
     "lease": 1,
     "with": 3,
-    "hold": 1,
+    "hold": 3,
+    "hold with a lease": 1,
     "body raises": 1,
     "handle": 1,
     "force_unlock": 1,
@@ -84,8 +98,9 @@ class Interruption(BaseException):
 class Faults:
     """What happens to the next request to the lock's server, and what was sent."""
 
-    def __init__(self, direct: redis.Redis) -> None:
+    def __init__(self, direct: redis.Redis, kind: str) -> None:
         self._direct = direct
+        self._kind = kind
         self.fault = "none"
         self.name = ""
 
@@ -102,7 +117,12 @@ class Faults:
             self._direct.delete(self.name)
         elif fault == "taken":
             self._direct.delete(self.name)
-            self._direct.hset(self.name, STRANGER, 1)
+            if self._kind == "token":
+                self._direct.set(self.name, STRANGER)
+            elif self._kind in ("read", "write"):
+                self._direct.hset(self.name, mapping={"mode": "write", f"{STRANGER}:write": 1})
+            else:
+                self._direct.hset(self.name, STRANGER, 1)
             self._direct.pexpire(self.name, 100_000)
         return fault
 
@@ -173,7 +193,9 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
     for each in core.ownerships.of(name):
         flight = each.in_flight
         found |= {
-            "holds": [(hold.lease_ms, hold.watched, hold.block is not None) for hold in each.holds],
+            "holds": [
+                (hold.lease_ms, hold.watched, hold.watchdog, hold.block is not None, hold.token) for hold in each.holds
+            ],
             "lost": each.loss,
             "ended": len(each.ended),
             "visible": [hold.trace is not None and hold.trace() is not None for hold in each.holds],
@@ -183,7 +205,7 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
             "doubtful": flight.state not in IN_DOUBT if flight.pending else None,
             "deadline": round(max(0.0, each.deadline - time.monotonic()), -2) if each.holds else None,
         }
-    found["stored"] = sorted(direct.hvals(name))
+    found["stored"] = sorted(direct.hvals(name)) if direct.type(name) == "hash" else direct.strlen(name)
     found["lives"] = direct.pttl(name) > 0
     found["epochs"] = sorted(direct.get(key) for key in direct.scan_iter(f"*epoch*{name}*"))
     return found
@@ -198,8 +220,8 @@ async def do_step(lock: Any, step: str, do: Do) -> object:
             return await do(partial(lock.try_lock, wait_time=0.02))
         case "lease":
             return await do(partial(lock.try_lock, lease_time=20_000))
-        case "with" | "body raises" | "hold":
-            block = lock.hold(0, skip=True) if step == "hold" else lock
+        case "with" | "body raises" | "hold" | "hold with a lease":
+            block = lock.hold(0, 20_000 if "lease" in step else None, skip=True) if "hold" in step else lock
             enter, leave = (getattr(block, f"__a{x}__", None) or getattr(block, f"__{x}__") for x in ("enter", "exit"))
             entered = await do(enter)
             if step == "body raises":
@@ -207,16 +229,14 @@ async def do_step(lock: Any, step: str, do: Do) -> object:
                 await do(leave, type(error), error, None)
                 raise error
             await do(leave, None, None, None)
-            return step == "hold" and entered is None
+            return "hold" in step and entered is None
     return None
 
 
 class Twins:
     """A client that may take the fast path and one that may not, and what they have done."""
 
-    def __init__(
-        self, server: Server, direct: redis.Redis, name: str, clients: tuple[Any, Any], kind: str = "lock"
-    ) -> None:
+    def __init__(self, server: Server, direct: redis.Redis, name: str, clients: tuple[Any, Any], kind: str) -> None:
         self.server = server
         self.direct = direct
         self.names = (f"{name}-fast", f"{name}-general")
@@ -225,14 +245,14 @@ class Twins:
         self.kind = kind
         for index in range(2):
             self.get_handle(index)
-        self.faults = Faults(direct)
+        self.faults = Faults(direct, kind)
         self.outcomes: list[object] = []
         self.done: list[tuple[str, str]] = []
         self.flushed = True
 
     def get_handle(self, index: int) -> None:
         """Use a new handle."""
-        self.locks[index] = getattr(self.clients[index], f"get_{self.kind}")(self.names[index])
+        self.locks[index] = KINDS[self.kind](self.clients[index], self.names[index])
 
     def begin(self, index: int, step: str, fault: str) -> Any:
         """Plan what happens next. Returns the lock."""
@@ -246,6 +266,12 @@ class Twins:
             self.done.append((step, fault))
         self.faults.name, self.faults.fault = self.names[index], fault
         return self.locks[index]
+
+    def is_strangers(self, name: str) -> bool:
+        """Whether another client holds the lock."""
+        if self.kind == "token":
+            return bool(self.direct.get(name) == STRANGER)
+        return STRANGER in str(self.direct.hkeys(name))
 
     def settled(self) -> bool:
         """Whether nothing is under way."""
@@ -279,8 +305,8 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     prepare_fast_path = LockCore.prepare_fast_path
 
-    def counted(self: LockCore, ownership: Ownership, who: object, holds: int, now: float) -> bool:
-        found.append(prepare_fast_path(self, ownership, who, holds, now))
+    def counted(self: LockCore, *args: Any) -> bool:
+        found.append(prepare_fast_path(self, *args))
         return found[-1]
 
     monkeypatch.setattr(LockCore, "prepare_fast_path", counted)
@@ -294,7 +320,7 @@ async def compare(twins: Twins, seed: int, do: Do) -> None:
             lock = twins.begin(index, step, fault)
             if do is at_once:
                 lock.is_locked()  # Whether "not sent" is an error depends on whether the connection is new.
-            if step in ENDLESS and twins.direct.hexists(lock.name, STRANGER):
+            if step in ENDLESS and twins.is_strangers(lock.name):
                 twins.direct.delete(lock.name)
             try:
                 twins.outcomes.append(await do_step(lock, step, do))
@@ -305,7 +331,7 @@ async def compare(twins: Twins, seed: int, do: Do) -> None:
 
 
 @pytest.mark.volume
-@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_threads(
     kind: str,
     valkey: Server,
@@ -319,7 +345,7 @@ def test_threads(
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
     ):
-        for seed in range(volume(40, full=5000)):
+        for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_threads(twins.faults, monkeypatch):
                 run(compare(twins, seed, at_once))
@@ -327,7 +353,9 @@ def test_threads(
 
 
 @pytest.mark.volume
+@pytest.mark.parametrize("kind", KINDS)
 def test_tasks(
+    kind: str,
     valkey: Server,
     direct: redis.Redis,
     unique_name: str,
@@ -340,8 +368,8 @@ def test_tasks(
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
         ):
-            for seed in range(volume(40, full=5000)):
-                twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general))
+            for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
+                twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
                 with in_tasks(twins.faults, monkeypatch):
                     await compare(twins, seed, awaited)
 
