@@ -341,15 +341,15 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal[
             assert mine.wait(0.01) is False
             mine.notify()
     lost = proxy.drop_reply("EVALSHA", then=then)
-    with theirs:
-        pass
     mine.acquire()
-    lost.hits = 0
+    assert lost.hits == 1
+    lost = proxy.drop_reply("EVALSHA", then=then)
     pending = alice.start(mine.wait, 20)
     world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
     with theirs:
         theirs.notify()
     assert pending.result(within=15) is True
+    assert lost.hits == 1
     mine.release()
     pendings = [waits(world, bob, theirs), waits(world, carol, other)]
     mine.acquire()
