@@ -135,7 +135,8 @@ class Crowd(ABC):
         return sum(client.core.subscriptions.last_resorts for client in self.clients)
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Nothing is left of it, and each who waited was notified."""
+        assert self.last_resorts() == 0
         assert leftovers(self.world, [each for each in self.clients if not each.runtime.process.crashed]) == []
 
 
