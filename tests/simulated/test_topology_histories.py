@@ -323,7 +323,7 @@ def _dropped_without_a_word(self: Watchdog) -> None:
     """Instead of telling the holders of what has expired."""
     for ownership in list(self._watched):
         if ownership.deadline <= self._runtime.now():
-            self.watchdog.unwatch(ownership)
+            self._watched.pop(ownership)
     self._find_earliest()
 
 
