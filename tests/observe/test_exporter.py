@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import urllib.request
 import weakref
@@ -252,14 +250,3 @@ def test_a_port_in_use_is_reported(command_line: Programs, valkey: Server) -> No
     assert program.exit_code() == 1
     assert "cannot listen" in program.stderr
     assert "Traceback" not in program.stderr
-
-
-def test_without_the_extra_it_says_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['prometheus_client'] = None; sys.argv[1:] = ['metrics', '--once']; "
-        "from pyredisson.__main__ import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
-    assert 'pip install "pyredisson[cli,prometheus]"' in done.stderr
-    assert "Traceback" not in done.stderr

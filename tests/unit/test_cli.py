@@ -25,13 +25,22 @@ def test_the_help_groups_the_commands(command_line: Programs) -> None:
     assert re.findall(r"^  ([a-z]+) ", program.stdout, re.MULTILINE) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "missing", "extra"),
+    [
+        ("", "click", "cli"),
+        ("", "rich", "cli"),
+        ("web", "starlette", "web"),
+        ("metrics --once", "prometheus_client", "cli,prometheus"),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(words: str, missing: str, extra: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; from pyredisson.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    command = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
-    assert 'pip install "pyredisson[cli]"' in done.stderr
-    assert missing in done.stderr
+    assert f'pip install "pyredisson[{extra}]"' in done.stderr
+    assert missing.replace("_", "-") in done.stderr
     assert "Traceback" not in done.stderr
 
 

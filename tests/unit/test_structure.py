@@ -379,6 +379,25 @@ def test_a_client_makes_each_kind_in_two_statements(path: Path) -> None:
                 assert len(statements_of(method)) <= 2, method.name
 
 
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 1000, 50
+
+
+def lines_of(*nodes: ast.stmt) -> int:
+    return sum((node.end_lineno or 0) - node.lineno + 1 for node in nodes)
+
+
+@every(SOURCES)
+def test_files_and_functions_can_be_read_at_one_sitting(path: Path) -> None:
+    """A docstring does not count for the length of its function."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_OF_A_FILE
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            docstring = node.body[: len(node.body) - len(statements_of(node))]
+            assert lines_of(node) - lines_of(*docstring) <= LINES_OF_A_FUNCTION, node.name
+
+
 # ---- files and docstrings --------------------------------------------------------------------------------------------
 
 
@@ -461,13 +480,13 @@ def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
 # ---- circles ---------------------------------------------------------------------------------------------------------
 
 
-def imports_between(trees: dict[str, ast.Module], *, for_typing: bool) -> dict[str, set[str]]:
-    """What each module imports of the others when the program runs; or for type checkers, too."""
+def imports_between(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """What each module imports of the others when the program runs."""
     return {
         module: {
             other
             for name, typing_only, _ in imports_of(tree)
-            if (for_typing or not typing_only) and (other := longest_known(name, trees)) and other != module
+            if not typing_only and (other := longest_known(name, trees)) and other != module
         }
         for module, tree in trees.items()
     }
@@ -500,7 +519,7 @@ TREES = {module_of(path): tree_of(path) for path in SOURCES}
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Not when the program runs."""
-    assert circles_in(imports_between(TREES, for_typing=False)) == []
+    assert circles_in(imports_between(TREES)) == []
 
 
 def package_of(module: str) -> str:
@@ -510,7 +529,7 @@ def package_of(module: str) -> str:
 def test_the_architecture_page_says_what_each_package_imports() -> None:
     """When the program runs; an import in a function counts, too."""
     imported: dict[str, set[str]] = {}
-    for module, others in imports_between(TREES, for_typing=False).items():
+    for module, others in imports_between(TREES).items():
         found = imported.setdefault(package_of(module), set())
         found |= {package_of(other) for other in others} - {package_of(module)}
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")

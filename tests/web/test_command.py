@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 
 import httpx
@@ -98,14 +96,3 @@ def test_what_cannot_be_listened_on_is_said(command_line: Programs) -> None:
         assert program.exit_code() == 2
         assert SECRET not in program.stderr
         assert "Traceback" not in program.stderr
-
-
-def test_without_the_extra_it_says_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['starlette'] = None; sys.argv[1:] = ['web']; "
-        "from pyredisson.__main__ import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
-    assert 'pip install "pyredisson[web]"' in done.stderr
-    assert "Traceback" not in done.stderr
