@@ -25,7 +25,6 @@ import redis.asyncio
 from pyredisson.compat import redis_py
 from pyredisson.compat.redis_py import asyncio as redis_py_asyncio
 from tests.examples import ROOT
-from tests.servers import Server
 
 #: That of fetching, mostly: pip makes what it needs for it, which takes a busy machine a while.
 pytestmark = pytest.mark.timeout(400)
@@ -142,7 +141,7 @@ def check(
     assert set(different) == set(failed), "they are alike by now: say so in the documentation"
 
 
-def test_theirs_for_threads(sources: Path, fresh_server: Callable[..., Server]) -> None:
+def test_theirs_for_threads(sources, fresh_server):
     server = fresh_server()
     with redis.Redis.from_url(server.url) as r, redis.Redis.from_url(server.url, decode_responses=True) as decoded:
         with standing_in(sys.modules["redis.lock"], redis_py.Lock):
@@ -157,7 +156,7 @@ def test_theirs_for_threads(sources: Path, fresh_server: Callable[..., Server]) 
         )
 
 
-def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) -> None:
+def test_theirs_for_asyncio(sources, fresh_server):
     server = fresh_server()
     plain = types.ModuleType("pytest_asyncio")
     plain.fixture = lambda: lambda function: function  # type: ignore[attr-defined]
@@ -185,7 +184,7 @@ def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) 
         check(module, FOR_ASYNCIO, DIFFERENT, run, direct.flushall)
 
 
-def test_the_page_counts_them() -> None:
+def test_the_page_counts_them():
     page = (ROOT / "docs/howto/from-redis-py.md").read_text()
     count, version = FOR_THREADS + FOR_ASYNCIO, RELEASE.rpartition("=")[2]
     passed = count - len(DIFFERENT_FOR_THREADS) - len(DIFFERENT)

@@ -37,7 +37,7 @@ def port() -> Iterator[int]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", DRAWN)
-def test_random_programs_do_what_the_model_says(port: int, name: str, part: int) -> None:
+def test_random_programs_do_what_the_model_says(port, name, part):
     setting = SETTINGS[name]
     ends = []
     for seed in range(PROGRAMS * part, PROGRAMS * (part + 1)):
@@ -49,7 +49,7 @@ def test_random_programs_do_what_the_model_says(port: int, name: str, part: int)
     assert None in ends, "all of them were too slow to say anything"
 
 
-def test_greenlets_do_what_the_model_says() -> None:
+def test_greenlets_do_what_the_model_says():
     require("gevent")
     command = [sys.executable, "-W", "ignore", "-m", "tests.programs", "--setting", "greenlets"]
     command += ["--seed", "1", "--programs", str(PROGRAMS), "--steps", str(STEPS), "--no-shrinking"]
@@ -62,7 +62,7 @@ def test_greenlets_do_what_the_model_says() -> None:
     ("name", "what"),
     [("threads", what) for what in KEPT] + [("tasks", what) for what in KEPT if not has_contexts(what)],
 )
-def test_a_program_that_once_met_a_fault_does_what_is_right(port: int, name: str, what: str) -> None:
+def test_a_program_that_once_met_a_fault_does_what_is_right(port, name, what):
     setting, steps = SETTINGS[name], KEPT[what]
     for _ in range(10):
         run, fault = run_steps(given(setting, steps), port, tasks=setting.tasks)
@@ -74,9 +74,7 @@ def test_a_program_that_once_met_a_fault_does_what_is_right(port: int, name: str
 
 
 @pytest.mark.parametrize("name", ["thread", "task"])
-def test_a_release_that_releases_nothing_is_found_and_shrunk(
-    port: int, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_that_releases_nothing_is_found_and_shrunk(port, name, monkeypatch):
     def release_nothing(self: Run, step: Step) -> Any:
         return None if "+" not in step.on else original(self, step)
 

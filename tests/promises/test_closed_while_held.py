@@ -15,7 +15,6 @@ from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLat
 from tests.promises.kinds import warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 2.4
@@ -37,7 +36,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_block_that_is_left_in_time_releases(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+def test_a_block_that_is_left_in_time_releases(world, kind, alice, bob):
     client = world.client()
     block = BLOCKS[kind](alice, client)
     block.enter()
@@ -52,7 +51,7 @@ def test_a_block_that_is_left_in_time_releases(world: World, kind: str, alice: A
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "with semaphore", "permit_expirable_semaphore"])
-def test_permits_are_released(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+def test_permits_are_released(world, kind, alice, bob):
     client, kind, plain = world.client(), kind.removeprefix("with "), kind.startswith("with")
     theirs = bob.get(world.client(), kind)
     theirs.try_set_permits(3)
@@ -66,7 +65,7 @@ def test_permits_are_released(world: World, kind: str, alice: Actor, bob: Actor)
 
 
 @each_runtime
-def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_nested_hold_is_released_level_by_level(world, alice, bob):
     client, theirs = world.client(), bob.lock(world.client())
     mine = alice.lock(client)
     outer, inner = mine.hold(), mine.hold()
@@ -81,7 +80,7 @@ def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bo
 
 @sync_and_async
 @pytest.mark.parametrize("closed", [1, 3], ids=["one client", "all clients"])
-def test_a_multi_lock_is_released(world: ClockWorld, closed: int, alice: Actor, bob: Actor) -> None:
+def test_a_multi_lock_is_released(world, closed, alice, bob):
     clients = world.nodes(3, quorum_node_timeout=2.0)
     locks = [client.real.get_lock("orders") for client in clients]
     block = Remote(clients[0].real.get_red_lock(*locks), alice).hold()
@@ -101,7 +100,7 @@ def leave(world: World, actor: Actor, block: Remote) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
-def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Actor) -> None:
+def test_what_is_left_too_late_is_lost(world, kind, alice):
     lost: list[str] = []
     events: list[Any] = []
     client = world.client(
@@ -128,7 +127,7 @@ def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Acto
 
 
 @sync_and_async
-def test_all_losses_are_told_whatever_a_listener_raises(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     """Each is named in the log. No watchdog is said to be late, which a closed client does not have."""
     lost: list[str] = []
 
@@ -154,7 +153,7 @@ def test_all_losses_are_told_whatever_a_listener_raises(world: ClockWorld, alice
 
 
 @sync_and_async
-def test_one_warning_names_all(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+def test_one_warning_names_all(world, alice, caplog):
     client = world.client()
     for name in ("orders", "bills"):
         alice.lock(client, name).lock()
@@ -171,9 +170,7 @@ def test_one_warning_names_all(world: ClockWorld, alice: Actor, caplog: Any) -> 
 @pytest.mark.parametrize(
     "kind", ["semaphore", "with semaphore", "with bounded_semaphore", "permit_expirable_semaphore"]
 )
-def test_permits_of_blocks_are_named(
-    world: ClockWorld, kind: str, presence: bool, alice: Actor, bob: Actor, caplog: Any
-) -> None:
+def test_permits_of_blocks_are_named(world, kind, presence, alice, bob, caplog):
     """And no others: who acquired them outside of a block may release them through any client."""
     events: list[Any] = []
     client, word = world.client(presence=presence, listeners=(events.append,)), kind.removeprefix("with ")
@@ -196,9 +193,7 @@ def test_permits_of_blocks_are_named(
 
 
 @sync_and_async
-def test_permits_are_not_named_once_their_blocks_were_left(
-    world: ClockWorld, alice: Actor, bob: Actor, caplog: Any
-) -> None:
+def test_permits_are_not_named_once_their_blocks_were_left(world, alice, bob, caplog):
     """Wherever that was."""
     client = world.client()
     semaphore = alice.get(client, "semaphore", permits=9)
@@ -213,7 +208,7 @@ def test_permits_are_not_named_once_their_blocks_were_left(
 
 
 @sync_and_async
-def test_nothing_is_said_of_a_client_that_holds_nothing(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+def test_nothing_is_said_of_a_client_that_holds_nothing(world, alice, caplog):
     client = world.client()
     lock = alice.lock(client)
     lock.lock()
@@ -224,7 +219,7 @@ def test_nothing_is_said_of_a_client_that_holds_nothing(world: ClockWorld, alice
 
 
 @sync_and_async
-def test_a_server_that_is_away_is_no_error_of_the_block(world: ClockWorld, alice: Actor) -> None:
+def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
         block = alice.lock(client).hold()
@@ -237,7 +232,7 @@ def test_a_server_that_is_away_is_no_error_of_the_block(world: ClockWorld, alice
 
 
 @sync_and_async
-def test_a_leader_resigns_and_its_campaign_ends(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+def test_a_leader_resigns_and_its_campaign_ends(world, alice, bob):
     led: list[int] = []
 
     def lead(term: Any) -> None:
@@ -263,7 +258,7 @@ def test_a_leader_resigns_and_its_campaign_ends(world: ClockWorld, alice: Actor,
 @pytest.mark.parametrize(
     "kind", ["with lock", "lock", "fair_lock", "semaphore", "permit_expirable_semaphore", "red_lock"]
 )
-def test_a_closed_generator_releases(world: ClockWorld, kind: str, alice: Actor) -> None:
+def test_a_closed_generator_releases(world, kind, alice):
     """Also an asynchronous one, which can wait for nothing."""
     client, permits = world.client(), {"permits": 1} if "semaphore" in kind else {}
 
@@ -295,7 +290,7 @@ def test_a_closed_generator_releases(world: ClockWorld, kind: str, alice: Actor)
 
 
 @sync_and_async
-def test_a_decorated_function_keeps_its_result(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+def test_a_decorated_function_keeps_its_result(world, alice, bob):
     client = world.client()
     inside, may_end = threading.Event(), threading.Event()
 

@@ -31,9 +31,7 @@ def collect(alice: Actor) -> None:
 
 
 @pytest.mark.parametrize("form", ["plain", "coroutine"])
-def test_a_client_that_is_collected_while_it_holds_tells_what(
-    world: ClockWorld, form: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_is_collected_while_it_holds_tells_what(world, form, caplog):
     lost: list[Any] = []
 
     async def later(*told: Any) -> None:
@@ -67,7 +65,7 @@ def test_a_client_that_is_collected_while_it_holds_tells_what(
     assert event.held == 3
 
 
-def test_the_list_of_names_is_bounded(world: ClockWorld, alice: Actor, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_list_of_names_is_bounded(world, alice, caplog):
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world)
         for number in range(30):
@@ -81,7 +79,7 @@ def test_the_list_of_names_is_bounded(world: ClockWorld, alice: Actor, caplog: p
 
 
 @pytest.mark.parametrize("how", ["released", "closed", "a fixed lease", "unused"])
-def test_otherwise_nothing_is_said(world: ClockWorld, how: str, caplog: pytest.LogCaptureFixture, alice: Actor) -> None:
+def test_otherwise_nothing_is_said(world, how, caplog, alice):
     lost: list[Any] = []
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
 from pyredisson.asyncio import Redisson
-from tests.proxy import Proxy
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async
 
 #: Kinds of locks that have conditions.
@@ -35,7 +33,7 @@ def waits(world: World, actor: Actor, mine: Remote, timeout: float | None = None
 
 
 @kinds
-def test_a_notification_wakes_the_one_who_has_waited_longest(world: World, kind: str) -> None:
+def test_a_notification_wakes_the_one_who_has_waited_longest(world, kind):
     alice, *others = world.actors(4)
     one, two = world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)
     mine = condition(alice, one, kind)
@@ -62,7 +60,7 @@ def test_a_notification_wakes_the_one_who_has_waited_longest(world: World, kind:
 
 
 @kinds
-def test_all_holds_are_given_up_and_taken_again(world: World, kind: str) -> None:
+def test_all_holds_are_given_up_and_taken_again(world, kind):
     alice, bob = world.actors(2)
     client = world.client()
     mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
@@ -80,7 +78,7 @@ def test_all_holds_are_given_up_and_taken_again(world: World, kind: str) -> None
     assert lock.is_locked() is False
 
 
-def test_a_wait_that_times_out(world: World) -> None:
+def test_a_wait_that_times_out(world):
     alice = world.actor()
     mine = condition(alice, world.client())
     with mine:
@@ -97,7 +95,7 @@ def test_a_wait_that_times_out(world: World) -> None:
 
 @pytest.mark.unheard
 @each_runtime
-def test_a_lost_message_is_found_out(world: World) -> None:
+def test_a_lost_message_is_found_out(world):
     bob = world.actor()
     theirs = condition(bob, world.client(max_wait_without_check=0.5))
     pending = waits(world, bob, theirs)
@@ -107,7 +105,7 @@ def test_a_lost_message_is_found_out(world: World) -> None:
 
 
 @each_runtime
-def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
+def test_a_client_that_is_gone_takes_no_notification(world):
     alice, bob = world.actors(2)
     mine, theirs = (condition(actor, world.client(max_wait_without_check=60)) for actor in (alice, bob))
     world.redis.command("ZADD", WAITERS, 1, "gone:1")
@@ -119,7 +117,7 @@ def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
 
 
 @kinds
-def test_a_waiter_joins_once_its_client_receives_messages(world: World, kind: str) -> None:
+def test_a_waiter_joins_once_its_client_receives_messages(world, kind):
     """So no notification passes over it."""
     bob, client = world.actor(), world.client()
     theirs = condition(bob, client, kind)
@@ -133,7 +131,7 @@ def test_a_waiter_joins_once_its_client_receives_messages(world: World, kind: st
 
 @pytest.mark.unheard
 @sync_and_async
-def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world: ClockWorld, proxy: Proxy) -> None:
+def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world, proxy):
     alice, bob = world.actors(2)
     client = world.through(proxy.port, timeout=2, max_wait_without_check=3)
     mine, theirs = condition(alice, world.client()), condition(bob, client)
@@ -149,7 +147,7 @@ def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world: ClockW
 
 @interruptible
 @sync_and_async
-def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world: ClockWorld, proxy: Proxy) -> None:
+def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world, proxy):
     """And no other is notified in its place."""
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.through(proxy.port)), condition(bob, world.client())
@@ -167,7 +165,7 @@ def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world: ClockWor
 
 
 @asyncio_only
-def test_a_wait_that_is_closed_before_joining_notifies_no_one(world: ClockWorld, proxy: Proxy) -> None:
+def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, proxy):
     bob = world.actor()
     waits(world, bob, condition(bob, world.client()))
     held = proxy.hold_request("SUBSCRIBE", None)
@@ -186,7 +184,7 @@ def test_a_wait_that_is_closed_before_joining_notifies_no_one(world: ClockWorld,
 
 
 @kinds
-def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world: World, kind: str) -> None:
+def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world, kind):
     client, (alice, bob) = world.client(), world.actors(2)
     waiting = waits(world, alice, condition(alice, client, kind))
     bob.get(client, kind).lock()
@@ -203,7 +201,7 @@ def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world: World, kind: str
 
 
 @each_runtime
-def test_only_a_holder_waits_and_notifies(world: World) -> None:
+def test_only_a_holder_waits_and_notifies(world):
     alice, bob = world.actors(2)
     client = world.client()
     mine, theirs = condition(alice, client), condition(bob, client)
@@ -222,7 +220,7 @@ def test_only_a_holder_waits_and_notifies(world: World) -> None:
 
 
 @interruptible
-def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
+def test_an_interrupted_wait_has_the_lock_again(world):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.client()), condition(bob, world.client())
     mine.acquire()
@@ -239,7 +237,7 @@ def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
 
 @interruptible
 @kinds
-def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: World, kind: str) -> None:
+def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world, kind):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.client(), kind), bob.get(world.client(), kind)
     mine.acquire()
@@ -257,7 +255,7 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: Wor
 
 
 @asyncio_only
-def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world: ClockWorld) -> None:
+def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world):
     """And its notification goes to the next one."""
 
     async def main() -> None:
@@ -290,7 +288,7 @@ def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(wo
 
 @asyncio_only
 @kinds
-def test_waiters_end_soon_when_their_event_loop_does(world: ClockWorld, kind: str) -> None:
+def test_waiters_end_soon_when_their_event_loop_does(world, kind):
     """It cancels all tasks, and the one that receives the client's messages with them."""
 
     async def main() -> None:
@@ -311,7 +309,7 @@ def test_waiters_end_soon_when_their_event_loop_does(world: ClockWorld, kind: st
 
 @asyncio_only
 @kinds
-def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world: ClockWorld, kind: str) -> None:
+def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world, kind):
     anyio = pytest.importorskip("anyio")
 
     async def main() -> None:
@@ -329,7 +327,7 @@ def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world: ClockWor
 @sync_and_async
 @kinds
 @pytest.mark.parametrize("then", ["hang", "reset"])
-def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal["hang", "reset"]) -> None:
+def test_lost_replies(world, proxy, kind, then):
     alice, bob, carol = world.actors(3)
     client = world.through(proxy.port, timeout=2.4)
     mine, theirs, other = (
@@ -368,7 +366,7 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal[
 
 @each_runtime
 @kinds
-def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world: World, kind: str) -> None:
+def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, kind):
     me, bob = world.actors(2)
     client = world.client()
     mine, theirs = condition(me, client, kind), condition(bob, world.client(), kind)
@@ -382,7 +380,7 @@ def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world
     theirs.release()
 
 
-def test_other_locks_have_no_condition(world: World) -> None:
+def test_other_locks_have_no_condition(world):
     client = world.client().real
     sides = client.get_read_write_lock("orders")
     for lock in (client.get_spin_lock("orders"), sides, sides.write_lock(), sides.read_lock(), 5, None):

@@ -99,7 +99,7 @@ def lock_all(actor: Actor, world: World, locks: list[Any]) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", GETS)
-def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str) -> None:
+def test_a_pair_takes_no_more_steps_with_3000_locks_held(world, kind):
     client, actor = world.client(), world.actor()
     get = GETS[kind]
     lock_all(actor, world, [get(client.real, f"few-{number}") for number in range(100)])
@@ -109,7 +109,7 @@ def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str
 
 
 @sync_and_async
-def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> None:
+def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world):
     client, actor = world.client(), world.actor()
     semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
 
@@ -132,9 +132,7 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> N
 
 @in_virtual_time
 @pytest.mark.parametrize(("presence", "most"), [(True, 11), (False, 9)])
-def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
-    world: World, presence: bool, most: int
-) -> None:
+def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(world, presence, most):
     client, actor = world.client(presence=presence), world.actor()
     held = 0
 
@@ -159,7 +157,7 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
 
 
 @in_virtual_time
-def test_members_that_were_waited_for_are_then_renewed_as_all_others(world: World) -> None:
+def test_members_that_were_waited_for_are_then_renewed_as_all_others(world):
     """While a multi-lock with a short lease waits, each of its members is renewed by a request of its own."""
     rounds: list[tuple[int, int]] = []
 
@@ -186,7 +184,7 @@ def test_members_that_were_waited_for_are_then_renewed_as_all_others(world: Worl
 
 
 @asyncio_only
-def test_a_client_keeps_nothing_of_the_contexts_of_its_callers(world: World) -> None:
+def test_a_client_keeps_nothing_of_the_contexts_of_its_callers(world):
     """Its timers and background tasks go on after the calls that began them; a context keeps all that is set in it."""
 
     class Held:

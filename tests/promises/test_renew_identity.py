@@ -8,13 +8,12 @@ import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
 from pyredisson._owners import forks
-from tests.worlds.base import KEPT, Actor, Remote
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import sync_and_async
 
 
 @sync_and_async
-def test_what_was_held_is_lost_and_the_client_goes_on(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
     lost: list[str] = []
     client = world.client(on_lock_lost=lambda name, number: lost.append(name))
     before = client.id
@@ -36,7 +35,7 @@ def test_what_was_held_is_lost_and_the_client_goes_on(world: ClockWorld, alice: 
 
 
 @sync_and_async
-def test_permits_and_multi_locks_are_lost_too(world: ClockWorld, alice: Actor) -> None:
+def test_permits_and_multi_locks_are_lost_too(world, alice):
     client = world.client()
     permits = alice.get(client, "permit_expirable_semaphore", "permits")
     permits.try_set_permits(1)
@@ -54,7 +53,7 @@ def test_permits_and_multi_locks_are_lost_too(world: ClockWorld, alice: Actor) -
 
 
 @sync_and_async
-def test_who_waits_is_woken(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+def test_who_waits_is_woken(world, alice, bob):
     client = world.client()
     alice.lock(world.client()).lock()
     theirs = bob.lock(client)
@@ -69,9 +68,7 @@ def test_who_waits_is_woken(world: ClockWorld, alice: Actor, bob: Actor) -> None
 
 @sync_and_async
 @pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
-def test_a_restored_copy_is_another_client(
-    world: ClockWorld, alice: Actor, monkeypatch: pytest.MonkeyPatch, noticed: str
-) -> None:
+def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
     lost: list[str] = []
     client = world.client(
         lock_watchdog_timeout=0.6 if noticed == "by the watchdog" else 30,
@@ -98,9 +95,7 @@ def test_a_restored_copy_is_another_client(
 
 
 @sync_and_async
-def test_an_origin_that_cannot_be_read_is_no_copy(
-    world: ClockWorld, alice: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_origin_that_cannot_be_read_is_no_copy(world, alice, monkeypatch):
     client = world.client(lock_watchdog_timeout=KEPT)
     before, lock = client.id, alice.lock(client)
     lock.lock()

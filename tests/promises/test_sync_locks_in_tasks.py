@@ -54,7 +54,7 @@ def while_held(lock: Any, other: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_task_neither_joins_another_one_nor_waits_for_it(world: ThreadsWorld, kind: str) -> None:
+def test_a_task_neither_joins_another_one_nor_waits_for_it(world, kind):
     lock = lock_of(world, kind)
 
     async def other() -> BaseException:
@@ -74,7 +74,7 @@ def test_a_task_neither_joins_another_one_nor_waits_for_it(world: ThreadsWorld, 
 
 
 @pytest.mark.parametrize("holding", ["with", "hold"])
-def test_every_method_that_would_wait_for_another_task_raises(lock: Any, holding: str) -> None:
+def test_every_method_that_would_wait_for_another_task_raises(lock, holding):
     async def other() -> None:
         for acquire in (
             lock.lock,
@@ -97,9 +97,7 @@ def test_every_method_that_would_wait_for_another_task_raises(lock: Any, holding
 
 
 @pytest.mark.parametrize(("held", "wanted"), [("write_lock", "read_lock"), ("read_lock", "write_lock")])
-def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(
-    world: ThreadsWorld, held: str, wanted: str
-) -> None:
+def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(world, held, wanted):
     client = world.client()
     lock = make(client, wanted)
 
@@ -111,7 +109,7 @@ def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_t
     while_held(make(client, held), other)
 
 
-def test_a_task_re_enters_its_own_lock(lock: Any) -> None:
+def test_a_task_re_enters_its_own_lock(lock):
     async def main() -> None:
         with lock:
             await asyncio.sleep(0)
@@ -125,7 +123,7 @@ def test_a_task_re_enters_its_own_lock(lock: Any) -> None:
     asyncio.run(main())
 
 
-def test_the_wrong_task_learns_which_one_holds_the_lock(lock: Any) -> None:
+def test_the_wrong_task_learns_which_one_holds_the_lock(lock):
     async def other() -> str:
         with pytest.raises(LockNotOwnedError) as refusal:
             lock.unlock()
@@ -137,7 +135,7 @@ def test_the_wrong_task_learns_which_one_holds_the_lock(lock: Any) -> None:
     assert "owner=" in said
 
 
-def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock: Any) -> None:
+def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock):
     """Nor the other way round: the thread that runs the loop cannot release while the loop runs."""
 
     async def take() -> None:
@@ -156,7 +154,7 @@ def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock: Any) -> N
     assert lock.force_unlock() is True
 
 
-def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(lock: Any) -> None:
+def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(lock):
     async def other() -> bool:
         said: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(lambda: said.set_result(lock.try_lock(0)))
@@ -165,9 +163,7 @@ def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(lock: Any) -> No
     assert while_held(lock, other) is False
 
 
-def test_a_task_that_ends_while_it_holds_keeps_the_lock_no_longer_than_its_lease(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_task_that_ends_while_it_holds_keeps_the_lock_no_longer_than_its_lease(world, caplog):
     lock = lock_of(world, "lock", lock_watchdog_timeout=1.5)
 
     async def main() -> None:
@@ -194,9 +190,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     ("kind", "elsewhere"),
     [("lock", False), ("token_lock", False), ("multi_lock", False), ("red_lock", False), ("lock", True)],
 )
-def test_blocking_an_event_loop_is_logged_after_a_second(
-    world: ThreadsWorld, kind: str, elsewhere: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocking_an_event_loop_is_logged_after_a_second(world, kind, elsewhere, caplog):
     lock, other = lock_of(world, kind), world.actor()
     theirs = lock_of(world, kind) if elsewhere else lock
     other.do(theirs.lock)
@@ -219,9 +213,7 @@ def test_blocking_an_event_loop_is_logged_after_a_second(
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
-def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
-    world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(world, kind, caplog):
     waits = make(world.client(), kind, "seats")
 
     async def main() -> object:
@@ -236,9 +228,7 @@ def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
     assert "'seats'" in warning.getMessage()
 
 
-def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(
-    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(world, lock, caplog):
     holder = world.actor()
 
     async def main() -> None:
@@ -255,7 +245,7 @@ def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(
     assert warnings_of(caplog) == []
 
 
-def test_a_thread_waits_for_a_task_of_another_threads_loop(world: ThreadsWorld, lock: Any) -> None:
+def test_a_thread_waits_for_a_task_of_another_threads_loop(world, lock):
     waiter = world.actor()
 
     async def other() -> Any:

@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import in_virtual_time, interruptible, sync_and_async
 
 # ---- events ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_event_is_a_flag(world: World) -> None:
+def test_an_event_is_a_flag(world):
     event = world.actor().get(world.client(), "event", "ready")
     assert event.wait(-1) is False
     event.set()
@@ -35,7 +33,7 @@ def test_an_event_is_a_flag(world: World) -> None:
     assert world.redis.ttl("ready") == math.inf
 
 
-def test_a_waiter_returns_though_the_event_was_cleared_at_once(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_waiter_returns_though_the_event_was_cleared_at_once(world, alice, bob):
     mine, theirs = (actor.get(world.client(max_wait_without_check=60), "event", "ready") for actor in (alice, bob))
     mine.set()
     mine.clear()
@@ -52,7 +50,7 @@ def test_a_waiter_returns_though_the_event_was_cleared_at_once(world: World, ali
 # ---- bounded semaphores ----------------------------------------------------------------------------------------------
 
 
-def test_a_release_of_a_bounded_semaphore_too_many_is_refused(world: World) -> None:
+def test_a_release_of_a_bounded_semaphore_too_many_is_refused(world):
     semaphore = world.actor().get(world.client(), "bounded_semaphore", "seats", 2)
     with pytest.raises(ValueError, match="released too many times: its value is 2"), semaphore:
         assert semaphore.acquire() is True
@@ -66,7 +64,7 @@ def test_a_release_of_a_bounded_semaphore_too_many_is_refused(world: World) -> N
 
 
 @sync_and_async
-def test_a_lost_reply_of_a_bounded_semaphore(world: ClockWorld, proxy: Proxy) -> None:
+def test_a_lost_reply_of_a_bounded_semaphore(world, proxy):
     semaphore = world.actor().get(world.through(proxy.port, timeout=2.4), "bounded_semaphore", "seats", 2)
     semaphore.acquire()
     semaphore.release()
@@ -114,7 +112,7 @@ class Party:
         return value_of(self.actors[0], self.barriers[0], value)
 
 
-def test_the_last_one_opens_a_barrier(world: World) -> None:
+def test_the_last_one_opens_a_barrier(world):
     party = Party(world, 3)
     assert (party.barriers[0].real.parties, party.get("n_waiting"), party.get("broken")) == (3, 0, False)
     for call in (party.barriers[2].wait, party.barriers[2].enter):
@@ -127,7 +125,7 @@ def test_the_last_one_opens_a_barrier(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["abort", "reset", "a wait that times out", "a failing action"])
-def test_those_who_wait_at_a_broken_barrier_receive_an_error(world: World, how: str) -> None:
+def test_those_who_wait_at_a_broken_barrier_receive_an_error(world, how):
     party = Party(world, 2 if "action" in how else 3, action=lambda: 1 // 0)
     pendings, last = party.wait(0), party.barriers[1]
     if how == "a failing action":
@@ -143,7 +141,7 @@ def test_those_who_wait_at_a_broken_barrier_receive_an_error(world: World, how: 
 
 
 @in_virtual_time
-def test_a_party_that_has_died_is_no_longer_counted(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_party_that_has_died_is_no_longer_counted(world, alice, bob):
     mine, theirs = (actor.get(world.client(max_wait_without_check=1), "barrier", "start", 3) for actor in (alice, bob))
     world.redis.command("HSET", "pyredisson_barrier:{start}", 1, f"{int(1000 * (1_700_000_000 + world.now()))} dead")
     pending = alice.start(mine.wait, 60)
@@ -156,7 +154,7 @@ def test_a_party_that_has_died_is_no_longer_counted(world: World, alice: Actor, 
 
 
 @in_virtual_time
-def test_one_too_many_waits_for_the_next_generation(world: World, alice: Actor, bob: Actor) -> None:
+def test_one_too_many_waits_for_the_next_generation(world, alice, bob):
     mine, theirs = (actor.get(world.client(), "barrier", "start", 2) for actor in (alice, bob))
     # All are there, and the action of the last one is not over.
     ends_ms = 1000 * (int(world.redis.command("TIME")[0]) + 3600)
@@ -171,7 +169,7 @@ def test_one_too_many_waits_for_the_next_generation(world: World, alice: Actor, 
 
 
 @interruptible
-def test_an_interrupted_party_leaves(world: World) -> None:
+def test_an_interrupted_party_leaves(world):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = (actor.get(world.client(), "barrier", "start", 2) for actor in (me, bob))
     error = me.interrupted(mine.wait, once=lambda: world.redis.command("HLEN", "pyredisson_barrier:{start}") == 1)
@@ -182,7 +180,7 @@ def test_an_interrupted_party_leaves(world: World) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("lost_by", [0, 1])
-def test_lost_replies_of_a_barrier(world: ClockWorld, proxy: Proxy, lost_by: int) -> None:
+def test_lost_replies_of_a_barrier(world, proxy, lost_by):
     """The repeat of the one who opens it joins no second time; neither does that of the first."""
     actors = world.actors(2)
     clients = [world.through(proxy.port, timeout=2.4), world.client()]

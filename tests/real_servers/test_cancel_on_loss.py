@@ -147,7 +147,7 @@ FINDINGS = [_an_inner_block, _an_inner_block_that_is_caught, _an_unlock, _a_reen
 
 
 @pytest.mark.parametrize("find", FINDINGS, ids=lambda find: find.__name__[1:])
-def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Run, find: Play) -> None:
+def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played, find):
     async def play(scene: Scene) -> None:
         with ends_with(LockLostError):
             async with scene.hold():
@@ -157,7 +157,7 @@ def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Run, 
 
 
 @counts_cancellations
-def test_a_task_group_reports_the_loss(played: Run) -> None:
+def test_a_task_group_reports_the_loss(played):
     async def play(scene: Scene) -> None:
         async def work() -> None:
             async with scene.hold():
@@ -204,7 +204,7 @@ each_body = pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name
 @each_body
 @pytest.mark.parametrize("blocks", [1, 2], ids=["", "nested"])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["", "cancelled before"])
-def test_a_loss_is_a_loss_however_the_body_ends(lost: Run, body: Play, blocks: int, cancelled: bool) -> None:
+def test_a_loss_is_a_loss_however_the_body_ends(lost, body, blocks, cancelled):
     async def work(scene: Scene) -> None:
         if cancelled:
             task = asyncio.current_task()
@@ -222,7 +222,7 @@ def test_a_loss_is_a_loss_however_the_body_ends(lost: Run, body: Play, blocks: i
 
 
 @counts_cancellations
-def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost: Run) -> None:
+def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost):
     async def work(scene: Scene) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):  # type: ignore[attr-defined]
@@ -238,7 +238,7 @@ def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost: Run)
 
 
 @counts_cancellations
-def test_a_loss_after_a_task_group_that_failed(lost: Run) -> None:
+def test_a_loss_after_a_task_group_that_failed(lost):
     """Before Python 3.13 that leaves the task with a cancellation counted."""
 
     async def fail() -> None:
@@ -261,7 +261,7 @@ def test_a_loss_after_a_task_group_that_failed(lost: Run) -> None:
 
 @pytest.mark.parametrize("first", ["loss", "outside"])
 @each_body
-def test_a_cancellation_from_outside_in_the_same_turn(played: Run, body: Play, first: str) -> None:
+def test_a_cancellation_from_outside_in_the_same_turn(played, body, first):
     if first == "loss" and sys.version_info < (3, 11) and body is not _swallows_it:
         pytest.skip("Python 3.10 does not count cancellations: see docs/explanation/safety.md")
 
@@ -295,7 +295,7 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Run, body: Play, f
 @counts_cancellations
 @pytest.mark.parametrize("first", ["loss", "limit"])
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_time_limit_that_is_over_in_the_same_turn(lost: Run, first: str, where: str) -> None:
+def test_a_time_limit_that_is_over_in_the_same_turn(lost, first, where):
     """Inside, the block ends with the loss: its own cancellation goes past the limit, as any other would."""
 
     async def work(scene: Scene) -> None:
@@ -323,7 +323,7 @@ async def limited(scene: Scene, where: str, seconds: float) -> AsyncIterator[Non
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_limit_of_anyio_stays_what_it_is(played: Run, where: str) -> None:
+def test_a_limit_of_anyio_stays_what_it_is(played, where):
     async def play(scene: Scene) -> None:
         with ends_with(TimeoutError):
             async with limited(scene, where, 0.05):
@@ -334,7 +334,7 @@ def test_a_limit_of_anyio_stays_what_it_is(played: Run, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_loss_under_a_limit_of_anyio(lost: Run, where: str) -> None:
+def test_a_loss_under_a_limit_of_anyio(lost, where):
     async def work(scene: Scene) -> None:
         with ends_with(LockLostError):
             async with limited(scene, where, 60):
@@ -344,7 +344,7 @@ def test_a_loss_under_a_limit_of_anyio(lost: Run, where: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["loss", "limit"])
-def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(lost: Run, first: str) -> None:
+def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(lost, first):
     async def work(scene: Scene) -> None:
         with anyio.CancelScope() as scope:
             async with scene.hold():

@@ -10,7 +10,6 @@ import pytest
 
 from pyredisson.errors import LockLostError
 from pyredisson.events import Lost
-from tests.clusters import RunningCluster
 from tests.real_servers.client_settings import renewed_every
 from tests.servers import Server
 from tests.waiting import until
@@ -34,9 +33,7 @@ def _hold(world: ClockWorld, server: Server, name: str, how: str) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("how", ["renewal", "unlock", "re-entry"])
-def test_a_restart_without_data_is_the_cause(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
-) -> None:
+def test_a_restart_without_data_is_the_cause(world, fresh_server, unique_name, how):
     server = fresh_server()
     client, actor, lock = _hold(world, server, unique_name, how)
     server.kill()
@@ -59,9 +56,7 @@ def test_a_restart_without_data_is_the_cause(
     assert GUESS not in reason
 
 
-def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(world, fresh_server, unique_name):
     server = fresh_server()
     client, actor, other = world.from_url(server.url), world.actor(), world.actor()
     lease = actor.do(world.enter(client.get_lock(unique_name).hold()))
@@ -77,9 +72,7 @@ def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_so_does_one_whose_subscriber_comes_back(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, waits: bool
-) -> None:
+def test_so_does_one_whose_subscriber_comes_back(world, fresh_server, unique_name, waits):
     server = fresh_server()
     client, actor, waiter = world.from_url(server.url), world.actor(), world.actor()
     actor.do(client.get_lock(unique_name).lock)
@@ -96,9 +89,7 @@ def test_so_does_one_whose_subscriber_comes_back(
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
 @pytest.mark.parametrize("how", ["renewal", "unlock", "extend", "notify", "extend all"])
-def test_a_flush_is_the_cause(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, command: str, how: str
-) -> None:
+def test_a_flush_is_the_cause(world, fresh_server, unique_name, command, how):
     server = fresh_server()
     client, actor, lock = _hold(world, server, unique_name, how)
     both = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
@@ -121,7 +112,7 @@ def test_a_flush_is_the_cause(
         assert "was flushed" in _reasons(world)[0]
 
 
-def test_a_deleted_key_is_neither(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str) -> None:
+def test_a_deleted_key_is_neither(world, fresh_server, unique_name):
     server = fresh_server()
     client, actor = world.from_url(server.url), world.actor()
     lock = client.get_lock(unique_name)
@@ -134,9 +125,7 @@ def test_a_deleted_key_is_neither(world: ClockWorld, fresh_server: Callable[...,
         actor.do(lock.unlock)
 
 
-def test_a_restart_before_the_acquire_is_no_cause(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_a_restart_before_the_acquire_is_no_cause(world, fresh_server, unique_name):
     server = fresh_server()
     client, actor = world.from_url(server.url), world.actor()
     lock = client.get_lock(unique_name)
@@ -153,9 +142,7 @@ def test_a_restart_before_the_acquire_is_no_cause(
         actor.do(lock.unlock)
 
 
-def test_a_flushed_node_of_a_cluster_is_the_cause_of_its_own_losses(
-    world: Any, cluster: RunningCluster, unique_name: str
-) -> None:
+def test_a_flushed_node_of_a_cluster_is_the_cause_of_its_own_losses(world, cluster, unique_name):
     client, actor = world.from_url(cluster.url), world.actor()
     names = [f"{unique_name}-{number}" for number in range(40)]
     first = cluster.master_of(names[0])

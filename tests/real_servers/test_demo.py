@@ -1,22 +1,18 @@
 """``pyredisson demo``, as users run it, and what it leaves behind."""
 
-from __future__ import annotations
-
 import re
 import signal
-from collections.abc import Callable
 
 import pytest
 
-from tests.command_line import Programs
-from tests.servers import VALKEY, Server
+from tests.servers import VALKEY
 from tests.waiting import until
 
 # Small: the subject here is the demo, not the lock.
 SMALL = ("--seats", "30", "--workers", "2")
 
 
-def test_on_a_private_server(command_line: Programs) -> None:
+def test_on_a_private_server(command_line):
     program = command_line.pyredisson("demo", *SMALL)
     assert program.exit_code(within=100) == 0, program.stderr
     assert program.stderr == ""
@@ -31,7 +27,7 @@ def test_on_a_private_server(command_line: Programs) -> None:
     assert 0 < takeover < 8, "it was not the lease that ended: the next one looked by itself, after 10 s"
 
 
-def test_a_server_of_the_users_is_left_as_it_was(command_line: Programs, fresh_server: Callable[..., Server]) -> None:
+def test_a_server_of_the_users_is_left_as_it_was(command_line, fresh_server):
     server = fresh_server(VALKEY, "--requirepass", "s3cret")
     with server.client() as client:
         client.set("theirs", "precious")
@@ -43,9 +39,7 @@ def test_a_server_of_the_users_is_left_as_it_was(command_line: Programs, fresh_s
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("scene", ["stock", "lock"])
-def test_it_cleans_up_when_it_is_interrupted(
-    command_line: Programs, fresh_server: Callable[..., Server], signum: signal.Signals, scene: str
-) -> None:
+def test_it_cleans_up_when_it_is_interrupted(command_line, fresh_server, signum, scene):
     server = fresh_server()
     with server.client() as client:
         client.set("theirs", "precious")
@@ -61,7 +55,7 @@ def test_it_cleans_up_when_it_is_interrupted(
         assert client.keys() == [b"theirs"]
 
 
-def test_a_server_that_dies_in_the_middle(command_line: Programs, fresh_server: Callable[..., Server]) -> None:
+def test_a_server_that_dies_in_the_middle(command_line, fresh_server):
     server = fresh_server()
     program = command_line.pyredisson("demo", *SMALL, "--url", server.url)
     with server.client() as client:

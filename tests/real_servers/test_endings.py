@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import threading
 
-import redis
-
 from pyredisson._core.names import LockNames
-from tests.proxy import Proxy
 from tests.real_servers.observation import calls, held
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 # --- close() ---
 
 
-def test_close_removes_the_client_from_the_list_of_waiting_clients(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_close_removes_the_client_from_the_list_of_waiting_clients(world, proxy, direct, unique_name):
     """The request of a waiter that acquires leaves its client there for another waiter, which is interrupted then."""
     client, names = world.connected(proxy.url), LockNames(unique_name)
     lock, first, second = client.get_lock(unique_name), world.actor(), world.interruptible()

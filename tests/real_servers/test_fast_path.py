@@ -35,7 +35,6 @@ from pyredisson._threads.sockets import Connection
 from tests.real_servers.contenders import Do, at_once, awaited
 from tests.real_servers.observation import load_scripts
 from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import soon, until
 
 CONFIG = Config(lock_watchdog_timeout=3600, timeout=20.0)
@@ -306,15 +305,7 @@ async def compare(twins: Twins, seed: int, do: Do) -> None:
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-def test_threads(
-    kind: str,
-    valkey: Server,
-    direct: redis.Redis,
-    unique_name: str,
-    volume: Volume,
-    noted: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
     with (
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
@@ -327,14 +318,7 @@ def test_threads(
 
 
 @pytest.mark.volume
-def test_tasks(
-    valkey: Server,
-    direct: redis.Redis,
-    unique_name: str,
-    volume: Volume,
-    noted: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tasks(valkey, direct, unique_name, volume, noted, monkeypatch):
     async def histories() -> None:
         async with (
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
@@ -354,9 +338,7 @@ def use_once(lock: Any) -> None:
         pass
 
 
-def test_a_handle_that_another_thread_uses_meanwhile(
-    valkey: Server, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handle_that_another_thread_uses_meanwhile(valkey, unique_name, monkeypatch):
     """Each thread acts on its own ownership, whichever one the handle has used last."""
     with pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as client:
         lock = client.get_lock(unique_name)
@@ -386,9 +368,7 @@ def test_a_handle_that_another_thread_uses_meanwhile(
             assert (len(others.holds), others.pending, others.call.thread) == (0, None, 0)
 
 
-def test_a_fair_hand_over_takes_three_scripts(
-    valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fair_hand_over_takes_three_scripts(valkey, direct, unique_name, monkeypatch):
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
     monkeypatch.setattr("pyredisson._core.subscriptions.LINGER", 60.0)
     sent: list[bytes] = []

@@ -26,7 +26,6 @@ from pyredisson.compat.redis_py import Lock as CompatLock
 from tests.real_servers.observation import busy, load_scripts
 from tests.real_servers.signal_points import Points, other_points
 from tests.servers import VALKEY, Server, SharedServers
-from tests.volumes import Volume
 from tests.waiting import until
 
 pytestmark = [
@@ -319,14 +318,7 @@ def servers(shared_servers: SharedServers, valkey: Server) -> Iterator[dict[int,
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("name", AT_ONCE)
-def test_nothing_is_left(
-    servers: dict[int, list[redis.Redis]],
-    unique_name: str,
-    volume: Volume,
-    name: str,
-    warm: bool,
-    error: type[BaseException],
-) -> None:
+def test_nothing_is_left(servers, unique_name, volume, name, warm, error):
     case = AT_ONCE[name]
     walk = Walk(case, servers[case.servers], error, unique_name)
     direct, (before, after) = walk.direct[0], case.counts
@@ -409,9 +401,7 @@ def subscribe(url: str, client: pyredisson.Redisson, name: str) -> None:
 
 @pytest.mark.parametrize("granted", [True, False], ids=["granted", "timed out"])
 @pytest.mark.parametrize("name", WAITING)
-def test_nothing_is_left_of_an_interrupted_wait(
-    servers: dict[int, list[redis.Redis]], unique_name: str, volume: Volume, name: str, granted: bool
-) -> None:
+def test_nothing_is_left_of_an_interrupted_wait(servers, unique_name, volume, name, granted):
     """And later calls that need not wait are as fast as before."""
     case = WAITING[name]
     walk = Walk(case, servers[case.servers], KeyboardInterrupt if granted else SoftTimeLimitExceeded, unique_name)

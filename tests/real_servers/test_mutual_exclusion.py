@@ -20,8 +20,6 @@ from tests.proxy import Held, Proxy
 from tests.real_servers.contenders import COUNTER, Contenders
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import ANY_SCRIPT, channels, keys, load_scripts
-from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import until
 
 
@@ -153,9 +151,7 @@ CONTENTIONS = {
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", CONTENTIONS)
-def test_only_one_owner_at_a_time_whatever_goes_wrong(
-    fresh_server: Callable[..., Server], unique_name: str, volume: Volume, kind: str
-) -> None:
+def test_only_one_owner_at_a_time_whatever_goes_wrong(fresh_server, unique_name, volume, kind):
     server = fresh_server()
     load_scripts(server)
     processes, rounds = CONTENTIONS[kind]
@@ -181,9 +177,7 @@ def test_only_one_owner_at_a_time_whatever_goes_wrong(
 @pytest.mark.parametrize(
     "kind", [pytest.param("fair_lock", marks=pytest.mark.quick), "write_lock", "permit_expirable_semaphore"]
 )
-def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(
-    valkey: Server, direct: redis.Redis, unique_name: str, kind: str
-) -> None:
+def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(valkey, direct, unique_name, kind):
     begin(direct, kind, unique_name)
     counter, written, go = (f"{unique_name}-{key}" for key in ("counter", "written", "go"))
     direct.set(go, 1)

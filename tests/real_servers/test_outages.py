@@ -14,10 +14,9 @@ from pyredisson._core.deadline import certain_for
 from pyredisson._core.names import LockNames
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from pyredisson.events import ConnectionDown, Lost, RenewalFailed
-from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
 from tests.real_servers.observation import RELEASE, RENEW, await_waiter, held, listeners, nothing_left, side_by_side
-from tests.servers import REDIS_6, Server
+from tests.servers import REDIS_6
 from tests.waiting import until
 from tests.worlds.base import Actor
 from tests.worlds.clock import PATIENCE_WITH_FAULTS, ClockWorld
@@ -29,7 +28,7 @@ MARGIN = 2.0  # seconds; this machine may be busy
 # --- in the middle ---
 
 
-def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_cut_off_while_holding(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url)
     lock, other = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     actor = world.actor()
@@ -47,9 +46,7 @@ def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Re
     assert not world.losses
 
 
-def test_idle_connections_that_were_closed_are_no_outage(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_idle_connections_that_were_closed_are_no_outage(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(10):
@@ -65,9 +62,7 @@ def test_idle_connections_that_were_closed_are_no_outage(
     nothing_left(direct, client, unique_name)
 
 
-def test_the_server_dies_and_comes_back_empty(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_the_server_dies_and_comes_back_empty(world, fresh_server, unique_name):
     server = fresh_server()
     client = world.from_url(server.url, lock_watchdog_timeout=30.0)
     renewed_every(client, 0.4)
@@ -97,9 +92,7 @@ def test_the_server_dies_and_comes_back_empty(
 # --- while waiting ---
 
 
-def test_a_place_in_the_queue_is_given_up_after_an_outage(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_place_in_the_queue_is_given_up_after_an_outage(world, proxy, valkey, direct, unique_name):
     theirs, holder = world.from_url(valkey.url).get_fair_lock(unique_name), world.actor()
     holder.do(theirs.lock)
     client, actor = world.connected(proxy.url), world.actor()
@@ -121,8 +114,8 @@ def test_a_place_in_the_queue_is_given_up_after_an_outage(
 
 @pytest.mark.parametrize("form", ["calls", "blocks"])
 def test_an_outer_hold_is_renewed_after_an_inner_one_that_could_not_be_released(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, form: str
-) -> None:
+    world, proxy, direct, unique_name, form
+):
     """The caller repeats the call; nobody comes back to a block, which is released in the background."""
     client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
@@ -154,9 +147,7 @@ def test_an_outer_hold_is_renewed_after_an_inner_one_that_could_not_be_released(
 # --- silence of one request ---
 
 
-def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url, timeout=6.0)
     actor, other = world.actor(), world.actor()
     lock, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
@@ -209,9 +200,7 @@ class HandOver:
         nothing_left(direct, self.client, self._lock.name)
 
 
-def test_silent_and_found_out_by_a_ping_without_an_answer(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_silent_and_found_out_by_a_ping_without_an_answer(world, proxy, valkey, direct, unique_name):
     hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=1.2)
     hand_over.begin_to_wait()
     await_waiter(direct, hand_over.client, unique_name)
@@ -223,9 +212,7 @@ def test_silent_and_found_out_by_a_ping_without_an_answer(
     assert 0.1 < time.monotonic() - began < 8.0
 
 
-def test_the_confirmation_never_comes(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_the_confirmation_never_comes(world, proxy, valkey, direct, unique_name):
     hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=0.3)
     silent = [proxy.drop_reply("SUBSCRIBE", 1, then="hang"), proxy.hold_request("SUBSCRIBE", 2)]
     hand_over.begin_to_wait()
@@ -234,9 +221,7 @@ def test_the_confirmation_never_comes(
     hand_over.finish(direct)
 
 
-def test_dropped_for_its_output_buffer(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_dropped_for_its_output_buffer(world, fresh_server, unique_name):
     # Valkey counts no buffer for a payload that it need not copy.
     server = fresh_server(REDIS_6)
     server.config_set("client-output-buffer-limit", "pubsub 32kb 16kb 1")
@@ -259,8 +244,8 @@ LATE = 0.25  # seconds after another alarm for the same moment rang, on this mac
 
 @pytest.mark.parametrize("outage", ["blackhole", "cut", "unanswered"])
 def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
-) -> None:
+    world, proxy, direct, unique_name, outage
+):
     client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
     unanswered = proxy.hold_request(RENEW, None)  # None gets through before the outage either, should that be late.
@@ -296,9 +281,7 @@ def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
 # --- the server is stopped ---
 
 
-def test_no_call_hangs_on_a_stopped_server(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_no_call_hangs_on_a_stopped_server(world, fresh_server, unique_name):
     server = fresh_server()
     client = world.connected(server.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")

@@ -9,9 +9,6 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.errors import LockError, LockLostError
-from tests.clusters import RunningCluster
-from tests.servers import Server
-from tests.worlds.clock import ClockWorld
 
 CALLS: dict[str, Callable[[Any, str], Callable[[], Any]]] = {
     "lock": lambda client, name: client.get_lock(name).try_lock,
@@ -22,7 +19,7 @@ CALLS: dict[str, Callable[[Any, str], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_full_memory(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str) -> None:
+def test_a_full_memory(world, fresh_server, unique_name, kind):
     server = fresh_server()
     client, actor = world.connected(server.url), world.actor()
     server.config_set("maxmemory", 1)
@@ -33,7 +30,7 @@ def test_a_full_memory(world: ClockWorld, fresh_server: Callable[..., Server], u
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_missing_rights(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str) -> None:
+def test_missing_rights(world, fresh_server, unique_name, kind):
     server = fresh_server()
     with server.client() as direct:
         direct.execute_command("ACL", "SETUSER", "app", "on", ">one", "~other*", "&*", "+@all")
@@ -43,14 +40,14 @@ def test_missing_rights(world: ClockWorld, fresh_server: Callable[..., Server], 
     assert repr(unique_name) in str(caught.value)
 
 
-def test_one_node_of_a_cluster(world: Any, cluster: RunningCluster, unique_name: str) -> None:
+def test_one_node_of_a_cluster(world, cluster, unique_name):
     master = cluster.master_of(unique_name)
     other = next(each for each in cluster.masters() if each is not master)
     with pytest.raises(rx.ResponseError, match=r"redis\+cluster://"):
         world.actor().do(world.from_url(other.url).get_lock(unique_name).try_lock)
 
 
-def test_owners_are_named(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str) -> None:
+def test_owners_are_named(world, fresh_server, unique_name):
     server = fresh_server()
     client, actor = world.connected(server.url), world.actor()
     lock = client.get_lock(unique_name)

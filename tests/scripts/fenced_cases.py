@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import (
-    EPOCH,
-    LOCK,
-    LOST,
-    ME,
-    Call,
-    Case,
-    State,
-    epoch,
-    lock,
-)
+from tests.scripts.harness import EPOCH, LOCK, LOST, ME, Call, Case, State, epoch, lock
 from tests.simulated.engine.redis import Entry
 
 TOKEN: Final = b"redisson_lock_token:{orders}"

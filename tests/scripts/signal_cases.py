@@ -5,19 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.compared_servers import Message
-from tests.scripts.harness import (
-    CHANNEL,
-    EPOCH,
-    FREE,
-    FREED,
-    LOCK,
-    ME,
-    RELEASED,
-    Call,
-    Case,
-    State,
-    lock,
-)
+from tests.scripts.harness import CHANNEL, EPOCH, FREE, FREED, LOCK, ME, RELEASED, Call, Case, State, lock
 from tests.scripts.numbered_cases import DONE, PERMITS, WAIT_QUEUE, done, permits, sends
 from tests.simulated.engine.redis import Entry
 

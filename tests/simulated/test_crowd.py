@@ -11,7 +11,7 @@ from pyredisson._core import wait_queue
 from pyredisson._core import wait_queue as fairness
 from pyredisson._core.wait_queue import QueuedGroup
 from pyredisson._net.wire import script
-from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
+from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Promise
 from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
@@ -25,7 +25,7 @@ make = crowds(lambda kind="lock": crowd_of(kind))
 
 
 @pytest.mark.parametrize("kind", [*LOCKS, BOTH_SIDES, PLAIN, EXPIRABLE])
-def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Make, kind: str) -> None:
+def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make, kind):
     crowd = make(kind)
     for _ in range(30):
         crowd.wait()
@@ -38,7 +38,7 @@ def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Ma
 
 
 @ANY
-def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, kind: str) -> None:
+def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make, kind):
     crowd = make(kind)
     for _ in range(6):
         crowd.wait()
@@ -52,7 +52,7 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, kin
 
 
 @ANY
-def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make, kind: str) -> None:
+def test_one_that_has_timed_out_is_in_the_queue_no_more(make, kind):
     crowd = make(kind)
     crowd.wait(seconds=0.1)
     crowd.wait()
@@ -66,7 +66,7 @@ def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make, kind: str) -
 
 @ANY
 @pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make, kind: str, order: str) -> None:
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make, kind, order):
     crowd = make(kind)
     queued = {
         "old first": [False] * 4 + [True] * 4,
@@ -83,7 +83,7 @@ def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make
 
 
 @ANY
-def test_the_queue_does_not_outlive_those_in_it(make: Make, kind: str) -> None:
+def test_the_queue_does_not_outlive_those_in_it(make, kind):
     crowd = make(kind)
     for client in [crowd.wait() for _ in range(3)]:
         client.runtime.process.crash()
@@ -98,7 +98,7 @@ SHARED = {name: test for name, test in list(globals().items()) if name.startswit
 # ---- locks alone -----------------------------------------------------------------------------------------------------
 
 
-def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) -> None:
+def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make):
     crowd = make()
     one, two = crowd.wait(), crowd.wait()
     for client in (one, one, two):
@@ -112,9 +112,7 @@ def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) ->
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2])
-def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
-    make: Make, fate: str, victims: int
-) -> None:
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(make, fate, victims):
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting[:victims]:
@@ -127,7 +125,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     assert crowd.last_resorts() == 0
 
 
-def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Make) -> None:
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make):
     crowd = make()
     for _ in range(6):
         crowd.wait()
@@ -140,7 +138,7 @@ def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Make) -> N
     crowd.close()
 
 
-def test_observers_that_die_are_replaced(make: Make) -> None:
+def test_observers_that_die_are_replaced(make):
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting:
@@ -157,7 +155,7 @@ def test_observers_that_die_are_replaced(make: Make) -> None:
     assert crowd.last_resorts() == 0
 
 
-def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(make: Make) -> None:
+def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(make):
     crowd = make()
     for _ in range(10):
         crowd.wait(keeps=0.5)
@@ -186,7 +184,7 @@ def release_in_vain(crowd: LockCrowd, times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Make, times: int) -> None:
+def test_one_that_is_notified_in_vain_is_back_at_its_place(make, times):
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
     before = listeners(crowd)
@@ -201,9 +199,7 @@ def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Make, times: in
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("which", ["notified", "observer"])
 @pytest.mark.parametrize("by", ["us", "Redisson"])
-def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
-    make: Make, by: str, which: str, fate: str
-) -> None:
+def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(make, by, which, fate):
     crowd = make()
     waiting = [crowd.wait() for _ in range(6)]
     release_in_vain(crowd, 2)
@@ -221,7 +217,7 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     assert crowd.last_resorts() == 0
 
 
-def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Make) -> None:
+def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make):
     """The one that leaves listens still, so the release finds that somebody hears it."""
     crowd = make()
     owner = crowd.client()
@@ -257,7 +253,7 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: 
     crowd.close()
 
 
-def test_one_that_joins_learns_of_a_release_before_it_listens(make: Make) -> None:
+def test_one_that_joins_learns_of_a_release_before_it_listens(make):
     crowd = make()
 
     def release_as_redisson_does() -> None:
@@ -272,7 +268,7 @@ def test_one_that_joins_learns_of_a_release_before_it_listens(make: Make) -> Non
     crowd.close()
 
 
-def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Make) -> None:
+def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make):
     crowd = make()
     client = crowd.wait(keeps=0.5)
     crowd.wait(keeps=0.5)
@@ -292,7 +288,7 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
 
 
 @pytest.mark.parametrize(("clients", "owners"), [(2, 1), (8, 1), (1, 2), (1, 4), (2, 2)])
-def test_owners_that_acquire_again_and_again_let_the_others_in(make: Make, clients: int, owners: int) -> None:
+def test_owners_that_acquire_again_and_again_let_the_others_in(make, clients, owners):
     crowd = make()
     turns: list[int] = []
     ends = crowd.world.now + 2.0
@@ -369,5 +365,5 @@ BUGS = {
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_of_crowds_is_found(name, monkeypatch):
     check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), lambda kind="lock": crowd_of(kind)))

@@ -11,7 +11,7 @@ from pyredisson._core.requests import Answer, Refused
 from pyredisson._core.wait_queue import QueuedGroup, QueueUpdate
 from pyredisson._kinds import read_write_lock as read_write_waiting
 from pyredisson._kinds.read_write_lock import ReadKind, YieldToWriters
-from tests.simulated.crowd import SOON, TURN, Make, Side, Sides, crowd_of, crowds
+from tests.simulated.crowd import SOON, TURN, Sides, crowd_of, crowds
 from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED
 
@@ -27,9 +27,7 @@ make = crowds(Sides)
         ("w" * 15, "w" * 15),
     ],
 )
-def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
-    make: Make, held: Side, waiting: str, served: str
-) -> None:
+def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(make, held, waiting, served):
     crowd = make("write")
     if held == "read":
         waiting = waiting.replace("r", "")
@@ -50,7 +48,7 @@ def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(
     crowd.close()
 
 
-def test_the_readers_of_one_client_are_woken_together(make: Make) -> None:
+def test_the_readers_of_one_client_are_woken_together(make):
     crowd = make()
     crowd.come("rr", keeps=0.5)  # The observers: of the release the next client hears only that it is its turn.
     client = crowd.reader(keeps=0.5)
@@ -65,7 +63,7 @@ def test_the_readers_of_one_client_are_woken_together(make: Make) -> None:
     crowd.close()
 
 
-def test_readers_are_not_in_the_queue_while_others_read(make: Make) -> None:
+def test_readers_are_not_in_the_queue_while_others_read(make):
     crowd = make("read")
     crowd.come("rrr")
     assert crowd.served == [1, 2, 3]
@@ -74,7 +72,7 @@ def test_readers_are_not_in_the_queue_while_others_read(make: Make) -> None:
     crowd.close()
 
 
-def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make: Make) -> None:
+def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make):
     crowd = make()
     crowd.write_then_read()
     crowd.come("wwrrrr")
@@ -89,7 +87,7 @@ def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make: Make) -> No
 
 
 @pytest.mark.parametrize("waiting", ["rwrw", "wrwr"])
-def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make: Make, waiting: str) -> None:
+def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make, waiting):
     crowd = make()
     crowd.come(waiting)
     before = crowd.queued()
@@ -103,7 +101,7 @@ def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make: Make,
     crowd.close()
 
 
-def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make: Make) -> None:
+def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make):
     crowd = make()
     crowd.come("wrwr")
     crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("read"))
@@ -120,7 +118,7 @@ def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make
 
 @pytest.mark.parametrize("held", ["read", "write"])
 @pytest.mark.parametrize("waiting", ["rrwwrr", "wwrrww", "rrrr"])
-def test_a_release_of_redisson_is_heard(make: Make, held: Side, waiting: str) -> None:
+def test_a_release_of_redisson_is_heard(make, held, waiting):
     crowd = make()
     crowd.free()
     crowd.foreign(held)
@@ -137,9 +135,7 @@ def test_a_release_of_redisson_is_heard(make: Make, held: Side, waiting: str) ->
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("waiting", ["wwrr", "rrww", "wrrrr", "ww"])
-def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
-    make: Make, fate: str, waiting: str
-) -> None:
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(make, fate, waiting):
     crowd = make()
     crowd.come(waiting)
     getattr(crowd.clients[1].runtime.process, fate)()
@@ -154,7 +150,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
         assert crowd.queue not in crowd.world.node.redis.dump()
 
 
-def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make: Make) -> None:
+def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make):
     crowd = make()
     client = crowd.reader()
     crowd.writer(client)
@@ -166,7 +162,7 @@ def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make: Make) -
     crowd.close()
 
 
-def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_longer(make: Make) -> None:
+def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_longer(make):
     crowd = make("read")
     client = crowd.writer(seconds=0.2)
     came = crowd.world.now
@@ -179,7 +175,7 @@ def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_
     crowd.close()
 
 
-def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make: Make) -> None:
+def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make):
     crowd = make("read")
     client = crowd.writer(keeps=0.1)
     crowd.reader(client)
@@ -191,7 +187,7 @@ def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make: Mak
     crowd.close()
 
 
-def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make: Make) -> None:
+def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make):
     crowd = make()
     client = crowd.reader()
     crowd.writer(client)
@@ -279,6 +275,6 @@ BUGS = {
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_of_crowds_of_sides_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_of_crowds_of_sides_is_found(name, monkeypatch):
     tests = itertools.chain(crowd_tests(globals(), Sides), crowd_tests(SHARED, crowd_of))
     check_found(monkeypatch, name, BUGS[name], tests)

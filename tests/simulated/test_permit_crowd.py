@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson._core import wait_queue
 from pyredisson._core.wait_queue import QueuedGroup
-from tests.simulated.crowd import EXPIRABLE, KINDS, PLAIN, SOON, TURN, Make, PermitCrowd, crowd_of, crowds
+from tests.simulated.crowd import EXPIRABLE, KINDS, PLAIN, SOON, TURN, PermitCrowd, crowd_of, crowds
 from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED
 
@@ -19,7 +19,7 @@ make = crowds(PermitCrowd)
 
 @KINDS
 @pytest.mark.parametrize("at_once", [True, False])
-def test_as_many_clients_are_woken_as_there_are_permits(make: Make, kind: str, at_once: bool) -> None:
+def test_as_many_clients_are_woken_as_there_are_permits(make, kind, at_once):
     crowd = make(kind)
     for _ in range(30):
         crowd.wait(keeps=0.01)
@@ -34,7 +34,7 @@ def test_as_many_clients_are_woken_as_there_are_permits(make: Make, kind: str, a
     crowd.close(available=10)
 
 
-def test_one_that_wants_more_than_there_is_lets_others_pass(make: Make) -> None:
+def test_one_that_wants_more_than_there_is_lets_others_pass(make):
     crowd = make()
     for wanted in (3, 3, 1, 2, 1, 1):
         crowd.wait(wanted=wanted, keeps=None)
@@ -50,7 +50,7 @@ def test_one_that_wants_more_than_there_is_lets_others_pass(make: Make) -> None:
 
 
 @KINDS
-def test_those_who_wait_in_one_client_are_served_together(make: Make, kind: str) -> None:
+def test_those_who_wait_in_one_client_are_served_together(make, kind):
     crowd = make(kind)
     one, two = crowd.wait(keeps=None), crowd.wait(keeps=None)
     for client in (one, one, two):
@@ -65,7 +65,7 @@ def test_those_who_wait_in_one_client_are_served_together(make: Make, kind: str)
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2, 4])
-def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make: Make, fate: str, victims: int) -> None:
+def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make, fate, victims):
     crowd = make()
     waiting = [crowd.wait(keeps=None) for _ in range(12)]
     crowd.give(2)  # To the observers.
@@ -81,7 +81,7 @@ def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make: M
 
 
 @KINDS
-def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make: Make, kind: str) -> None:
+def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make, kind):
     crowd = make(kind)
     for _ in range(4):
         crowd.wait(keeps=None)
@@ -97,7 +97,7 @@ def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make: Make, kin
     crowd.close()
 
 
-def test_those_who_want_different_numbers_in_one_client_are_served(make: Make) -> None:
+def test_those_who_want_different_numbers_in_one_client_are_served(make):
     crowd = make()
     one = crowd.wait(wanted=2, keeps=None)
     crowd.wait(one, wanted=1, keeps=None)
@@ -109,7 +109,7 @@ def test_those_who_want_different_numbers_in_one_client_are_served(make: Make) -
 
 
 @pytest.mark.parametrize("change", ["try_set_permits", "set_permits", "release", "acquired_permits"])
-def test_whatever_makes_permits_available_wakes_clients(make: Make, change: str) -> None:
+def test_whatever_makes_permits_available_wakes_clients(make, change):
     kind = PLAIN if change == "release" else EXPIRABLE
     crowd = make(kind)
     if change == "try_set_permits":
@@ -129,7 +129,7 @@ def test_whatever_makes_permits_available_wakes_clients(make: Make, change: str)
     crowd.close(available=0)
 
 
-def test_permits_that_are_drained_wake_none(make: Make) -> None:
+def test_permits_that_are_drained_wake_none(make):
     crowd = make()
     crowd.wait(keeps=None)
     crowd.when("semaphore_add", lambda: crowd.redis("SET", "seats", 0))  # Before the notified client attempts.
@@ -147,7 +147,7 @@ def test_permits_that_are_drained_wake_none(make: Make) -> None:
 LEASE = 1.0
 
 
-def test_a_permit_that_expires_wakes_one_client(make: Make) -> None:
+def test_a_permit_that_expires_wakes_one_client(make):
     crowd = make(EXPIRABLE)
     for _ in range(30):
         crowd.wait(keeps=None, lease=LEASE)
@@ -161,7 +161,7 @@ def test_a_permit_that_expires_wakes_one_client(make: Make) -> None:
 
 
 @pytest.mark.parametrize("fate", ["pause", "crash", "cancel"])
-def test_a_permit_that_expires_is_taken_although_the_first_one_is_gone(make: Make, fate: str) -> None:
+def test_a_permit_that_expires_is_taken_although_the_first_one_is_gone(make, fate):
     crowd = make(EXPIRABLE)
     waiting = [crowd.wait(keeps=None, lease=LEASE) for _ in range(8)]
     given = crowd.give(1)
@@ -175,7 +175,7 @@ def test_a_permit_that_expires_is_taken_although_the_first_one_is_gone(make: Mak
     assert crowd.last_resorts() == 0
 
 
-def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expired(make: Make) -> None:
+def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expired(make):
     crowd = make(EXPIRABLE)
     for _ in range(20):
         crowd.wait(keeps=0.1, lease=LEASE)
@@ -189,7 +189,7 @@ def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expir
 
 
 @pytest.mark.parametrize("permits", [1, 3])
-def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Make, permits: int) -> None:
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make, permits):
     crowd = make()
     for _ in range(6):
         crowd.wait()
@@ -258,6 +258,6 @@ BUGS: dict[str, Bug] = {
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_of_crowds_is_found(name, monkeypatch):
     tests = itertools.chain(crowd_tests(globals(), PermitCrowd), crowd_tests(SHARED, crowd_of))
     check_found(monkeypatch, name, BUGS[name], tests)

@@ -367,13 +367,13 @@ def _other_histories() -> Iterator[tuple[str, Callable[[], object]]]:
 @pytest.mark.planted
 @pytest.mark.filterwarnings(r"ignore:hold\(\) of .* was never entered:ResourceWarning")
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     tests = itertools.chain(_histories(FIRST), _quick(), _other_histories(), _histories(SEEDS))
     check_found(monkeypatch, name, BUGS[name], tests)
 
 
 @pytest.mark.planted
-def test_without_a_planted_bug_nothing_is_found() -> None:
+def test_without_a_planted_bug_nothing_is_found():
     assert len(list(_promises())) > 200
     for _, test in _quick():
         with contextlib.suppress(pytest.skip.Exception):

@@ -41,7 +41,7 @@ class Scene(Stage):
         return {key: entry.value for key, entry in dump.items() if not key.startswith((b"pyredisson", b"{pyredisson"))}
 
 
-def test_a_lock_is_free_at_once() -> None:
+def test_a_lock_is_free_at_once():
     with Scene() as scene:
         scene.acknowledge(0.0)
         with pytest.raises(NoSyncedSlavesError):
@@ -51,7 +51,7 @@ def test_a_lock_is_free_at_once() -> None:
         assert scene.do(scene.client.get_lock("orders").try_lock(0, 100)) is True
 
 
-def test_one_of_two_holds_remains() -> None:
+def test_one_of_two_holds_remains():
     with Scene() as scene:
 
         async def twice(client: SimulatedClient) -> None:
@@ -69,7 +69,7 @@ def test_one_of_two_holds_remains() -> None:
         assert scene.state() == {}
 
 
-def test_an_acquire_that_was_refused_is_not_undone() -> None:
+def test_an_acquire_that_was_refused_is_not_undone():
     with Scene() as scene:
         scene.acknowledge(0.0)
 
@@ -84,7 +84,7 @@ def test_an_acquire_that_was_refused_is_not_undone() -> None:
         scene.do(ask(scene.client))
 
 
-def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
+def test_a_new_connection_that_tells_of_replicas_has_them_asked():
     """The request for which it was made went out as if there were none, and is asked again: it counts once."""
     with Scene(replicas=0) as scene:
 
@@ -156,5 +156,5 @@ FINDERS = {
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     check_found(monkeypatch, name, BUGS[name], FINDERS.items())

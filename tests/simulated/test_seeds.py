@@ -32,7 +32,7 @@ def trace(name: str, seed: int) -> str:
     return history(seed, *plan).run().world.trace  # type: ignore[no-any-return]
 
 
-def test_a_seed_is_the_same_history_in_another_process() -> None:
+def test_a_seed_is_the_same_history_in_another_process():
     code = "from tests.simulated.test_seeds import HISTORIES, trace\nprint([trace(name, 7) for name in HISTORIES])"
 
     def run(hash_seed: str) -> str:

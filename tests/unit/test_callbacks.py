@@ -22,7 +22,7 @@ def callbacks() -> Callbacks:
     return Callbacks()
 
 
-def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks: Callbacks) -> None:
+def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks):
     go_on, begun, called = threading.Event(), [], threading.Event()
 
     def block() -> None:
@@ -42,9 +42,7 @@ def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks: Callbacks)
     until(lambda: workers() == 0)
 
 
-def test_without_a_thread_it_is_logged_and_called_with_the_next(
-    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_thread_it_is_logged_and_called_with_the_next(callbacks, monkeypatch, caplog):
     called: list[int] = []
 
     def refuse(thread: threading.Thread) -> None:
@@ -61,9 +59,7 @@ def test_without_a_thread_it_is_logged_and_called_with_the_next(
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
-def test_one_that_raises_hurts_no_other(
-    callbacks: Callbacks, error: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_raises_hurts_no_other(callbacks, error, caplog):
     called = threading.Event()
 
     def fail() -> None:

@@ -27,7 +27,7 @@ async def _current_id() -> int:
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_under_trio(call: Callable[[Redisson], Any]) -> None:
+def test_under_trio(call):
     trio = pytest.importorskip("trio")
 
     async def main() -> None:
@@ -37,7 +37,7 @@ def test_under_trio(call: Callable[[Redisson], Any]) -> None:
     trio.run(main)
 
 
-def test_in_an_isolated_subinterpreter() -> None:
+def test_in_an_isolated_subinterpreter():
     """There hiredis cannot be imported; that is said here as it says it there."""
     program = (
         "import sys\n"

@@ -8,8 +8,6 @@ import gc
 import threading
 import weakref
 
-import pytest
-
 from pyredisson._owners import owners as task_owners
 from pyredisson._owners import owners as thread_owners
 from pyredisson._owners.owners import (
@@ -22,7 +20,7 @@ from pyredisson._owners.owners import (
 from tests.waiting import until
 
 
-def test_no_number_is_used_again() -> None:
+def test_no_number_is_used_again():
     """Unlike ``threading.get_ident()`` and ``id(task)``, which later threads and tasks have again."""
 
     async def in_a_task() -> None:
@@ -40,7 +38,7 @@ def test_no_number_is_used_again() -> None:
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(monkeypatch):
     """A signal handler uses a lock where the thread is about to use its first one."""
     found: list[ThreadOwner] = []
     name = thread_owners._thread_name
@@ -65,7 +63,7 @@ def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(mon
     assert alive == [True] * 3
 
 
-def test_a_thread_that_threading_does_not_know_is_an_owner_too() -> None:
+def test_a_thread_that_threading_does_not_know_is_an_owner_too():
     """As of ``_thread``, C extensions and embedding programs."""
     known = set(threading.enumerate())
     found: list[ThreadOwner] = []
@@ -86,7 +84,7 @@ def test_a_thread_that_threading_does_not_know_is_an_owner_too() -> None:
     assert "ended without releasing" in owner.gone_hint()
 
 
-def test_an_owner_keeps_no_thread() -> None:
+def test_an_owner_keeps_no_thread():
     thread = threading.Thread(target=lambda: found.append(current_thread_owner()))
     found: list[ThreadOwner] = []
     thread.start()
@@ -101,7 +99,7 @@ def test_an_owner_keeps_no_thread() -> None:
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_owner_keeps_no_task_and_is_not_kept() -> None:
+def test_an_owner_keeps_no_task_and_is_not_kept():
     async def work() -> TaskOwner:
         return current_task_owner()
 
