@@ -14,21 +14,13 @@ import pytest
 from pyredisson import LockLostError
 from tests.interop.building import OLD, VERSIONS
 from tests.interop.clients import Handle, JavaSide, Side, not_owned
+from tests.interop.conftest import LANGUAGES
 from tests.interop.peer import WITHIN
 from tests.interop.supported_kinds import LOCK_CASES, LOCKS, OTHERS
 from tests.interop.waiters import until_it_waits
 from tests.interop.wake_up_checks import SOON
 from tests.real_servers.lock_process import Peer
 from tests.waiting import until
-
-LANGUAGES = ("java", "python")
-
-
-@pytest.fixture(params=LANGUAGES)
-def first(request: pytest.FixtureRequest) -> str:
-    """Who comes first; the other one is of the other language."""
-    language: str = request.param
-    return language
 
 
 @contextlib.contextmanager

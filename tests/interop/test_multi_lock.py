@@ -16,8 +16,6 @@ from tests.interop.same_calls import OF_ONE_SIDE
 from tests.servers import Server
 from tests.waiting import until
 
-LANGUAGES = ("java", "python")
-
 
 @pytest.fixture
 def three(fresh_server: Callable[..., Server]) -> list[Server]:
@@ -29,13 +27,6 @@ def three(fresh_server: Callable[..., Server]) -> list[Server]:
 def names(unique_name: str) -> str:
     """Of three members on one server, in the order in which ours takes them."""
     return ",".join(f"{unique_name}-{each}" for each in "abc")
-
-
-@pytest.fixture(params=LANGUAGES)
-def first(request: pytest.FixtureRequest) -> str:
-    """Who comes first; the other one is of the other language."""
-    language: str = request.param
-    return language
 
 
 @pytest.fixture

@@ -141,9 +141,8 @@ def check(
     assert set(different) == set(failed), "they are alike by now: say so in the documentation"
 
 
-def test_theirs_for_threads(sources, fresh_server):
-    server = fresh_server()
-    with redis.Redis.from_url(server.url) as r, redis.Redis.from_url(server.url, decode_responses=True) as decoded:
+def test_theirs_for_threads(sources, own):
+    with redis.Redis.from_url(own.url) as r, redis.Redis.from_url(own.url, decode_responses=True) as decoded:
         with standing_in(sys.modules["redis.lock"], redis_py.Lock):
             module = module_with_tests(sources / "test_lock.py")
         given = {"r": r, "r_decoded": decoded, "fake_lock_time": module.FakeLockTime()}
@@ -156,8 +155,7 @@ def test_theirs_for_threads(sources, fresh_server):
         )
 
 
-def test_theirs_for_asyncio(sources, fresh_server):
-    server = fresh_server()
+def test_theirs_for_asyncio(sources, own):
     plain = types.ModuleType("pytest_asyncio")
     plain.fixture = lambda: lambda function: function  # type: ignore[attr-defined]
     with standing_in(sys.modules["redis.asyncio.lock"], redis_py_asyncio.Lock):
@@ -166,8 +164,8 @@ def test_theirs_for_asyncio(sources, fresh_server):
     def run(test: Any, wanted: list[str]) -> None:
         async def work() -> None:
             async with (
-                redis.asyncio.Redis.from_url(server.url) as r,
-                redis.asyncio.Redis.from_url(server.url, decode_responses=True) as decoded,
+                redis.asyncio.Redis.from_url(own.url) as r,
+                redis.asyncio.Redis.from_url(own.url, decode_responses=True) as decoded,
             ):
                 given = {"r": r, "r_decoded": decoded, "fake_lock_time": module.FakeLockTime()}
                 try:
@@ -180,7 +178,7 @@ def test_theirs_for_asyncio(sources, fresh_server):
 
         asyncio.run(work())
 
-    with redis.Redis.from_url(server.url) as direct:
+    with redis.Redis.from_url(own.url) as direct:
         check(module, FOR_ASYNCIO, DIFFERENT, run, direct.flushall)
 
 

@@ -225,9 +225,8 @@ def test_once_without_a_server(command_line):
     assert "Traceback" not in program.stderr
 
 
-def test_it_serves_while_the_server_is_away_and_when_it_is_back(command_line, fresh_server):
-    server = fresh_server()
-    url = f"redis://{HOST}:{server.port}"
+def test_it_serves_while_the_server_is_away_and_when_it_is_back(command_line, own):
+    url = f"redis://{HOST}:{own.port}"
     program = command_line.pyredisson("metrics", "--listen", f"{HOST}:0", "--interval", "0.01", url=url)
     address = address_of(program)
     with Redisson.from_url(url, config=Config(client_name="web")) as client, client.get_lock("orders"):
@@ -235,7 +234,7 @@ def test_it_serves_while_the_server_is_away_and_when_it_is_back(command_line, fr
         assert "pyredisson_up 1.0" in found
         assert 'pyredisson_server_locks{kind="lock"} 1.0' in found
         assert "pyredisson_server_clients 1.0" in found
-    server.stop()
+    own.stop()
     until(lambda: "pyredisson_up 0.0" in read(address), within=20)
     assert "pyredisson_up 0.0" in read(address, accept="text/plain")
     program.send(signal.SIGTERM)

@@ -45,21 +45,10 @@ def holds(kind: str, lock: Remote) -> int:
 
 
 @pytest.fixture
-def alice(world: ClockWorld) -> Actor:
-    return world.actor()
-
-
-@pytest.fixture
 def client(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
     """A client whose requests go through the proxy; the scripts are known to the server."""
     # For each try it has half a second, a sixth of the lease; and there is time for several.
     return client_through(world, proxy, alice, kind, timeout=4, lock_watchdog_timeout=3)
-
-
-@pytest.fixture
-def mine(client: Remote, alice: Actor, kind: str) -> Remote:
-    """A lock of alice's."""
-    return handle(alice, client, kind)
 
 
 @pytest.fixture

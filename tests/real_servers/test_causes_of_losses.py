@@ -33,11 +33,10 @@ def _hold(world: ClockWorld, server: Server, name: str, how: str) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("how", ["renewal", "unlock", "re-entry"])
-def test_a_restart_without_data_is_the_cause(world, fresh_server, unique_name, how):
-    server = fresh_server()
-    client, actor, lock = _hold(world, server, unique_name, how)
-    server.kill()
-    server.restart()
+def test_a_restart_without_data_is_the_cause(world, own, unique_name, how):
+    client, actor, lock = _hold(world, own, unique_name, how)
+    own.kill()
+    own.restart()
     match how:
         case "renewal":
             until(lambda: _reasons(world), what="the loss is found")
@@ -56,13 +55,12 @@ def test_a_restart_without_data_is_the_cause(world, fresh_server, unique_name, h
     assert GUESS not in reason
 
 
-def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(world, fresh_server, unique_name):
-    server = fresh_server()
-    client, actor, other = world.from_url(server.url), world.actor(), world.actor()
+def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(world, own, unique_name):
+    client, actor, other = world.from_url(own.url), world.actor(), world.actor()
     lease = actor.do(world.enter(client.get_lock(unique_name).hold()))
     actor.do(client.get_lock(f"{unique_name}-2").lock)
-    server.kill()
-    server.restart()
+    own.kill()
+    own.restart()
     began = time.monotonic()
     other.do(client.get_lock(f"{unique_name}-other").try_lock)
     until(lambda: len(_reasons(world)) == 2, 3.0, what="both losses are found")
@@ -72,15 +70,14 @@ def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(world, 
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_so_does_one_whose_subscriber_comes_back(world, fresh_server, unique_name, waits):
-    server = fresh_server()
-    client, actor, waiter = world.from_url(server.url), world.actor(), world.actor()
+def test_so_does_one_whose_subscriber_comes_back(world, own, unique_name, waits):
+    client, actor, waiter = world.from_url(own.url), world.actor(), world.actor()
     actor.do(client.get_lock(unique_name).lock)
     if waits:
         waiting = waiter.start(client.get_lock(unique_name).try_lock, 20.0)
         until(lambda: client._core.subscriptions.wanted(), what="it waits")
-    server.kill()
-    server.restart()
+    own.kill()
+    own.restart()
     if waits:
         until(lambda: _reasons(world), 5.0, what="the loss is found")
         assert "was restarted" in _reasons(world)[0]
@@ -89,9 +86,8 @@ def test_so_does_one_whose_subscriber_comes_back(world, fresh_server, unique_nam
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
 @pytest.mark.parametrize("how", ["renewal", "unlock", "extend", "notify", "extend all"])
-def test_a_flush_is_the_cause(world, fresh_server, unique_name, command, how):
-    server = fresh_server()
-    client, actor, lock = _hold(world, server, unique_name, how)
+def test_a_flush_is_the_cause(world, own, unique_name, command, how):
+    client, actor, lock = _hold(world, own, unique_name, how)
     both = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
     if how == "extend all":
         actor.do(both.lock)
@@ -101,7 +97,7 @@ def test_a_flush_is_the_cause(world, fresh_server, unique_name, command, how):
         "notify": client.get_condition(lock).notify,
         "extend all": lambda: both.extend(50),
     }
-    with server.client() as direct:
+    with own.client() as direct:
         direct.execute_command(command)
     if how == "renewal":
         until(lambda: _reasons(world), what="the loss is found")
@@ -112,11 +108,10 @@ def test_a_flush_is_the_cause(world, fresh_server, unique_name, command, how):
         assert "was flushed" in _reasons(world)[0]
 
 
-def test_a_deleted_key_is_neither(world, fresh_server, unique_name):
-    server = fresh_server()
-    client, actor = world.from_url(server.url), world.actor()
+def test_a_deleted_key_is_neither(world, own, unique_name):
+    client, actor = world.from_url(own.url), world.actor()
     lock = client.get_lock(unique_name)
-    with server.client() as direct:
+    with own.client() as direct:
         direct.flushall()
         actor.do(lock.lock)
         direct.set("other", 1)
@@ -125,17 +120,16 @@ def test_a_deleted_key_is_neither(world, fresh_server, unique_name):
         actor.do(lock.unlock)
 
 
-def test_a_restart_before_the_acquire_is_no_cause(world, fresh_server, unique_name):
-    server = fresh_server()
-    client, actor = world.from_url(server.url), world.actor()
+def test_a_restart_before_the_acquire_is_no_cause(world, own, unique_name):
+    client, actor = world.from_url(own.url), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     actor.do(lock.unlock)
-    server.kill()
-    server.restart()
+    own.kill()
+    own.restart()
     time.sleep(2.5)
     actor.do(lock.lock)
-    with server.client() as direct:
+    with own.client() as direct:
         direct.set("other", 1)
         direct.delete(unique_name)
     with pytest.raises(LockLostError, match=GUESS):

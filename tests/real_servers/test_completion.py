@@ -88,11 +88,10 @@ def test_without_a_server_none_are_offered(url, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_server_that_hangs_costs_half_a_second(fresh_server):
-    server = fresh_server()
-    server.pause()
+def test_a_server_that_hangs_costs_half_a_second(own):
+    own.pause()
     begun = time.monotonic()
-    assert offered(f"pyredisson run --url {server.url} o") == []
+    assert offered(f"pyredisson run --url {own.url} o") == []
     assert SECONDS * 0.8 <= time.monotonic() - begun < SECONDS * 4
 
 

@@ -131,27 +131,25 @@ def test_a_server_that_is_not_there_is_named_with_what_to_do(world, no_server, s
     assert ("TLS" in text) is ("connecting to" not in text)
 
 
-def test_a_server_that_went_away_is_named_without_advice_for_beginners(world, fresh_server, unique_name):
-    server = fresh_server()
-    client, actor = world.from_url(server.url, timeout=0.6), world.actor()
+def test_a_server_that_went_away_is_named_without_advice_for_beginners(world, own, unique_name):
+    client, actor = world.from_url(own.url, timeout=0.6), world.actor()
     lock = client.get_lock(unique_name)
     assert actor.do(lock.try_lock)
-    server.kill()
+    own.kill()
     with pytest.raises(AWAY, match=re.escape(f"({client.url})")) as error:
         actor.do(lock.is_locked)
     assert "embedded()" not in str(error.value)
 
 
 @pytest.mark.parametrize("protocol", ["", "?protocol=2", "?protocol=3"])
-def test_a_missing_password_is_asked_for(world, fresh_server, protocol):
-    server = fresh_server()
-    server.client().config_set("requirepass", "sesame")
-    without, actor = world.from_url(f"redis://127.0.0.1:{server.port}{protocol}"), world.actor()
+def test_a_missing_password_is_asked_for(world, own, protocol):
+    own.client().config_set("requirepass", "sesame")
+    without, actor = world.from_url(f"redis://127.0.0.1:{own.port}{protocol}"), world.actor()
     with pytest.raises(AuthenticationError, match=r"requires a password.*:password@") as error:
         actor.do(without.get_lock("orders").try_lock)
-    assert f"at redis://127.0.0.1:{server.port}/0 " in str(error.value)
-    wrong = world.from_url(f"redis://:hunter2@127.0.0.1:{server.port}{protocol}")
-    with pytest.raises(AuthenticationError, match=f"127.0.0.1:{server.port}") as error:
+    assert f"at redis://127.0.0.1:{own.port}/0 " in str(error.value)
+    wrong = world.from_url(f"redis://:hunter2@127.0.0.1:{own.port}{protocol}")
+    with pytest.raises(AuthenticationError, match=f"127.0.0.1:{own.port}") as error:
         actor.do(wrong.get_lock("orders").try_lock)
     assert "requires a password" not in str(error.value)
     assert "hunter2" not in str(error.value)
@@ -171,14 +169,13 @@ def client_of_a_pool(world: ClockWorld, port: int) -> Any:
 
 @pytest.mark.parametrize("wait", [0.0, 0.5])
 @pytest.mark.parametrize("known", [False, True], ids=["first contact", "connected before"])
-def test_a_call_is_over_in_time_though_the_server_is_stopped(world, fresh_server, unique_name, known, wait):
-    server = fresh_server()
-    made = client_of_a_pool(world, server.port)
+def test_a_call_is_over_in_time_though_the_server_is_stopped(world, own, unique_name, known, wait):
+    made = client_of_a_pool(world, own.port)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     if known:
         until(lambda: _connects(actor, lock), 20, what="connected")
-    server.pause()
+    own.pause()
     try:
         for _ in range(2):
             began = time.monotonic()
@@ -186,7 +183,7 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(world, fresh_server
                 actor.do(lock.try_lock, wait)
             assert time.monotonic() - began < wait + BUDGET + 1.5
     finally:
-        server.resume()
+        own.resume()
     until(lambda: _connects(actor, lock), 20, what="it is there again")
     actor.do(lock.lock)
     actor.do(lock.unlock)

@@ -73,9 +73,8 @@ def test_an_unlock_that_is_called_again_and_not_sent(world, proxy, direct, uniqu
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_refused_login_is_an_authentication_error(world, fresh_server, unique_name, kind):
-    server = fresh_server()
-    with server.client() as direct, Proxy(server.port) as proxy:
+def test_a_refused_login_is_an_authentication_error(world, own, unique_name, kind):
+    with own.client() as direct, Proxy(own.port) as proxy:
         direct.execute_command("ACL", "SETUSER", "app", "on", ">one", "~*", "&*", "+@all")
         client, actor = world.connected(proxy.url.replace("://", "://app:one@")), world.actor()
         call = CALLS[kind](client, unique_name)

@@ -168,18 +168,17 @@ def test_few_lines_whatever_happens(world, fresh_server, unique_name, caplog, fa
             until(lambda: any("answers again after" in line for line in _warnings(caplog)), 10, what="its end is told")
 
 
-def test_an_outage_of_the_subscriber_is_one_loss(world, fresh_server):
-    server = fresh_server()
-    client, holder, waiter = world.from_url(server.url), world.actor(), world.actor()
+def test_an_outage_of_the_subscriber_is_one_loss(world, own):
+    client, holder, waiter = world.from_url(own.url), world.actor(), world.actor()
     lock = client.get_lock("orders")
     holder.do(lock.lock)
     waiting = waiter.start(lock.try_lock, 20.0)
     until(lambda: client._core.subscriptions.wanted(), what="it waits")
-    with full_of_clients(server):
+    with full_of_clients(own):
         time.sleep(3.0)
-    server.kill()
+    own.kill()
     time.sleep(2.0)
-    server.restart()
+    own.restart()
     assert waiting.result(20) is True
     losses = [event for _, event in world.events if isinstance(event, ConnectionDown) and event.attempt == 1]
     assert 1 <= len(losses) <= 2

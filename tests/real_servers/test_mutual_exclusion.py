@@ -151,17 +151,16 @@ CONTENTIONS = {
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", CONTENTIONS)
-def test_only_one_owner_at_a_time_whatever_goes_wrong(fresh_server, unique_name, volume, kind):
-    server = fresh_server()
-    load_scripts(server)
+def test_only_one_owner_at_a_time_whatever_goes_wrong(own, unique_name, volume, kind):
+    load_scripts(own)
     processes, rounds = CONTENTIONS[kind]
     workers, rounds = 3, volume(6, full=rounds)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    with Proxy(server.port) as proxy, server.client(decode_responses=True) as direct:
+    with Proxy(own.port) as proxy, own.client(decode_responses=True) as direct:
         saboteur = Saboteur(proxy, direct, seed)
         begin(direct, kind, unique_name)
-        with Contenders(proxy.url, server, unique_name, processes, workers, rounds, kind) as contenders:
+        with Contenders(proxy.url, own, unique_name, processes, workers, rounds, kind) as contenders:
             until(lambda: counting(direct) == processes * workers, within=90, what="all have come")
             direct.set(f"{unique_name}-go", 1)
             while contenders.under_way():

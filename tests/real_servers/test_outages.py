@@ -62,17 +62,16 @@ def test_idle_connections_that_were_closed_are_no_outage(world, proxy, direct, u
     nothing_left(direct, client, unique_name)
 
 
-def test_the_server_dies_and_comes_back_empty(world, fresh_server, unique_name):
-    server = fresh_server()
-    client = world.from_url(server.url, lock_watchdog_timeout=30.0)
+def test_the_server_dies_and_comes_back_empty(world, own, unique_name):
+    client = world.from_url(own.url, lock_watchdog_timeout=30.0)
     renewed_every(client, 0.4)
     lock, actor, other = client.get_lock(unique_name), world.actor(), world.actor()
     context = lock.hold()
     lease = actor.do(world.enter(context))
-    server.kill()
+    own.kill()
     with pytest.raises(AWAY), changed(client, timeout=0.6):
         other.do(lock.try_lock)
-    server.restart()
+    own.restart()
 
     # Nobody holds it now, and its holder is told by the next renewal.
     until(lambda: world.losses, what="told")
@@ -83,7 +82,7 @@ def test_the_server_dies_and_comes_back_empty(world, fresh_server, unique_name):
     assert other.do(lock.try_lock)
     with pytest.raises(LockLostError):
         actor.do(world.leave(context))
-    with server.client() as direct:
+    with own.client() as direct:
         assert held(direct, lock, other) == 1
         other.do(lock.unlock)
         nothing_left(direct, client, unique_name)
@@ -281,19 +280,18 @@ def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
 # --- the server is stopped ---
 
 
-def test_no_call_hangs_on_a_stopped_server(world, fresh_server, unique_name):
-    server = fresh_server()
-    client = world.connected(server.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
+def test_no_call_hangs_on_a_stopped_server(world, own, unique_name):
+    client = world.connected(own.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
     began = time.monotonic()
     waiting = waiter.start(lock.try_lock, 2.5)
-    with server.client() as direct:
+    with own.client() as direct:
         await_waiter(direct, client, unique_name)
-    server.pause()
+    own.pause()
     # A new client, too: the kernel takes its connection, and nobody answers.
-    stranger = world.from_url(server.url, timeout=1.5, connect_timeout=1.5)
+    stranger = world.from_url(own.url, timeout=1.5, connect_timeout=1.5)
     calls_of_one = [
         (world.actor(), [free.lock, free.try_lock]),
         (world.actor(), [free.is_locked]),
@@ -320,7 +318,7 @@ def test_no_call_hangs_on_a_stopped_server(world, fresh_server, unique_name):
     asked = time.monotonic()
     world.run(stranger.close)
     assert time.monotonic() - asked < 4.0
-    server.resume()
+    own.resume()
     holder.do(lock.unlock)
-    with server.client() as direct:
+    with own.client() as direct:
         nothing_left(direct, client, lock.name, free.name)

@@ -7,14 +7,13 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.command_line import PYREDISSON, Program, Programs
+from tests.command_line import PYREDISSON, Program, Programs, exists
 from tests.servers import VALKEY, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -50,24 +49,10 @@ def shell(command_line: Programs, valkey: Server, unique_name: str) -> Shell:
     return Shell(command_line, valkey.url, unique_name)
 
 
-@pytest.fixture
-def locks(valkey: Server) -> Iterator[redis.Redis]:
-    with valkey.client() as client:
-        yield client
-
-
 def says(program: Program, word: str) -> None:
     """Wait until the program has written a word."""
     until(lambda: word in program.stdout or not program.runs(), 20, what=f"{word!r}")
     assert word in program.stdout, f"it ended, and said {program.stdout!r} and {program.stderr!r}"
-
-
-def exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # The command, while everything goes well.
@@ -241,11 +226,10 @@ def test_the_lock_is_lost(shell, locks, unique_name):
 
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
-def test_the_server_is_unreachable_until_the_lease_ends(shell, fresh_server, how):
-    server = fresh_server()
-    program = shell.run(OBEYS, "--watchdog", WATCHDOG, url=server.url)
+def test_the_server_is_unreachable_until_the_lease_ends(shell, own, how):
+    program = shell.run(OBEYS, "--watchdog", WATCHDOG, url=own.url)
     says(program, "\n")
-    getattr(server, how)()
+    getattr(own, how)()
     says(program, "asked")
     assert program.exit_code() == 76
     assert "was lost" in program.stderr
@@ -286,12 +270,11 @@ def test_a_loss_that_shows_at_the_release(shell, locks, unique_name):
     assert "was lost" in program.stderr
 
 
-def test_a_server_that_is_unreachable_at_the_release(shell, fresh_server):
+def test_a_server_that_is_unreachable_at_the_release(shell, own):
     # The command was protected to its end: its exit code counts, and the lock is free when its lease is over.
-    server = fresh_server()
-    program, writer = shell.start("echo ready; read _; exit 5", "--watchdog", "300", url=server.url)
+    program, writer = shell.start("echo ready; read _; exit 5", "--watchdog", "300", url=own.url)
     says(program, "ready")
-    server.kill()
+    own.kill()
     os.close(writer)
     assert program.exit_code() == 5
     assert "could not be released" in program.stderr

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-import redis
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.cli import cli
@@ -41,12 +40,6 @@ def run(valkey: Server, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 @pytest.fixture
 def client(valkey: Server) -> Iterator[Redisson]:
     with Redisson.from_url(valkey.url) as client:
-        yield client
-
-
-@pytest.fixture
-def locks(valkey: Server) -> Iterator[redis.Redis]:
-    with valkey.client() as client:
         yield client
 
 

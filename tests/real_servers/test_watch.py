@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 import pytest
-import redis
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.sampling import Change
@@ -54,12 +53,6 @@ def watching() -> Iterator[Callable[..., Watcher]]:
             return Watcher(stack.enter_context(closing(Watch(names, inspector))))
 
         yield start
-
-
-@pytest.fixture
-def locks(valkey: Server) -> Iterator[redis.Redis]:
-    with valkey.client() as client:
-        yield client
 
 
 def test_a_lock_is_acquired_and_released(watching, valkey, unique_name, locks):
@@ -193,14 +186,13 @@ def test_a_cluster_is_watched_on_each_of_its_nodes(watching, cluster, unique_nam
             watcher.sees("released", within=5)
 
 
-def test_an_outage_ends_nothing(fresh_server, capfd):
-    server = fresh_server()
-    url = server.url
+def test_an_outage_ends_nothing(own, capfd):
+    url = own.url
     with Inspector(url, timeout=1.0) as inspector, closing(Watch(["order"], inspector)) as watch:
         events = watch.events()
         assert next(events)[2].event == "free"
-        server.kill()
-        server.restart()
+        own.kill()
+        own.restart()
         with Redisson.from_url(url) as client, client.get_lock("order"):
             assert next(events)[2].event in ("acquired", "released")
     assert "the connection was lost" in capfd.readouterr().err
@@ -226,15 +218,14 @@ def _next_line(events: Iterator[tuple[float, Watched, Change]]) -> str:
         ("DEL", "its key is gone, without a message"),
     ],
 )
-def test_why_a_hold_has_ended_is_shown(watching, fresh_server, unique_name, command, cause):
-    server = fresh_server()
-    _hold(server, unique_name)
-    events = watching(server.url, unique_name).watch.events()
+def test_why_a_hold_has_ended_is_shown(watching, own, unique_name, command, cause):
+    _hold(own, unique_name)
+    events = watching(own.url, unique_name).watch.events()
     assert "held" in _next_line(events)
     if command == "restart":
-        server.restart()
+        own.restart()
     else:
-        with server.client() as client:
+        with own.client() as client:
             client.execute_command(command, *([unique_name] if command == "DEL" else []))
     line = _next_line(events)
     assert "ended" in line

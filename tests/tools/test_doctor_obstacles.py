@@ -81,10 +81,9 @@ def test_a_failed_save(build, fresh_server):
     assert is_refused(server.url)
 
 
-def test_a_busy_server_was_reached(fresh_server):
-    server = fresh_server()
-    with server.busy():
-        grade, text = worst(server.url)
+def test_a_busy_server_was_reached(own):
+    with own.busy():
+        grade, text = worst(own.url)
     assert grade is Grade.CRITICAL
     assert "it answers, and refuses" in text
     assert "BUSY" in text
@@ -126,11 +125,10 @@ def test_a_command_that_was_renamed(build, fresh_server):
     assert is_refused(server.url)
 
 
-def test_what_may_not_be_asked_is_said(fresh_server):
-    server = fresh_server()
-    with server.client() as direct:
+def test_what_may_not_be_asked_is_said(own):
+    with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-config", "-info")
-    [node] = examine([f"redis://ann:sesame@{HOST}:{server.port}"]).nodes
+    [node] = examine([f"redis://ann:sesame@{HOST}:{own.port}"]).nodes
     said = "; ".join(unchecked(node))
     assert "INFO is refused" in said
     assert "CONFIG GET is refused" in said

@@ -22,12 +22,6 @@ SOON = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3.0)
 HOLDER = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 
 
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    """A server of the test's own: who is connected, and what is stored, is part of what is seen."""
-    return fresh_server()
-
-
 class Stage:
     """Clients, and threads that wait for locks until the test ends."""
 

@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from pyredisson import Config, Redisson, current_thread_id
 from pyredisson._core.names import LockNames
 from pyredisson._tools.cli import cli
 from pyredisson.inspection import Inspector
-from tests.command_line import Program, Programs, programs
+from tests.command_line import Program, Programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -27,11 +26,6 @@ from tests.waiting import until
 HOLDER = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 COMMANDS = ("ls", "show x", "why", "why x", "clients", "leaks", "unlock x --yes", "lock x --for 1s --reason y")
 SOON = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3.0)
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 @pytest.fixture
@@ -48,12 +42,6 @@ def run(own: Server) -> Callable[..., Result]:
         return CliRunner().invoke(cli, list(arguments), env={"PYREDISSON_URL": url})
 
     return call
-
-
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
 
 
 def report(result: Result) -> dict[str, Any]:
@@ -94,27 +82,27 @@ def test_nothing_is_locked(run):
     assert report(run("show", "x", "--json"))["lock"] is None
 
 
-def outcome(started: Programs, command: str, url: str) -> tuple[int, str, str]:
+def outcome(command_line: Programs, command: str, url: str) -> tuple[int, str, str]:
     """What a command ends with, as a program of its own: its exit code, stdout and stderr."""
-    program = started.pyredisson(*command.split(), url=url)
+    program = command_line.pyredisson(*command.split(), url=url)
     return program.exit_code(), program.stdout.strip(), program.stderr.strip()
 
 
 @pytest.mark.parametrize("command", ["ls", "show x", "why", "why x", "clients", "leaks"])
-def test_a_server_that_cannot_be_read(own, started, command):
+def test_a_server_that_cannot_be_read(own, command_line, command):
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@connection")
     for url in (f"redis://{HOST}:{own.port}/99", f"redis://ann:sesame@{HOST}:{own.port}/0"):
         if command == "clients" and "ann" in url:
             continue  # The connections may be listed by that user.
-        code, stdout, stderr = outcome(started, command, url)
+        code, stdout, stderr = outcome(command_line, command, url)
         assert (code, stdout) == (77, "")
         assert " refused: " in stderr
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
-def test_all_commands_say_alike_that_there_is_no_server(started, command):
-    code, _, stderr = outcome(started, command, f"redis://:s3cret@{HOST}:{NOBODYS_PORT}/0")
+def test_all_commands_say_alike_that_there_is_no_server(command_line, command):
+    code, _, stderr = outcome(command_line, command, f"redis://:s3cret@{HOST}:{NOBODYS_PORT}/0")
     assert code == 69
     assert stderr.startswith("pyredisson: the server at redis://")
     assert f"{HOST}:{NOBODYS_PORT}/0 is not available: " in stderr
@@ -130,7 +118,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("held", FOREIGN)
-def test_a_key_that_is_no_lock_is_called_so(own, run, started, held):
+def test_a_key_that_is_no_lock_is_called_so(own, run, command_line, held):
     command, *content = FOREIGN[held]
     foreign = f"no lock: the key holds a {held} of another program"
     with own.client() as direct:
@@ -138,14 +126,14 @@ def test_a_key_that_is_no_lock_is_called_so(own, run, started, held):
         before = direct.dump("user:7")
         assert run("show", "user:7").stdout.strip() == f"user:7 is {foreign}"
         assert run("why", "user:7").stdout.strip() == f"user:7 is {foreign}"
-        assert outcome(started, "unlock user:7 --yes", own.url) == (3, "", f"pyredisson: user:7 is {foreign}")
+        assert outcome(command_line, "unlock user:7 --yes", own.url) == (3, "", f"pyredisson: user:7 is {foreign}")
         for line in ("show user:7", "why user:7", "unlock user:7 --yes"):
             result = run(*line.split(), "--json")
             assert (result.exit_code, report(result)["foreign"]) == (3, foreign)
         if held == "hash":  # Of the others the server says so itself.
-            refused = outcome(started, "run user:7 --wait 0 true", own.url)
+            refused = outcome(command_line, "run user:7 --wait 0 true", own.url)
             assert refused == (75, "", f"pyredisson: the lock 'user:7' is {foreign}")
-            refused = outcome(started, "lock user:7 --for 1s --reason y", own.url)
+            refused = outcome(command_line, "lock user:7 --for 1s --reason y", own.url)
             assert refused == (75, "", f"pyredisson: user:7 is {foreign}")
         assert direct.dump("user:7") == before
 
@@ -250,13 +238,13 @@ def test_unlock(holder, run):
 
 
 @pytest.fixture
-def ask_to_unlock(holder: Redisson, own: Server, started: Programs) -> Iterator[Callable[..., Program]]:
+def ask_to_unlock(holder: Redisson, own: Server, command_line: Programs) -> Iterator[Callable[..., Program]]:
     """``ask_to_unlock(answer)``: ``unlock`` on a terminal, which answers once it was asked."""
     holder.get_lock("x").lock()
     with terminal() as screen:
 
         def ask(answer: str, *, before: Callable[[], object] = lambda: None, shows: str = "") -> Program:
-            program = started.pyredisson("unlock", "x", url=own.url, terminal=screen.theirs)
+            program = command_line.pyredisson("unlock", "x", url=own.url, terminal=screen.theirs)
             screen.shows("x is held by web@")
             screen.shows(r"\[y/N\]")
             before()
@@ -284,13 +272,13 @@ def test_unlock_frees_only_what_it_has_shown(own, ask_to_unlock):
         assert direct.hexists("x", f"{HOLDER}:1")
 
 
-def test_what_may_be_no_lock_is_asked_about_with_force_only(own, started):
+def test_what_may_be_no_lock_is_asked_about_with_force_only(own, command_line):
     with own.client() as direct, terminal() as screen:
         direct.set("theme", "dark")
-        refused = started.pyredisson("unlock", "theme", url=own.url, terminal=screen.theirs)
+        refused = command_line.pyredisson("unlock", "theme", url=own.url, terminal=screen.theirs)
         screen.shows("nothing was changed; --force deletes it")
         assert refused.exit_code() == 3
-        forced = started.pyredisson("unlock", "theme", "--force", url=own.url, terminal=screen.theirs)
+        forced = command_line.pyredisson("unlock", "theme", "--force", url=own.url, terminal=screen.theirs)
         screen.shows("To free it deletes it")
         screen.shows(r"\[y/N\]")
         assert direct.get("theme") == b"dark"
@@ -400,7 +388,7 @@ def test_clients_that_ask_again_by_themselves_are_not_counted(holder, own, run):
     assert run("unlock", "spinning", "--yes").stdout == f"freed spinning; {said}\n"
 
 
-def test_strings_of_a_cache_are_not_listed(own, run, started):
+def test_strings_of_a_cache_are_not_listed(own, run, command_line):
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         pipeline.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
         pipeline.set("job-lock:default:report", "ADDED:2026-09-21T10:13:20.500Z@worker-3", ex=600)
@@ -408,7 +396,7 @@ def test_strings_of_a_cache_are_not_listed(own, run, started):
         for number in range(1001):
             pipeline.set(f"cache:{number}", f"value {number}", ex=600)
         pipeline.execute()
-    listing = started.pyredisson("ls", url=own.url)
+    listing = command_line.pyredisson("ls", url=own.url)
     assert listing.exit_code() == 0
     assert listing.stdout.count("token") == 3
     assert "cache:" not in listing.stdout
@@ -427,11 +415,11 @@ client.get_fair_lock("queue").lock()
 """
 
 
-def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(holder, own, run, started):
+def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(holder, own, run, command_line):
     holder.get_fair_lock("queue").lock()
     with own.client() as direct:  # It could be the killed one's, for all that the server knows.
         direct.ping()
-        doomed = started.start(sys.executable, "-c", DOOMED, own.url)
+        doomed = command_line.start(sys.executable, "-c", DOOMED, own.url)
 
         def has_reported() -> bool:
             with Inspector(own.url) as inspector:
@@ -473,7 +461,7 @@ def test_stacks_are_printed_in_lines(own, run, command):
 # ---- lock ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_held_by_hand(holder, own, run, started):
+def test_a_lock_held_by_hand(holder, own, run, command_line):
     said = report(run("lock", "x", "--for", "10m", "--reason", "INC-42", "--json"))
     with own.client() as direct:
         assert 590_000 < direct.pttl("x") <= 600_000
@@ -483,12 +471,12 @@ def test_a_lock_held_by_hand(holder, own, run, started):
     assert "by hand: INC-42" in run("ls").stdout
     assert run("leaks").exit_code == 0
     assert holder.get_lock("x").try_lock() is False
-    refused = started.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
+    refused = command_line.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
     assert refused.exit_code() == 75
     assert "x is held by" in refused.stderr
     assert "by hand: INC-42" in refused.stderr
     assert "unless it is renewed" not in refused.stderr
-    started_too_soon = started.pyredisson("run", "x", "--wait", "0", "true", url=own.url)
+    started_too_soon = command_line.pyredisson("run", "x", "--wait", "0", "true", url=own.url)
     assert started_too_soon.exit_code() == 75
     assert "by hand: INC-42" in started_too_soon.stderr
     assert "unless it is renewed" not in started_too_soon.stderr
@@ -497,9 +485,9 @@ def test_a_lock_held_by_hand(holder, own, run, started):
         assert direct.keys("*") == []
 
 
-def test_a_lock_by_hand_that_is_interrupted(holder, own, started):
+def test_a_lock_by_hand_that_is_interrupted(holder, own, command_line):
     holder.get_lock("x").lock()
-    program = started.pyredisson("lock", "x", "--for", "10m", "--wait", "1m", "--reason", "y", url=own.url)
+    program = command_line.pyredisson("lock", "x", "--for", "10m", "--wait", "1m", "--reason", "y", url=own.url)
     with own.client() as direct:
         until(lambda: any(b"redisson_lock__channel" in each for each in direct.pubsub_channels()), within=20)
         program.send(signal.SIGINT)

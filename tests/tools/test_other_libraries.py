@@ -27,11 +27,6 @@ RAW = bytes(range(200, 224))  # as rueidislock does
 
 
 @pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
-
-
-@pytest.fixture
 def run(own: Server) -> Callable[..., Result]:
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(cli, list(arguments), env={"PYREDISSON_URL": own.url})

@@ -17,11 +17,6 @@ from tests.servers import HOST, NOBODYS_PORT, Server
 
 
 @pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
-
-
-@pytest.fixture
 def client(own: Server) -> Iterator[Redisson]:
     with Redisson.from_url(own.url, config=Config(presence=False)) as client:
         yield client

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -15,15 +14,10 @@ from pyredisson import Config, Redisson
 from pyredisson._tools.tables import free_command, unlock_command
 from pyredisson.inspection import Inspector, LockView, Who
 from tests.proxy import Proxy
-from tests.servers import HOST, Server
+from tests.servers import HOST
 from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "pyredisson"]
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 def shell(line: str, url: str) -> subprocess.CompletedProcess[str]:

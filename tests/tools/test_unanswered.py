@@ -39,11 +39,6 @@ MORE = ["+client|list", "+client|setname", "+pubsub", "+select", "+info", "+dbsi
 
 
 @pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
-
-
-@pytest.fixture
 def held(own: Server) -> Iterator[Redisson]:
     with Redisson.from_url(own.url, config=Config(lock_watchdog_timeout=60)) as client:
         client.get_lock("orders").lock()

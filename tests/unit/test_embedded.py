@@ -23,20 +23,12 @@ from redis.retry import Retry
 from pyredisson import embedded
 from pyredisson.embedded import EmbeddedServer, ServerProcess, find_binary, private_directory
 from pyredisson.errors import RedissonError
+from tests.command_line import exists
 from tests.examples import ROOT
 from tests.servers import BUILDS
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(all(build.missing() for build in BUILDS), reason="no server program at all")
-
-
-def exists(pid: int) -> bool:
-    """Whether a process exists, if only as a zombie."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def alive(pid: int) -> bool:
