@@ -84,9 +84,10 @@ def test_a_block_outlives_the_thread_or_task_that_entered_it(world, alice, bob):
 @pytest.mark.parametrize("call", ["acquire", "release", "leave"])
 @pytest.mark.parametrize("first", ["the owner", "the other"])
 @pytest.mark.parametrize("kind", [kind for kind in [*KINDS, "read_lock"] if kind != "token_lock"])
-def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(world, proxy, kind, first, call, caplog):
+def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(
+    world, alice, bob, proxy, kind, first, call, caplog
+):
     """Their requests are under way at the same time; each is counted once."""
-    alice, bob = world.actors(2)
     real = lock_of(world, kind) if kind == "red_lock" else make(world.through(proxy.port), kind)
     lock = Remote(real, alice)
     block, other = lock.hold(), lock.hold()
@@ -111,9 +112,8 @@ def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(world, p
 
 @threads_only
 @each_kind
-def test_a_block_of_a_request_is_left_in_any_thread(world, kind):
+def test_a_block_of_a_request_is_left_in_any_thread(world, alice, bob, carol, kind):
     lock = lock_of(world, kind)
-    alice, bob, carol = world.actors(3)
     request = Request(forgets=True)
     hold = lock.hold()
     lease = request.run(alice, hold.__enter__)
@@ -125,9 +125,8 @@ def test_a_block_of_a_request_is_left_in_any_thread(world, kind):
 
 
 @threads_only
-def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world):
+def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world, alice, bob):
     lock = lock_of(world, "lock")
-    alice, bob = world.actors(2)
     block, request = lock.hold(), Request(forgets=True)
     request.run(alice, block.__enter__)
     waiting = alice.start(contextvars.Context().run, lock.try_lock, PATIENCE)
@@ -169,9 +168,8 @@ def test_blocks_may_be_left_in_another_order(world):
 
 
 @threads_only
-def test_a_release_under_way_in_another_thread_is_not_disturbed(world, proxy):
+def test_a_release_under_way_in_another_thread_is_not_disturbed(world, alice, bob, proxy):
     """The thread that acquired the lock runs another request meanwhile."""
-    alice, bob = world.actors(2)
     request = Request(forgets=True)
     lock = world.through(proxy.port).real.get_lock("orders")
     hold = lock.hold()

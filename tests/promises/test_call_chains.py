@@ -167,12 +167,11 @@ def test_a_lock_of_one_name_is_another_one_for_another_client(world, one, other,
 
 
 @each_hold
-def test_what_a_closed_client_held_is_nothing_to_the_next_one(world, one, other, how):
+def test_what_a_closed_client_held_is_nothing_to_the_next_one(world, client, one, other, how):
     old = world.client()
     acquire(one, old, how)
     old.close()
     world.redis.command("FLUSHALL")
-    client = world.client()
     mine, theirs = one.lock(client, "a"), other.lock(client, "a")
     theirs.lock()
     assert theirs.is_held_by_thread(one.number)

@@ -73,9 +73,7 @@ def test_closing_twice_is_closing_once(world, client):
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
-def test_waiter_whose_first_attempt_is_in_flight_is_woken(world, kind):
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_waiter_whose_first_attempt_is_in_flight_is_woken(world, client, alice, bob, kind):
     if kind == "semaphore":
         alice.get(client, kind).try_set_permits(0)
         waits = bob.get(client, kind).acquire
@@ -90,8 +88,7 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world, kind):
 
 
 @each_runtime
-def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world):
-    alice, bob, carol = world.actors(3)
+def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world, alice, bob, carol):
     mine, theirs = alice.get(world.client(), "fair_lock"), carol.get(world.client(), "fair_lock")
     for _ in range(3):
         mine.lock()

@@ -36,8 +36,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_block_that_is_left_in_time_releases(world, kind, alice, bob):
-    client = world.client()
+def test_a_block_that_is_left_in_time_releases(world, client, kind, alice, bob):
     block = BLOCKS[kind](alice, client)
     block.enter()
     client.close()
@@ -153,8 +152,7 @@ def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
 
 
 @sync_and_async
-def test_one_warning_names_all(world, alice, caplog):
-    client = world.client()
+def test_one_warning_names_all(client, alice, caplog):
     for name in ("orders", "bills"):
         alice.lock(client, name).lock()
     caplog.clear()
@@ -193,9 +191,8 @@ def test_permits_of_blocks_are_named(world, kind, presence, alice, bob, caplog):
 
 
 @sync_and_async
-def test_permits_are_not_named_once_their_blocks_were_left(world, alice, bob, caplog):
+def test_permits_are_not_named_once_their_blocks_were_left(world, client, alice, bob, caplog):
     """Wherever that was."""
-    client = world.client()
     semaphore = alice.get(client, "semaphore", permits=9)
     for _ in range(3):
         semaphore.enter()
@@ -208,8 +205,7 @@ def test_permits_are_not_named_once_their_blocks_were_left(world, alice, bob, ca
 
 
 @sync_and_async
-def test_nothing_is_said_of_a_client_that_holds_nothing(world, alice, caplog):
-    client = world.client()
+def test_nothing_is_said_of_a_client_that_holds_nothing(client, alice, caplog):
     lock = alice.lock(client)
     lock.lock()
     lock.unlock()
@@ -232,7 +228,7 @@ def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
 
 
 @sync_and_async
-def test_a_leader_resigns_and_its_campaign_ends(world, alice, bob):
+def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
     led: list[int] = []
 
     def lead(term: Any) -> None:
@@ -243,7 +239,6 @@ def test_a_leader_resigns_and_its_campaign_ends(world, alice, bob):
         led.append(term.token)
         await term.wait()
 
-    client = world.client()
     campaign = alice.do(
         client.real.get_leader_election("orders").run, lead_as_task if world.runtime == "asyncio" else lead
     )
@@ -290,8 +285,7 @@ def test_a_closed_generator_releases(world, kind, alice):
 
 
 @sync_and_async
-def test_a_decorated_function_keeps_its_result(world, alice, bob):
-    client = world.client()
+def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     inside, may_end = threading.Event(), threading.Event()
 
     def work() -> str:

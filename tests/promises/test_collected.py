@@ -31,7 +31,7 @@ def collect(alice: Actor) -> None:
 
 
 @pytest.mark.parametrize("form", ["plain", "coroutine"])
-def test_a_client_that_is_collected_while_it_holds_tells_what(world, form, caplog):
+def test_a_client_that_is_collected_while_it_holds_tells_what(world, alice, form, caplog):
     lost: list[Any] = []
 
     async def later(*told: Any) -> None:
@@ -42,7 +42,6 @@ def test_a_client_that_is_collected_while_it_holds_tells_what(world, form, caplo
         lost.append(told)
 
     happened: list[Any] = []
-    alice = world.actor()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(
             world, on_lock_lost=later if form == "coroutine" else at_once, listeners=(happened.append,)

@@ -60,9 +60,7 @@ def test_a_notification_wakes_the_one_who_has_waited_longest(world, kind):
 
 
 @kinds
-def test_all_holds_are_given_up_and_taken_again(world, kind):
-    alice, bob = world.actors(2)
-    client = world.client()
+def test_all_holds_are_given_up_and_taken_again(world, client, alice, bob, kind):
     mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
     lock = alice.get(client, kind)
     lock.lock(60)
@@ -78,8 +76,7 @@ def test_all_holds_are_given_up_and_taken_again(world, kind):
     assert lock.is_locked() is False
 
 
-def test_a_wait_that_times_out(world):
-    alice = world.actor()
+def test_a_wait_that_times_out(world, alice):
     mine = condition(alice, world.client())
     with mine:
         began = world.now()
@@ -95,8 +92,7 @@ def test_a_wait_that_times_out(world):
 
 @pytest.mark.unheard
 @each_runtime
-def test_a_lost_message_is_found_out(world):
-    bob = world.actor()
+def test_a_lost_message_is_found_out(world, bob):
     theirs = condition(bob, world.client(max_wait_without_check=0.5))
     pending = waits(world, bob, theirs)
     world.pass_time(0.2)
@@ -105,8 +101,7 @@ def test_a_lost_message_is_found_out(world):
 
 
 @each_runtime
-def test_a_client_that_is_gone_takes_no_notification(world):
-    alice, bob = world.actors(2)
+def test_a_client_that_is_gone_takes_no_notification(world, alice, bob):
     mine, theirs = (condition(actor, world.client(max_wait_without_check=60)) for actor in (alice, bob))
     world.redis.command("ZADD", WAITERS, 1, "gone:1")
     pending = waits(world, bob, theirs)
@@ -117,9 +112,8 @@ def test_a_client_that_is_gone_takes_no_notification(world):
 
 
 @kinds
-def test_a_waiter_joins_once_its_client_receives_messages(world, kind):
+def test_a_waiter_joins_once_its_client_receives_messages(world, client, bob, kind):
     """So no notification passes over it."""
-    bob, client = world.actor(), world.client()
     theirs = condition(bob, client, kind)
     pending = waits(world, bob, theirs)
     assert world.redis.subscribers(f"{WAITERS}:{client.real.id}") == 1
@@ -131,8 +125,7 @@ def test_a_waiter_joins_once_its_client_receives_messages(world, kind):
 
 @pytest.mark.unheard
 @sync_and_async
-def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world, proxy):
-    alice, bob = world.actors(2)
+def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world, alice, bob, proxy):
     client = world.through(proxy.port, timeout=2, max_wait_without_check=3)
     mine, theirs = condition(alice, world.client()), condition(bob, client)
     held = proxy.hold_request("SUBSCRIBE", None)
@@ -165,8 +158,7 @@ def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world, proxy):
 
 
 @asyncio_only
-def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, proxy):
-    bob = world.actor()
+def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, bob, proxy):
     waits(world, bob, condition(bob, world.client()))
     held = proxy.hold_request("SUBSCRIBE", None)
 
@@ -201,9 +193,7 @@ def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world, kind):
 
 
 @each_runtime
-def test_only_a_holder_waits_and_notifies(world):
-    alice, bob = world.actors(2)
-    client = world.client()
+def test_only_a_holder_waits_and_notifies(world, client, alice, bob):
     mine, theirs = condition(alice, client), condition(bob, client)
     calls: list[Any] = [mine.wait, mine.notify, mine.notify_all, mine.release]
     for call in calls:
@@ -327,8 +317,7 @@ def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world, kind):
 @sync_and_async
 @kinds
 @pytest.mark.parametrize("then", ["hang", "reset"])
-def test_lost_replies(world, proxy, kind, then):
-    alice, bob, carol = world.actors(3)
+def test_lost_replies(world, alice, bob, carol, proxy, kind, then):
     client = world.through(proxy.port, timeout=2.4)
     mine, theirs, other = (
         condition(actor, each, kind)
@@ -366,9 +355,8 @@ def test_lost_replies(world, proxy, kind, then):
 
 @each_runtime
 @kinds
-def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, kind):
+def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, client, kind):
     me, bob = world.actors(2)
-    client = world.client()
     mine, theirs = condition(me, client, kind), condition(bob, world.client(), kind)
     pending = waits(world, me, mine)
     theirs.acquire()

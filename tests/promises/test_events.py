@@ -125,8 +125,7 @@ def test_a_wait_that_fails_is_announced_as_ended(world, client, alice, bob, mine
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_listeners_hear_of_acquires_of_permits(world, client, happened, kind):
-    alice, bob = world.actors(2)
+def test_listeners_hear_of_acquires_of_permits(alice, bob, client, happened, kind):
     mine, theirs = alice.get(client, kind, "seats", permits=1), bob.get(client, kind, "seats")
     with mine.hold():
         assert not theirs.try_acquire()

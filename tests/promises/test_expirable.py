@@ -74,8 +74,7 @@ def test_the_waiters_of_a_latch_that_is_gone_return(world, end, alice, bob):
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world, kind):
-    alice, bob = world.actors(2)
+def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world, alice, bob, kind):
     client = world.client(max_wait_without_check=60)
     mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
     mine.try_set_permits(0)

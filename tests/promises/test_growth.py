@@ -157,7 +157,7 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(worl
 
 
 @in_virtual_time
-def test_members_that_were_waited_for_are_then_renewed_as_all_others(world):
+def test_members_that_were_waited_for_are_then_renewed_as_all_others(world, alice, bob):
     """While a multi-lock with a short lease waits, each of its members is renewed by a request of its own."""
     rounds: list[tuple[int, int]] = []
 
@@ -166,7 +166,6 @@ def test_members_that_were_waited_for_are_then_renewed_as_all_others(world):
             rounds.append((event.locks, event.requests))
 
     client = world.client(listeners=(note,))
-    alice, bob = world.actors(2)
     names = [f"member-{number}" for number in range(5)]
     for name in names:
         alice.lock(client, name).lock()

@@ -61,9 +61,7 @@ def test_a_block_excludes_others_until_it_is_left(client, alice, bob, kind):
 
 @each_kind
 @pytest.mark.parametrize("wait", [0, 0.2])
-def test_a_block_that_does_not_get_the_lock_is_not_run(world, kind, wait):
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_block_that_does_not_get_the_lock_is_not_run(world, client, alice, bob, kind, wait):
     with single(alice, client, kind).hold():
         began = world.now()
         with pytest.raises(LockTimeoutError) as refusal, single(bob, client, kind).hold(wait_time=wait):
@@ -149,9 +147,8 @@ def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world, kind,
 
 @each_runtime
 @each_expiring_kind
-def test_the_body_can_see_that_the_lock_was_lost(world, kind, caplog):
+def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
     lost: list[object] = []
-    alice = world.actor()
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = single(alice, client, kind)
     with (
@@ -215,8 +212,7 @@ def test_a_permit_released_from_outside_is_lost_and_released_once(world, alice, 
 
 @sync_and_async
 @each_expiring_kind
-def test_a_collected_block_is_renewed_no_longer(world, kind, caplog):
-    alice = world.actor()
+def test_a_collected_block_is_renewed_no_longer(world, alice, kind, caplog):
     mine = single(alice, world.client(lock_watchdog_timeout=4.0), kind)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
         block = mine.hold()

@@ -38,10 +38,9 @@ def test_the_time_to_live_is_in_seconds(world, mine, theirs):
 
 
 @each_runtime
-def test_a_plain_lease_that_ran_out_is_over_in_silence(world, caplog):
+def test_a_plain_lease_that_ran_out_is_over_in_silence(world, alice, bob, caplog):
     lost = []
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=KEPT)
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
         mine.lock(1)

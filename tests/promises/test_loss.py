@@ -28,12 +28,11 @@ def is_the_strangers(world: World) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "holds", "suffix"), [("lock", 2, ""), ("token_lock", 1, ":token")])
-def test_a_loss_is_reported_once_by_a_callback_and_an_event(world, kind, holds, suffix):
+def test_a_loss_is_reported_once_by_a_callback_and_an_event(world, alice, kind, holds, suffix):
     lost, happened = [], []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told), listeners=(happened.append,)
     )
-    alice = world.actor()
     mine, owner = alice.get(client, kind), f"{client.id}:{alice.number}{suffix}"
     for _ in range(holds):
         mine.lock()
@@ -145,9 +144,8 @@ def test_a_listener_that_raises_does_no_harm(world, caplog):
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore", "red_lock"])
-def test_log_lines_name_the_owner(world, kind, caplog):
+def test_log_lines_name_the_owner(world, alice, kind, caplog):
     """The thread or task, whoever finds out: not the id of a client."""
-    alice = world.actor()
     config = {"lock_watchdog_timeout": 1.5, "warn_held_longer_than": 0.1, "client_name": "shop"}
     client = world.client(**config)
     handle = client.real.get_red_lock(client.real.get_lock("orders")) if kind == "red_lock" else None

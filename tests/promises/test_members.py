@@ -592,8 +592,7 @@ each_kind = pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock", 
 
 @each_kind
 @pytest.mark.parametrize("made_by", ["class", "client"])
-def test_a_multi_lock_of_one_is_no_quorum(world, alice, kind, made_by, caplog):
-    client = world.client()
+def test_a_multi_lock_of_one_is_no_quorum(client, alice, kind, made_by, caplog):
     member = make(client, kind)
     several = over(alice, [member]) if made_by == "class" else Remote(client.real.get_multi_lock(member), alice)
     with several, several.hold():
@@ -615,9 +614,8 @@ def test_re_entry_over_a_lost_multi_lock_of_one_raises_as_its_member_does(world,
 
 
 @each(FAIR, Case("on one server", "fair_lock", made=True))
-def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world, case):
+def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world, alice, bob, carol, case):
     """Its lease ran out, and its owner waits for the member again, meanwhile: that wait goes on."""
-    alice, bob, carol = world.actors(3)
     members = Members(world, alice, case, **FAR_AWAY, max_wait_without_check=300)
     block = members.all().hold(lease_time=BRIEF)
     block.enter()

@@ -361,9 +361,7 @@ def test_all_are_acquired_or_none_of_any_kinds(world, client, alice, bob):
     assert left(world) == {"lock", "redisson_lock_token:{fenced_lock}"}
 
 
-def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world):
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world, client, alice, bob):
     theirs = bob.lock(client, "b")
     theirs.lock()
     lock = on_one_server(alice, client, "a", "b")

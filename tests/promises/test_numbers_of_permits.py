@@ -89,9 +89,8 @@ def test_permits_are_set_again_after_the_server_has_lost_them(world, alice, bob,
     ],
 )
 @pytest.mark.parametrize("resize", [False, True])
-def test_a_loss_leaves_no_fewer_permits(world, alice, bob, kind, resize, after):
+def test_a_loss_leaves_no_fewer_permits(world, client, alice, bob, kind, resize, after):
     """Permits that were acquired before the loss went with it."""
-    client = world.client()
     mine, theirs = (actor.get(client, kind, "seats", permits=3, resize=resize) for actor in (alice, bob))
     block = mine.hold()
     block.enter()
@@ -140,10 +139,9 @@ def test_a_semaphore_may_end_after_a_time(world, alice, kind):
     ("kind", "there", "wanted", "told"),
     [(kind, *numbers) for kind in KINDS for numbers in ((2, 5, 2), (5, 2, 5), (3, 3, None))],
 )
-def test_another_number_of_permits_is_logged_once_where_it_is_known(world, kind, there, wanted, told, caplog):
+def test_another_number_of_permits_is_logged_once_where_it_is_known(world, alice, kind, there, wanted, told, caplog):
     happened: list[events.Event] = []
     client = world.client(listeners=(happened.append,))
-    alice = world.actor()
     before = alice.get(client, kind, "seats", permits=there)
     assert before.acquire()
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
@@ -172,10 +170,9 @@ def test_of_permits_that_redisson_set_only_the_available_ones_are_known(world, t
 
 
 @each_kind
-def test_a_waiter_for_permits_that_were_never_set_is_logged_once(world, kind, caplog):
+def test_a_waiter_for_permits_that_were_never_set_is_logged_once(world, alice, bob, kind, caplog):
     happened: list[events.Event] = []
     client = world.client(listeners=(happened.append,))
-    alice, bob = world.actors(2)
     mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
 
     def told() -> list[events.Event]:
@@ -224,8 +221,7 @@ def test_the_total_is_set_whatever_is_acquired(world, kind):
 
 
 @each_kind
-def test_a_handle_resizes_at_its_first_use(world, kind, caplog):
-    client, alice = world.client(), world.actor()
+def test_a_handle_resizes_at_its_first_use(client, alice, kind, caplog):
     before = alice.get(client, kind, "seats", permits=3)
     assert before.acquire()
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
@@ -237,8 +233,7 @@ def test_a_handle_resizes_at_its_first_use(world, kind, caplog):
     assert mine.available_permits() == 2  # Once.
 
 
-def test_a_number_that_is_not_recorded_is_not_guessed(world):
-    client, alice = world.client(), world.actor()
+def test_a_number_that_is_not_recorded_is_not_guessed(world, client, alice):
     world.redis.command("SET", "seats", 1)  # Redisson has set three, and two are acquired.
     for mine in (
         alice.get(client, "semaphore", "seats"),

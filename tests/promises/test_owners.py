@@ -102,9 +102,8 @@ def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_owner_acquires_here_and_releases_there(world, client, kind):
+def test_an_owner_acquires_here_and_releases_there(alice, bob, carol, client, kind):
     owner = client.real.new_owner()
-    alice, bob, carol = world.actors(3)
     mine, theirs = handle(alice, client, kind, owner=owner), handle(bob, client, kind, owner=owner)
     other = rival(carol, client, kind)
     mine.lock()
@@ -145,9 +144,8 @@ def test_the_locks_of_a_multi_lock_are_of_one_owner(world, client):
 
 
 @sync_and_async
-def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, client):
+def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, alice, bob, client):
     owner = client.real.new_owner()
-    alice, bob = world.actors(2)
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     mine.lock()
     waiting = alice.start(client.real.get_condition(mine.real).wait, 0.5)
@@ -161,9 +159,8 @@ def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, client):
 
 
 @sync_and_async
-def test_an_owner_makes_one_call_at_a_time(world, client):
+def test_an_owner_makes_one_call_at_a_time(world, alice, bob, carol, client):
     owner = client.real.new_owner()
-    alice, bob, carol = world.actors(3)
     other = carol.lock(client)
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     other.lock()
@@ -177,10 +174,9 @@ def test_an_owner_makes_one_call_at_a_time(world, client):
 
 
 @sync_and_async
-def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world):
+def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world, alice, bob):
     client = world.client(lock_watchdog_timeout=KEPT)
     owner = client.real.new_owner()
-    alice, bob = world.actors(2)
     handle(alice, client, "lock", owner=owner).lock()
     alice.end()
     world.renewed("orders")
@@ -235,8 +231,7 @@ def test_an_invalid_or_closed_owner_is_refused_at_once(world):
 @each_runtime
 @pytest.mark.parametrize("closed", [0, 1])
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
-def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(world, kind, closed):
-    alice, bob = world.actors(2)
+def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(world, alice, bob, kind, closed):
     clients = world.nodes(2, lock_watchdog_timeout=KEPT)
     owner = clients[0].real.new_owner()
     locks = [handle(alice, client, kind, owner=owner) for client in clients]

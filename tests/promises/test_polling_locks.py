@@ -95,10 +95,9 @@ def test_a_back_off_without_any_pause_is_refused(client, alice, bob):
 
 @each_runtime
 @pytest.mark.parametrize(("kind", "backoff"), [("spin_lock", [ConstantBackoff(60)]), ("token_lock", [])])
-def test_closing_the_client_wakes_waiters_that_pause(world, kind, backoff):
+def test_closing_the_client_wakes_waiters_that_pause(world, alice, bob, carol, kind, backoff):
     happened: list[events.Event] = []
     one, two = world.client(), world.client(listeners=(happened.append,))
-    alice, bob, carol = world.actors(3)
     alice.get(one, kind).lock()
     waiting = bob.start(bob.get(two, kind, "orders", *backoff).lock)
     world.until(lambda: any(isinstance(event, events.WaitBegan) for event in happened))

@@ -197,10 +197,9 @@ def test_readers_yield_for_a_moment_only(world, alice, bob, carol, client):
 
 
 @each_runtime
-def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world, client):
+def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world, carol, client):
     readers = [(actor, sides(actor, client)[0]) for actor in world.actors(3)]
     readers[0][1].lock()
-    carol = world.actor()
     write = sides(carol, client)[1]
     waiting = carol.start(write.lock)
     world.until(lambda: world.waiting(write) == 1)
@@ -219,8 +218,7 @@ def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world, cli
     coming.result()
 
 
-def test_a_single_attempt_to_read_does_not_yield(world, client):
-    alice, bob, carol = world.actors(3)
+def test_a_single_attempt_to_read_does_not_yield(world, alice, bob, carol, client):
     sides(alice, client)[0].lock()
     write = sides(carol, client)[1]
     carol.start(write.lock)

@@ -35,8 +35,7 @@ def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
 
 
 @sync_and_async
-def test_permits_and_multi_locks_are_lost_too(world, alice):
-    client = world.client()
+def test_permits_and_multi_locks_are_lost_too(world, client, alice):
     permits = alice.get(client, "permit_expirable_semaphore", "permits")
     permits.try_set_permits(1)
     several = Remote(client.real.get_multi_lock(client.real.get_lock("a"), client.real.get_lock("b")), alice)
@@ -53,8 +52,7 @@ def test_permits_and_multi_locks_are_lost_too(world, alice):
 
 
 @sync_and_async
-def test_who_waits_is_woken(world, alice, bob):
-    client = world.client()
+def test_who_waits_is_woken(world, client, alice, bob):
     alice.lock(world.client()).lock()
     theirs = bob.lock(client)
     waiting = bob.start(theirs.lock)

@@ -97,8 +97,7 @@ def test_every_method_that_would_wait_for_another_task_raises(lock, holding):
 
 
 @pytest.mark.parametrize(("held", "wanted"), [("write_lock", "read_lock"), ("read_lock", "write_lock")])
-def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(world, held, wanted):
-    client = world.client()
+def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(client, held, wanted):
     lock = make(client, wanted)
 
     async def other() -> None:

@@ -94,9 +94,7 @@ def test_methods(world, client, alice):
     assert alice.do(Account.audit) == ["Account"]
 
 
-def test_calls_with_one_key_exclude_each_other_and_others_do_not(world):
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_calls_with_one_key_exclude_each_other_and_others_do_not(world, client, alice, bob):
     called: list[int] = []
     call = decorated(client, lambda x: called.append(x), "o:{x}")
     lock = alice.lock(client, "o:1")
@@ -112,8 +110,7 @@ def test_calls_with_one_key_exclude_each_other_and_others_do_not(world):
 
 
 @pytest.mark.parametrize("wait", [0, 0.05, timedelta(milliseconds=50)])
-def test_it_is_not_called_if_the_lock_is_not_acquired(world, client, wait):
-    alice, bob = world.actors(2)
+def test_it_is_not_called_if_the_lock_is_not_acquired(alice, bob, client, wait):
     call = decorated(client, lambda x: pytest.fail("it was called"), "o:{x}", wait_time=wait)
     alice.lock(client, "o:1").lock()
     with pytest.raises(LockTimeoutError):

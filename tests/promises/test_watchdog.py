@@ -70,10 +70,9 @@ def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world, proxy):
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
-def test_a_lock_whose_holder_ended_is_free_within_one_lease(world, caplog, kind):
+def test_a_lock_whose_holder_ended_is_free_within_one_lease(world, alice, bob, caplog, kind):
     happened = []
     client = world.client(lock_watchdog_timeout=1.8, listeners=(happened.append,))
-    alice, bob = world.actors(2)
     mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
     mine.lock()
     owner = f"{client.id}:{alice.number}"
@@ -94,10 +93,9 @@ def test_a_lock_whose_holder_ended_is_free_within_one_lease(world, caplog, kind)
 
 
 @asyncio_only
-def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world, caplog):
+def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world, alice, bob, caplog):
     """Before Python 3.12 ``asyncio.wait_for`` takes the lock in a task of its own, which then ends."""
     client = world.client(lock_watchdog_timeout=1.2)
-    alice, bob = world.actors(2)
     alice.lock(client).lock()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         alice.end()

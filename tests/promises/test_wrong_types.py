@@ -117,8 +117,7 @@ def taken(actor: Actor, client: Remote, kind: str) -> Remote:
 
 @each_runtime
 @pytest.mark.parametrize("kind", LISTED)
-def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world, kind):
-    alice, bob = world.actors(2)
+def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world, alice, bob, kind):
     held = taken(alice, world.client(), kind)
     world.redis.command("SET", WAITING, "something")
     with pytest.raises(LockError, match=f"the key '{WAITING}' holds a string") as error:
@@ -131,8 +130,7 @@ def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world, kind):
 
 
 @pytest.mark.parametrize("kind", LISTED)
-def test_members_of_the_list_of_waiters_that_are_no_clients_are_dropped(world, kind):
-    alice, bob = world.actors(2)
+def test_members_of_the_list_of_waiters_that_are_no_clients_are_dropped(world, alice, bob, kind):
     held = taken(alice, world.client(), kind)
     waiting = bob.start(handle(bob, world.client(), kind).hold(wait_time=9).enter)
     world.until(lambda: world.redis.command("ZCOUNT", WAITING, "2", "+inf") == 2)  # It waits, and is an observer.
@@ -181,9 +179,7 @@ def test_a_timeout_says_nothing_of_the_key_of_a_lock(client, alice, bob, kind):
         ("spin_lock", "read_lock", "of this client as a lock (a read-write lock needs another name)"),
     ],
 )
-def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(world, held, wanted, told):
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(client, alice, bob, held, wanted, told):
     handle(alice, client, held).lock()
     assert told in times_out(handle(bob, client, wanted))
     with pytest.raises(LockNotOwnedError, match=told.partition(" (")[0]):
