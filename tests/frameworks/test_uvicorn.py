@@ -11,14 +11,7 @@ import pytest
 from tests.frameworks.common import Site, Surroundings, require
 from tests.waiting import until
 
-PATHS = [
-    "/async",
-    "/sync",
-    "/sync/nested",
-    "/dependency/sync",
-    "/dependency/async",
-    "/async-dependency/async",
-]
+PATHS = ["/async", "/sync", "/sync/nested", "/dependency/sync", "/dependency/async", "/async-dependency/async"]
 #: Well under the lease of 30 s: it was released, and did not just run out.
 SOON = 10.0
 

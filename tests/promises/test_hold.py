@@ -151,11 +151,7 @@ def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
     lost: list[object] = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = single(alice, client, kind)
-    with (
-        caplog.at_level(logging.WARNING, logger="pyredisson.lock"),
-        pytest.raises(LockLostError),
-        mine.hold() as lease,
-    ):
+    with caplog.at_level(logging.WARNING, logger="pyredisson.lock"), pytest.raises(LockLostError), mine.hold() as lease:
         world.redis.delete(HOLDS[kind])
         world.until(lambda: lease.lost)
         assert lease.remaining() == 0

@@ -187,8 +187,7 @@ def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(client
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted"),
-    [("lock", "read_lock"), ("lock", "write_lock"), ("read_lock", "lock"), ("write_lock", "lock")],
+    ("held", "wanted"), [("lock", "read_lock"), ("lock", "write_lock"), ("read_lock", "lock"), ("write_lock", "lock")]
 )
 def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_gets_an_error_at_once(world, held, wanted):
     actor, client = world.actor(), world.client()

@@ -137,9 +137,7 @@ def test_bash_inserts_names_that_it_reads_back(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shell", "start"),
-    [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])],
-    ids=["bash", "zsh"],
+    ("shell", "start"), [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])], ids=["bash", "zsh"]
 )
 def test_tab_completes_a_name(command_line, server, tmp_path, shell, start):
     path = shell_or_skip(shell)

@@ -166,8 +166,7 @@ DROP_IN_CALLS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize(
-    "state",
-    ["held", "taken away", "never acquired", "without a timeout", "another type", "replaced by another type"],
+    "state", ["held", "taken away", "never acquired", "without a timeout", "another type", "replaced by another type"]
 )
 @pytest.mark.parametrize("call", DROP_IN_CALLS)
 def test_the_drop_in_does_what_the_lock_of_redis_py_does(direct, unique_name, state, call):

@@ -146,10 +146,7 @@ def test_a_killed_client_keeps_its_lock_until_its_statement_ends(connect, postgr
     other = connect()
     other.autocommit = True  # In a transaction it would see the activity of its beginning.
     client = subprocess.Popen([sys.executable, "-c", program])
-    until(
-        lambda: value(other, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"),
-        what="it sleeps",
-    )
+    until(lambda: value(other, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"), what="it sleeps")
     client.kill()
     client.wait()
     time.sleep(0.5)

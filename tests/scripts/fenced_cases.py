@@ -29,9 +29,7 @@ def fenced(
     from_clock: bool = False,
 ) -> Call:
     return Call(
-        "fenced_acquire",
-        (LOCK, EPOCH, TOKEN),
-        (owner, epoch, int(repeat), lease, counts, joins, int(from_clock)),
+        "fenced_acquire", (LOCK, EPOCH, TOKEN), (owner, epoch, int(repeat), lease, counts, joins, int(from_clock))
     )
 
 

@@ -337,10 +337,7 @@ BUGS = {
             "    local last = redis.call('zcount', waiting, '-inf', '(1e15') - 1\n    while true do\n",
         ),
     ),
-    "one that is gone is chosen": in_script(
-        "lock_force_unlock",
-        ("elseif heard > 0 then", "else"),
-    ),
+    "one that is gone is chosen": in_script("lock_force_unlock", ("elseif heard > 0 then", "else")),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
     "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays in the queue": in_script(

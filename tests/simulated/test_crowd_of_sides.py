@@ -21,11 +21,7 @@ make = crowds(Sides)
 @pytest.mark.parametrize("held", ["read", "write"])
 @pytest.mark.parametrize(
     ("waiting", "served"),
-    [
-        ("rwr" * 5, "r" * 10 + "w" * 5),
-        ("wrr" * 5, "w" + "r" * 10 + "w" * 4),
-        ("w" * 15, "w" * 15),
-    ],
+    [("rwr" * 5, "r" * 10 + "w" * 5), ("wrr" * 5, "w" + "r" * 10 + "w" * 4), ("w" * 15, "w" * 15)],
 )
 def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(make, held, waiting, served):
     crowd = make("write")
@@ -247,10 +243,7 @@ BUGS = {
     "the last one that reads tells nobody": in_script(
         "read_lock_release", ("redis.pcall('exists', waiting) == 1", "false")
     ),
-    "one that is gone is chosen": in_script(
-        FREED,
-        ("elseif heard > 0 then", "else"),
-    ),
+    "one that is gone is chosen": in_script(FREED, ("elseif heard > 0 then", "else")),
     "a turn is never passed on": in_script(
         "read_write_lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")
     ),

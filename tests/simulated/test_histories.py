@@ -27,8 +27,7 @@ REPLICAS = LockPlan(replicas=1, faults=replace(history.NETWORK, unsynced=0.2))
 PERMITS_WITH_REPLICAS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced=0.2))
 #: Clients tell of what they hold after a moment.
 PRESENCE = LockPlan(
-    presence=True,
-    config=replace(CONFIG, presence_after=0.05, warn_held_longer_than=0.1, warn_waiting_longer_than=0.1),
+    presence=True, config=replace(CONFIG, presence_after=0.05, warn_held_longer_than=0.1, warn_waiting_longer_than=0.1)
 )
 
 

@@ -221,10 +221,7 @@ BUGS: dict[str, Bug] = {
     ),
     "the newest is notified first": in_script(
         "semaphore_release",
-        (
-            "'zrangebyscore', waiting, '-inf', '(1e15', 'limit'",
-            "'zrevrangebyscore', waiting, '(1e15', '-inf', 'limit'",
-        ),
+        ("'zrangebyscore', waiting, '-inf', '(1e15', 'limit'", "'zrevrangebyscore', waiting, '(1e15', '-inf', 'limit'"),
     ),
     "one that wants more than there is keeps others from theirs": in_script(
         "semaphore_add", ("passed = passed + 1", "free = 0")

@@ -332,10 +332,7 @@ def test_a_lost_quorum_is_reported():
 
 
 #: Which history found it the last time, where that is not among the first: tried before the others, which take longer.
-FOUND_BY = {
-    "the time that it took is not taken off": 49,
-    "a release that was not answered is forgotten": 3,
-}
+FOUND_BY = {"the time that it took is not taken off": 49, "a release that was not answered is forgotten": 3}
 
 
 def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -153,19 +153,7 @@ def test_since_when_a_client_holds_is_counted_from_when_it_wrote_that():
 
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        7,
-        b"",
-        b"{",
-        b"[]",
-        b'"text"',
-        b"\xff\xfe",
-        b"[" * 10_000,
-        b"1" * 5000,
-        b" " * 1_000_000,
-        b"x" * 1_000_000,
-    ],
+    [None, 7, b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"[" * 10_000, b"1" * 5000, b" " * 1_000_000, b"x" * 1_000_000],
 )
 def test_a_broken_presence_entry_is_none(value):
     assert read_presence(CLIENT, value, 25_000, NOW) is None

@@ -194,9 +194,7 @@ def test_embedded_accepts_no_options(url):
 
 
 @pytest.mark.parametrize(
-    ("given_timeout", "kept"),
-    [(None, 3.0), (5, 3.0), (1, 1), (0.5, 0.5), (0, 3.0), (-1, 3.0), (..., 3.0)],
-    ids=repr,
+    ("given_timeout", "kept"), [(None, 3.0), (5, 3.0), (1, 1), (0.5, 0.5), (0, 3.0), (-1, 3.0), (..., 3.0)], ids=repr
 )
 def test_no_handshake_takes_longer_than_the_budget(given_timeout, kept):
     settings = {"host": "h", "socket_timeout": given_timeout, "socket_connect_timeout": given_timeout}

@@ -66,8 +66,7 @@ def keys_of(names: LockNames | SemaphoreNames | LatchNames) -> set[str]:
 
 
 @given(
-    st.text("ab{}", min_size=1, max_size=8),
-    st.sampled_from([LockNames, ReadWriteNames, SemaphoreNames, LatchNames]),
+    st.text("ab{}", min_size=1, max_size=8), st.sampled_from([LockNames, ReadWriteNames, SemaphoreNames, LatchNames])
 )
 @example("aaabbab{", LatchNames)
 def test_a_name_is_refused_on_a_cluster_if_its_keys_are_in_several_slots(name, kind):

@@ -190,11 +190,7 @@ HELD_AND_WAITED_FOR: dict[str, tuple[str, Callable[[Any, str], Any], Callable[[A
     "plain": ("plain lock", of_kind("lock"), of_kind("lock")),
     "fenced": ("fenced lock", of_kind("fenced_lock"), of_kind("fenced_lock")),
     "non-reentrant": ("plain lock", of_kind("non_reentrant_lock"), of_kind("non_reentrant_lock")),
-    "multi-lock": (
-        "plain lock",
-        lambda client, name: client.get_multi_lock(client.get_lock(name)),
-        of_kind("lock"),
-    ),
+    "multi-lock": ("plain lock", lambda client, name: client.get_multi_lock(client.get_lock(name)), of_kind("lock")),
     "writer before writers": ("read-write lock", writer, writer),
     "writer before readers": ("read-write lock", writer, reader),
     "reader before writers": ("read-write lock", reader, writer),

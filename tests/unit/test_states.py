@@ -73,10 +73,7 @@ def walk(
 
 # ---- the request of an owner -----------------------------------------------------------------------------------------
 
-ENDS = (
-    *("granted", "refused", "released", "lose_one", "given_back"),
-    *("abandon", "expire", "clear", "redo_release"),
-)
+ENDS = ("granted", "refused", "released", "lose_one", "given_back", "abandon", "expire", "clear", "redo_release")
 
 
 def new_hold() -> Hold:
