@@ -490,9 +490,8 @@ def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members, alice):
 @pytest.mark.parametrize("how", ["forced", "deleted"])
 @pytest.mark.parametrize("lease", [60, None], ids=["fixed", "renewed"])
 def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
-    world, client, alice, bob, kind, how, lease
+    world, client, alice, mine, theirs, kind, how, lease
 ):
-    mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
     for _ in range(3):
         mine.lock(lease)
     if how == "forced":

@@ -52,9 +52,8 @@ def test_permits_and_multi_locks_are_lost_too(world, client, alice):
 
 
 @sync_and_async
-def test_who_waits_is_woken(world, client, alice, bob):
+def test_who_waits_is_woken(world, client, alice, bob, theirs):
     alice.lock(world.client()).lock()
-    theirs = bob.lock(client)
     waiting = bob.start(theirs.lock)
     world.until(lambda: world.waiting(theirs) == 1)
     client.renew_identity()
