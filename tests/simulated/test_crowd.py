@@ -21,12 +21,17 @@ LOCKS = ["lock", "fenced_lock", "non_reentrant_lock"]
 #: Of any kind: what holds for the waiters of locks, of sides of a read-write lock, and of permits alike.
 ANY = pytest.mark.parametrize("kind", ["lock", BOTH_SIDES, PLAIN, EXPIRABLE])
 
-make = crowds(lambda kind="lock": crowd_of(kind))
+crowd = crowds(crowd_of)
+
+
+@pytest.fixture
+def kind() -> str:
+    """Of the tests that name none."""
+    return "lock"
 
 
 @pytest.mark.parametrize("kind", [*LOCKS, BOTH_SIDES, PLAIN, EXPIRABLE])
-def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make, kind):
-    crowd = make(kind)
+def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(crowd, kind):
     for _ in range(30):
         crowd.wait()
     freed = crowd.free()
@@ -38,8 +43,7 @@ def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make, ki
 
 
 @ANY
-def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make, kind):
-    crowd = make(kind)
+def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(crowd):
     for _ in range(6):
         crowd.wait()
     for script_name in ("lock_force_unlock", "read_write_lock_force_unlock", "semaphore_add", "permit_add"):
@@ -52,8 +56,7 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make, kind):
 
 
 @ANY
-def test_one_that_has_timed_out_is_in_the_queue_no_more(make, kind):
-    crowd = make(kind)
+def test_one_that_has_timed_out_is_in_the_queue_no_more(crowd):
     crowd.wait(seconds=0.1)
     crowd.wait()
     crowd.world.run(seconds=1)
@@ -66,8 +69,7 @@ def test_one_that_has_timed_out_is_in_the_queue_no_more(make, kind):
 
 @ANY
 @pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make, kind, order):
-    crowd = make(kind)
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(crowd, order):
     queued = {
         "old first": [False] * 4 + [True] * 4,
         "new first": [True] * 4 + [False] * 4,
@@ -83,8 +85,7 @@ def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make, kind
 
 
 @ANY
-def test_the_queue_does_not_outlive_those_in_it(make, kind):
-    crowd = make(kind)
+def test_the_queue_does_not_outlive_those_in_it(crowd, kind):
     for client in [crowd.wait() for _ in range(3)]:
         client.runtime.process.crash()
     crowd.world.run(seconds=100 if kind in (PLAIN, EXPIRABLE) else 40)
@@ -98,8 +99,7 @@ SHARED = {name: test for name, test in list(globals().items()) if name.startswit
 # ---- locks alone -----------------------------------------------------------------------------------------------------
 
 
-def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make):
-    crowd = make()
+def test_those_who_wait_in_one_client_have_one_place_in_the_queue(crowd):
     one, two = crowd.wait(), crowd.wait()
     for client in (one, one, two):
         crowd.wait(client)
@@ -112,8 +112,7 @@ def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make):
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2])
-def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(make, fate, victims):
-    crowd = make()
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(crowd, fate, victims):
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting[:victims]:
         getattr(client.runtime.process, fate)()
@@ -125,8 +124,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(make
     assert crowd.last_resorts() == 0
 
 
-def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make):
-    crowd = make()
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(crowd):
     for _ in range(6):
         crowd.wait()
     crowd.redis("DEL", "orders")
@@ -138,8 +136,7 @@ def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make):
     crowd.close()
 
 
-def test_observers_that_die_are_replaced(make):
-    crowd = make()
+def test_observers_that_die_are_replaced(crowd):
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting:
         if CHANNEL.decode() in client.runtime.subscribed():
@@ -155,8 +152,7 @@ def test_observers_that_die_are_replaced(make):
     assert crowd.last_resorts() == 0
 
 
-def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(make):
-    crowd = make()
+def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(crowd):
     for _ in range(10):
         crowd.wait(keeps=0.5)
     crowd.free()
@@ -184,8 +180,7 @@ def release_in_vain(crowd: LockCrowd, times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_one_that_is_notified_in_vain_is_back_at_its_place(make, times):
-    crowd = make()
+def test_one_that_is_notified_in_vain_is_back_at_its_place(crowd, times):
     waiting = [crowd.wait() for _ in range(6)]
     before = listeners(crowd)
     release_in_vain(crowd, times)
@@ -199,8 +194,7 @@ def test_one_that_is_notified_in_vain_is_back_at_its_place(make, times):
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("which", ["notified", "observer"])
 @pytest.mark.parametrize("by", ["us", "Redisson"])
-def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(make, by, which, fate):
-    crowd = make()
+def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(crowd, by, which, fate):
     waiting = [crowd.wait() for _ in range(6)]
     release_in_vain(crowd, 2)
     victim = next(each for each in listeners(crowd) if (each is waiting[0]) == (which == "notified"))
@@ -217,9 +211,8 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     assert crowd.last_resorts() == 0
 
 
-def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make):
+def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(crowd):
     """The one that leaves listens still, so the release finds that somebody hears it."""
-    crowd = make()
     owner = crowd.client()
     done: list[Promise[bool]] = []
 
@@ -253,8 +246,7 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make):
     crowd.close()
 
 
-def test_one_that_joins_learns_of_a_release_before_it_listens(make):
-    crowd = make()
+def test_one_that_joins_learns_of_a_release_before_it_listens(crowd):
 
     def release_as_redisson_does() -> None:
         crowd.redis("DEL", "orders")
@@ -268,8 +260,7 @@ def test_one_that_joins_learns_of_a_release_before_it_listens(make):
     crowd.close()
 
 
-def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make):
-    crowd = make()
+def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(crowd):
     client = crowd.wait(keeps=0.5)
     crowd.wait(keeps=0.5)
     crowd.wait()
@@ -288,8 +279,7 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
 
 
 @pytest.mark.parametrize(("clients", "owners"), [(2, 1), (8, 1), (1, 2), (1, 4), (2, 2)])
-def test_owners_that_acquire_again_and_again_let_the_others_in(make, clients, owners):
-    crowd = make()
+def test_owners_that_acquire_again_and_again_let_the_others_in(crowd, clients, owners):
     turns: list[int] = []
     ends = crowd.world.now + 2.0
 
@@ -363,4 +353,4 @@ BUGS = {
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name, monkeypatch):
-    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), lambda kind="lock": crowd_of(kind)))
+    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), crowd_of, "lock"))

@@ -15,7 +15,13 @@ from tests.simulated.crowd import SOON, TURN, Sides, crowd_of, crowds
 from tests.simulated.planted import Bug, all_of, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED
 
-make = crowds(Sides)
+crowd = crowds(Sides)
+
+
+@pytest.fixture
+def kind() -> str:
+    """The side that is held in the tests that name none."""
+    return "write"
 
 
 @pytest.mark.parametrize("held", ["read", "write"])
@@ -23,8 +29,7 @@ make = crowds(Sides)
     ("waiting", "served"),
     [("rwr" * 5, "r" * 10 + "w" * 5), ("wrr" * 5, "w" + "r" * 10 + "w" * 4), ("w" * 15, "w" * 15)],
 )
-def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(make, held, waiting, served):
-    crowd = make("write")
+def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(crowd, held, waiting, served):
     if held == "read":
         waiting = waiting.replace("r", "")
         served = "w" * len(waiting)
@@ -44,8 +49,7 @@ def test_a_release_wakes_all_readers_if_one_has_waited_longest_else_a_writer(mak
     crowd.close()
 
 
-def test_the_readers_of_one_client_are_woken_together(make):
-    crowd = make()
+def test_the_readers_of_one_client_are_woken_together(crowd):
     crowd.come("rr", keeps=0.5)  # The observers: of the release the next client hears only that it is its turn.
     client = crowd.reader(keeps=0.5)
     for _ in range(4):
@@ -59,8 +63,8 @@ def test_the_readers_of_one_client_are_woken_together(make):
     crowd.close()
 
 
-def test_readers_are_not_in_the_queue_while_others_read(make):
-    crowd = make("read")
+@pytest.mark.parametrize("kind", ["read"])
+def test_readers_are_not_in_the_queue_while_others_read(crowd):
     crowd.come("rrr")
     assert crowd.served == [1, 2, 3]
     assert crowd.queued() == []
@@ -68,8 +72,7 @@ def test_readers_are_not_in_the_queue_while_others_read(make):
     crowd.close()
 
 
-def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make):
-    crowd = make()
+def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(crowd):
     crowd.write_then_read()
     crowd.come("wwrrrr")
     crowd.world.run(until=lambda: len(crowd.served) == 4, seconds=1.5)
@@ -83,8 +86,7 @@ def test_a_writer_that_goes_on_reading_wakes_the_readers_alone(make):
 
 
 @pytest.mark.parametrize("waiting", ["rwrw", "wrwr"])
-def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make, waiting):
-    crowd = make()
+def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(crowd, waiting):
     crowd.come(waiting)
     before = crowd.queued()
     crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("write"))
@@ -97,8 +99,7 @@ def test_one_that_is_woken_and_finds_a_writer_goes_back_to_its_place(make, waiti
     crowd.close()
 
 
-def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make):
-    crowd = make()
+def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(crowd):
     crowd.come("wrwr")
     crowd.when("read_write_lock_force_unlock", lambda: crowd.foreign("read"))
     released = crowd.free()
@@ -114,8 +115,7 @@ def test_a_writer_that_is_woken_and_finds_readers_lets_the_other_readers_in(make
 
 @pytest.mark.parametrize("held", ["read", "write"])
 @pytest.mark.parametrize("waiting", ["rrwwrr", "wwrrww", "rrrr"])
-def test_a_release_of_redisson_is_heard(make, held, waiting):
-    crowd = make()
+def test_a_release_of_redisson_is_heard(crowd, held, waiting):
     crowd.free()
     crowd.foreign(held)
     if held == "read":
@@ -131,8 +131,7 @@ def test_a_release_of_redisson_is_heard(make, held, waiting):
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("waiting", ["wwrr", "rrww", "wrrrr", "ww"])
-def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(make, fate, waiting):
-    crowd = make()
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(crowd, fate, waiting):
     crowd.come(waiting)
     getattr(crowd.clients[1].runtime.process, fate)()
     released = crowd.free()
@@ -146,8 +145,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(make
         assert crowd.queue not in crowd.world.node.redis.dump()
 
 
-def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make):
-    crowd = make()
+def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(crowd):
     client = crowd.reader()
     crowd.writer(client)
     crowd.reader()
@@ -158,8 +156,8 @@ def test_a_client_that_waits_for_both_sides_is_in_the_queue_as_two(make):
     crowd.close()
 
 
-def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_longer(make):
-    crowd = make("read")
+@pytest.mark.parametrize("kind", ["read"])
+def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_longer(crowd):
     client = crowd.writer(seconds=0.2)
     came = crowd.world.now
     crowd.reader(client)
@@ -171,8 +169,8 @@ def test_a_reader_that_has_yielded_looks_when_the_writers_of_its_client_wait_no_
     crowd.close()
 
 
-def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make):
-    crowd = make("read")
+@pytest.mark.parametrize("kind", ["read"])
+def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(crowd):
     client = crowd.writer(keeps=0.1)
     crowd.reader(client)
     released = crowd.free()
@@ -183,8 +181,7 @@ def test_a_reader_that_has_yielded_to_a_writer_is_woken_by_its_release(make):
     crowd.close()
 
 
-def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(make):
-    crowd = make()
+def test_a_reader_that_yields_does_not_keep_the_turn_of_its_client(crowd):
     client = crowd.reader()
     crowd.writer(client)
     crowd.reader(client)  # It yields, and is not in the queue.
@@ -269,5 +266,5 @@ BUGS = {
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_of_sides_is_found(name, monkeypatch):
-    tests = itertools.chain(crowd_tests(globals(), Sides), crowd_tests(SHARED, crowd_of))
+    tests = itertools.chain(crowd_tests(globals(), Sides, "write"), crowd_tests(SHARED, crowd_of, "lock"))
     check_found(monkeypatch, name, BUGS[name], tests)

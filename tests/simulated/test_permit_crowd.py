@@ -14,13 +14,18 @@ from tests.simulated.test_crowd import SHARED
 
 CHANNEL = b"redisson_sc:{seats}"
 
-make = crowds(PermitCrowd)
+crowd = crowds(PermitCrowd)
+
+
+@pytest.fixture
+def kind() -> str:
+    """Of the tests that name none."""
+    return PLAIN
 
 
 @KINDS
 @pytest.mark.parametrize("at_once", [True, False])
-def test_as_many_clients_are_woken_as_there_are_permits(make, kind, at_once):
-    crowd = make(kind)
+def test_as_many_clients_are_woken_as_there_are_permits(crowd, at_once):
     for _ in range(30):
         crowd.wait(keeps=0.01)
     began = crowd.world.now
@@ -34,8 +39,7 @@ def test_as_many_clients_are_woken_as_there_are_permits(make, kind, at_once):
     crowd.close(available=10)
 
 
-def test_one_that_wants_more_than_there_is_lets_others_pass(make):
-    crowd = make()
+def test_one_that_wants_more_than_there_is_lets_others_pass(crowd):
     for wanted in (3, 3, 1, 2, 1, 1):
         crowd.wait(wanted=wanted, keeps=None)
     for permits, served in ((2, [3, 5]), (1, [3, 5, 6]), (1, [3, 5, 6]), (1, [3, 5, 6, 4])):
@@ -50,8 +54,7 @@ def test_one_that_wants_more_than_there_is_lets_others_pass(make):
 
 
 @KINDS
-def test_those_who_wait_in_one_client_are_served_together(make, kind):
-    crowd = make(kind)
+def test_those_who_wait_in_one_client_are_served_together(crowd):
     one, two = crowd.wait(keeps=None), crowd.wait(keeps=None)
     for client in (one, one, two):
         crowd.wait(client, keeps=None)
@@ -65,8 +68,7 @@ def test_those_who_wait_in_one_client_are_served_together(make, kind):
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2, 4])
-def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make, fate, victims):
-    crowd = make()
+def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(crowd, fate, victims):
     waiting = [crowd.wait(keeps=None) for _ in range(12)]
     crowd.give(2)  # To the observers.
     crowd.world.run(seconds=2 * TURN)
@@ -81,8 +83,7 @@ def test_clients_that_are_woken_and_do_not_answer_cost_the_others_little(make, f
 
 
 @KINDS
-def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make, kind):
-    crowd = make(kind)
+def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(crowd, kind):
     for _ in range(4):
         crowd.wait(keeps=None)
     script = "semaphore_acquire_waiting" if kind == PLAIN else "permit_acquire_waiting"
@@ -97,8 +98,7 @@ def test_one_that_is_cancelled_when_it_has_a_permit_passes_it_on(make, kind):
     crowd.close()
 
 
-def test_those_who_want_different_numbers_in_one_client_are_served(make):
-    crowd = make()
+def test_those_who_want_different_numbers_in_one_client_are_served(crowd):
     one = crowd.wait(wanted=2, keeps=None)
     crowd.wait(one, wanted=1, keeps=None)
     crowd.wait(one, wanted=3, keeps=None)
@@ -108,10 +108,11 @@ def test_those_who_want_different_numbers_in_one_client_are_served(make):
     crowd.close(available=0)
 
 
-@pytest.mark.parametrize("change", ["try_set_permits", "set_permits", "release", "acquired_permits"])
-def test_whatever_makes_permits_available_wakes_clients(make, change):
-    kind = PLAIN if change == "release" else EXPIRABLE
-    crowd = make(kind)
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [("release", PLAIN), *((each, EXPIRABLE) for each in ("try_set_permits", "set_permits", "acquired_permits"))],
+)
+def test_whatever_makes_permits_available_wakes_clients(crowd, change):
     if change == "try_set_permits":
         crowd.redis("DEL", "seats")
     for _ in range(6):
@@ -129,8 +130,7 @@ def test_whatever_makes_permits_available_wakes_clients(make, change):
     crowd.close(available=0)
 
 
-def test_permits_that_are_drained_wake_none(make):
-    crowd = make()
+def test_permits_that_are_drained_wake_none(crowd):
     crowd.wait(keeps=None)
     crowd.when("semaphore_add", lambda: crowd.redis("SET", "seats", 0))  # Before the notified client attempts.
     crowd.give(1)
@@ -147,8 +147,8 @@ def test_permits_that_are_drained_wake_none(make):
 LEASE = 1.0
 
 
-def test_a_permit_that_expires_wakes_one_client(make):
-    crowd = make(EXPIRABLE)
+@pytest.mark.parametrize("kind", [EXPIRABLE])
+def test_a_permit_that_expires_wakes_one_client(crowd):
     for _ in range(30):
         crowd.wait(keeps=None, lease=LEASE)
     given = crowd.give(5)
@@ -161,8 +161,8 @@ def test_a_permit_that_expires_wakes_one_client(make):
 
 
 @pytest.mark.parametrize("fate", ["pause", "crash", "cancel"])
-def test_a_permit_that_expires_is_taken_although_the_first_one_is_gone(make, fate):
-    crowd = make(EXPIRABLE)
+@pytest.mark.parametrize("kind", [EXPIRABLE])
+def test_a_permit_that_expires_is_taken_although_the_first_one_is_gone(crowd, fate):
     waiting = [crowd.wait(keeps=None, lease=LEASE) for _ in range(8)]
     given = crowd.give(1)
     crowd.world.run(seconds=LEASE / 2)
@@ -175,8 +175,8 @@ def test_a_permit_that_expires_is_taken_although_the_first_one_is_gone(make, fat
     assert crowd.last_resorts() == 0
 
 
-def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expired(make):
-    crowd = make(EXPIRABLE)
+@pytest.mark.parametrize("kind", [EXPIRABLE])
+def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expired(crowd):
     for _ in range(20):
         crowd.wait(keeps=0.1, lease=LEASE)
     crowd.give(1)
@@ -189,8 +189,7 @@ def test_a_permit_that_is_given_back_in_time_wakes_none_when_it_would_have_expir
 
 
 @pytest.mark.parametrize("permits", [1, 3])
-def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make, permits):
-    crowd = make()
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(crowd, permits):
     for _ in range(6):
         crowd.wait()
     crowd.redis("SET", "seats", permits)
@@ -256,5 +255,5 @@ BUGS: dict[str, Bug] = {
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_of_crowds_is_found(name, monkeypatch):
-    tests = itertools.chain(crowd_tests(globals(), PermitCrowd), crowd_tests(SHARED, crowd_of))
+    tests = itertools.chain(crowd_tests(globals(), PermitCrowd, PLAIN), crowd_tests(SHARED, crowd_of, "lock"))
     check_found(monkeypatch, name, BUGS[name], tests)
