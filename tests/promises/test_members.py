@@ -116,6 +116,18 @@ def members(world: World, alice: Actor, case: Case) -> Members:
     return Members(world, alice, case)
 
 
+@pytest.fixture
+def one(members: Members) -> Remote:
+    """A member by itself."""
+    return members.one()
+
+
+@pytest.fixture
+def several(members: Members) -> Remote:
+    """The multi-lock."""
+    return members.all()
+
+
 def raises_lost(call: Callable[[], object]) -> None:
     with pytest.raises(LockLostError):
         call()
@@ -126,8 +138,7 @@ def raises_lost(call: Callable[[], object]) -> None:
 
 @each(*REENTRANT)
 @pytest.mark.parametrize("order", ["all first", "one first", "in a block"])
-def test_a_member_is_re_entered_and_both_are_released(members, order):
-    one, several = members.one(), members.all()
+def test_a_member_is_re_entered_and_both_are_released(members, one, several, order):
     if order == "in a block":
         with several.hold() as lease, one.hold():
             assert one.get_hold_count() == 2
@@ -172,8 +183,7 @@ def test_a_multi_lock_of_one_and_its_member(world, client, alice):
 
 
 @each(*REENTRANT, *ONCE)
-def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_extended(members):
-    one, several = members.one(), members.all()
+def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_extended(members, one, several):
     with several.hold():
         ttl = one.remain_time_to_live()
         for call in (one.unlock, lambda: one.extend(600)):
@@ -187,8 +197,7 @@ def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_ext
 
 @each(*SOME)
 @pytest.mark.parametrize("own_first", [True, False], ids=["own first", "multi-lock first"])
-def test_an_unlock_of_a_member_releases_the_holds_of_its_own(members, own_first):
-    one, several = members.one(), members.all()
+def test_an_unlock_of_a_member_releases_the_holds_of_its_own(members, one, several, own_first):
     for lock in (one, several) if own_first else (several, one):
         lock.lock()
     assert one.try_lock() is True
@@ -242,8 +251,7 @@ def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested
 @each(*SOME)
 @pytest.mark.parametrize("anew", ["one", "another multi-lock", "a block"])
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, members, anew, block):
-    one, several = members.one(), members.all()
+def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, members, one, several, anew, block):
     release = acquired(several, alice, BRIEF, block=block)
     members.expire()
     later = acquired(members.overlapping() if "multi" in anew else one, alice, None, block="block" in anew)
@@ -259,8 +267,7 @@ def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, membe
 
 @each(*SOME)
 @pytest.mark.parametrize("within", [0, 1, 2])
-def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(alice, members, within):
-    several = members.all()
+def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(alice, members, several, within):
     release = acquired(several, alice, BRIEF, block=True)
     for _ in range(within):
         several.lock(BRIEF)
@@ -284,8 +291,7 @@ def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_withi
 
 @each(*SOME, *ONCE)
 @pytest.mark.parametrize("how", ["forced", "deleted"])
-def test_the_other_members_are_given_back_when_some_were_lost(members, bob, how):
-    several = members.all()
+def test_the_other_members_are_given_back_when_some_were_lost(members, several, bob, how):
     several.lock(20)
     members.lose(how, bob)
     raises_lost(several.unlock)
@@ -340,9 +346,8 @@ def test_a_hold_that_outlived_its_multi_lock_is_given_back(members, own_first, l
 
 @each(Case("on one server", "write_lock"))
 @pytest.mark.parametrize("levels", [2, 3])
-def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, levels):
+def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, several, levels):
     """As by a single lock. Each re-entry of a write lock adds its lease to what is left."""
-    several = members.all()
     for _ in range(levels):
         several.lock(1.5)
     members.world.until(lambda: several.validity() == 0, what="it is certain no longer")
@@ -354,8 +359,7 @@ def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, 
 @each(*SOME)
 @pytest.mark.parametrize("how", ["forced", "deleted, and noticed"])
 @pytest.mark.parametrize("unlocked", [True, False], ids=["unlocked", "left"])
-def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(members, bob, how, unlocked):
-    several = members.all()
+def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(members, several, bob, how, unlocked):
     several.lock(0.5)
     members.lose(how, bob)
     if how != "forced":
@@ -376,9 +380,8 @@ def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(me
 
 @each(*SOME, *ONCE)
 @pytest.mark.parametrize("when", ["before", "after", "never"])
-def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members, when):
+def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members, one, several, when):
     """And the next hold of it is under the same number, whether its release was tried before or after, or never."""
-    one, several = members.one(), members.all()
     several.lock(BRIEF)
     members.expire()
     if when == "before":
@@ -473,8 +476,7 @@ def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(world, 
 
 
 @with_conditions
-def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members, alice):
-    one, several = members.one(), members.all()
+def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members, one, several, alice):
     one.lock(60)
     several.lock()
     several.lock(50)
@@ -509,8 +511,7 @@ def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
 
 @each(SINGLE, FAIR, APART)
 @pytest.mark.parametrize("how", ["forced", "deleted"])
-def test_a_wait_on_a_lost_member_gives_up_nothing(members, alice, bob, how):
-    one, several = members.one(), members.all()
+def test_a_wait_on_a_lost_member_gives_up_nothing(members, one, several, alice, bob, how):
     one.lock()
     several.lock()
     members.lose(how, bob)
