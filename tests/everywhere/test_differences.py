@@ -120,7 +120,7 @@ def test_unsubscribing_while_a_slot_moves(build, any_cluster, unique_name):
     away = next(each for each in any_cluster.masters() if each is not home)
     slot = any_cluster.command(home, "CLUSTER", "KEYSLOT", unique_name)
 
-    def reply(connection: redis.Connection, *words: str) -> Any:
+    def reply(connection, *words):
         connection.send_command(*words)
         try:
             return connection.read_response()[0]

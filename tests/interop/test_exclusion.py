@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop.clients import Handle
 from tests.interop.contention import check_exclusion, let_begin
 from tests.interop.counting import count_up, crowd
 from tests.interop.supported_kinds import CURRENT, EXCLUSIVE_CASES, VERSIONS
@@ -60,7 +59,7 @@ def test_readers_and_writers(open_sides, version, unique_name, direct, volume):
 def test_what_one_side_holds_the_other_does_not_get(sides, unique_name):
     for first in ("java", "python"):
         one, other = sides.both(first)
-        mine: Handle = one.owner().get("lock", unique_name)
+        mine = one.owner().get("lock", unique_name)
         theirs = other.owner().get("lock", unique_name)
         assert mine.try_lock()
         assert not theirs.try_lock()

@@ -6,14 +6,12 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
 from pyredisson import LockLostError
 from tests.interop.building import OLD, VERSIONS
-from tests.interop.clients import Handle, JavaSide, Side, not_owned
+from tests.interop.clients import JavaSide, not_owned
 from tests.interop.conftest import LANGUAGES
 from tests.interop.peer import WITHIN
 from tests.interop.supported_kinds import LOCK_CASES, LOCKS, OTHERS
@@ -139,7 +137,7 @@ def test_fair_to_both(open_sides, version, first, unique_name, direct):
     holder = one.owner().get("fair_lock", unique_name)
     queue = f"redisson_lock_queue:{{{unique_name}}}"
     holder.lock()
-    waiting: list[tuple[Handle, Future[Any]]] = []
+    waiting = []
     owners = [side.owner() for side in (one, other, other, one, other, one, one, other)]
     for place, owner in enumerate(owners):
         handle = owner.get("fair_lock", unique_name)
@@ -246,7 +244,7 @@ def test_names(sides, first, name, unique_name, direct):
     name = f"{name}{unique_name}"
     one, other = sides.both(first)
 
-    def meet(kind: str, side: Side, another: Side) -> None:
+    def meet(kind, side, another):
         mine, theirs = side.owner().get(kind, f"{name}-{kind}"), another.owner().get(kind, f"{name}-{kind}")
         mine.lock()
         assert theirs.is_locked()

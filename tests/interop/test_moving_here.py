@@ -73,13 +73,13 @@ def compete(valkey: Server, name: str, blocks: list[Block], others: list[Future[
 
 
 def test_from_python_redis_lock(valkey, client, unique_name, direct):
-    def old() -> Any:
+    def old():
         return redis_lock.Lock(direct, unique_name, expire=60)
 
-    def both() -> Any:
+    def both():
         return moving.in_the_place_of_python_redis_lock(client, direct, unique_name)
 
-    def new() -> Any:
+    def new():
         return client.get_lock(unique_name).hold()
 
     compete(valkey, f"{unique_name}-1", [old, old, both, both])
@@ -87,13 +87,13 @@ def test_from_python_redis_lock(valkey, client, unique_name, direct):
 
 
 def test_from_pottery(valkey, client, unique_name, direct):
-    def old() -> Any:
+    def old():
         return pottery.Redlock(key=unique_name, masters={direct}, auto_release_time=60)
 
-    def both() -> Any:
+    def both():
         return moving.in_the_place_of_pottery(client, direct, unique_name)
 
-    def new() -> Any:
+    def new():
         return client.get_lock(unique_name).hold()
 
     compete(valkey, f"{unique_name}-1", [old, old, both, both])
@@ -104,10 +104,10 @@ def test_from_redsync(valkey, client, unique_name):
     peer = Peer("redsync")
     side = PeerSide(peer, [valkey.url])
 
-    def both() -> Any:
+    def both():
         return moving.in_the_place_of_redsync(client, unique_name)
 
-    def new() -> Any:
+    def new():
         return client.get_lock(f"lock:{unique_name}").hold()
 
     try:

@@ -161,8 +161,8 @@ def test_theirs_for_asyncio(sources, own):
     with standing_in(sys.modules["redis.asyncio.lock"], redis_py_asyncio.Lock):
         module = module_with_tests(sources / "test_asyncio" / "test_lock.py", pytest_asyncio=plain)
 
-    def run(test: Any, wanted: list[str]) -> None:
-        async def work() -> None:
+    def run(test, wanted):
+        async def work():
             async with (
                 redis.asyncio.Redis.from_url(own.url) as r,
                 redis.asyncio.Redis.from_url(own.url, decode_responses=True) as decoded,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._tools.cli import cli
@@ -186,7 +186,7 @@ def test_the_commands_list_show_and_free_their_lock(fresh_server, worlds, peer):
     own = fresh_server()
     nodes = Nodes([own], worlds, peer)
 
-    def run(*arguments: str) -> Result:
+    def run(*arguments):
         return CliRunner().invoke(cli, list(arguments), env={"PYREDISSON_URL": own.url})
 
     theirs = nodes.theirs().owner().get("token_lock", "orders")

@@ -6,7 +6,6 @@ import signal
 import threading
 import urllib.request
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
@@ -124,7 +123,7 @@ def test_the_longest_holds_stay_within_the_limit():
 def test_locks_are_counted_and_not_kept():
     alive, most = weakref.WeakSet[Who](), 0
 
-    def found() -> Iterator[LockView]:
+    def found():
         nonlocal most
         for number in range(2000):
             lock = view(f"order:{number}", since=NOW - number % 500)
@@ -132,7 +131,7 @@ def test_locks_are_counted_and_not_kept():
             yield lock
             most = max(most, len(alive))
 
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         return Snapshot(NOW, keep(found()))
 
     exported = values(Exporter(Scanner(scan, 60.0, names="*", limit=3)))
@@ -148,7 +147,7 @@ def test_any_name_can_be_a_label():
 
 
 def test_a_scan_that_fails_is_reported_as_a_server_that_is_away():
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         raise OSError("refused")
 
     found = values(Exporter(Scanner(scan, 60.0)))
@@ -164,7 +163,7 @@ def test_a_snapshot_of_nothing_but_errors_is_a_server_that_is_away():
 def test_scrapes_share_one_scan():
     began, go_on = threading.Semaphore(0), threading.Event()
 
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         began.release()
         assert go_on.wait(10)
         return Snapshot(NOW)

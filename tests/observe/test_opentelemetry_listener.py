@@ -66,7 +66,7 @@ def test_threads_have_their_own_parents(telemetry, valkey, unique_name):
     config = Config(listeners=(telemetry.listener(),))
     both = threading.Barrier(2)
 
-    def caller(client: pyredisson.Redisson, letter: str) -> None:
+    def caller(client, letter):
         with telemetry.tracer.start_as_current_span(f"caller-{letter}"):
             both.wait(10)
             with client.get_lock(unique_name):
@@ -86,12 +86,12 @@ def test_threads_have_their_own_parents(telemetry, valkey, unique_name):
 def test_tasks_have_their_own_parents(telemetry, valkey, unique_name):
     config = Config(listeners=(telemetry.listener(),))
 
-    async def caller(client: pyredisson.asyncio.Redisson, letter: str) -> None:
+    async def caller(client, letter):
         with telemetry.tracer.start_as_current_span(f"caller-{letter}"):
             async with client.get_lock(f"{unique_name}-{letter}"):
                 await asyncio.sleep(0)
 
-    async def main() -> None:
+    async def main():
         async with pyredisson.asyncio.Redisson.from_url(f"redis://127.0.0.1:{valkey.port}", config=config) as client:
             await asyncio.gather(*(caller(client, letter) for letter in "ab"))
 

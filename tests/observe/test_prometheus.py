@@ -122,7 +122,7 @@ def test_the_dashboard_is_what_its_script_writes(tmp_path):
 
 def test_the_panels_of_the_dashboard_fill_its_columns():
     panels = json.loads((DEPLOY / "grafana" / "pyredisson.json").read_text())["panels"]
-    taken: set[tuple[int, int]] = set()
+    taken = set()
     for panel in panels:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}

@@ -1,7 +1,5 @@
 """The Prometheus listener alone: memory, threads and processes, registries; and that it harms no lock."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -21,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_labels_are_remembered_for_a_limited_number_of_names(prometheus):
-    asked: list[str] = []
+    asked = []
     listener = prometheus.listener(label=lambda name: asked.append(name) or "all")  # type: ignore[func-returns-value]
     for _ in range(10):
         listener(acquired("orders"))
@@ -67,7 +65,7 @@ def test_values_of_many_threads_are_all_counted(prometheus):
     listener = prometheus.listener()
     both = threading.Barrier(4)
 
-    def acquire(owner: str) -> None:
+    def acquire(owner):
         both.wait(10)
         for _ in range(2000):
             listener(acquired("orders", owner))
@@ -111,7 +109,7 @@ def test_wrong_arguments_are_refused(prometheus, arguments, error):
 
 @sync_and_async
 def test_a_listener_that_raises_harms_no_lock(world, prometheus):
-    def broken(event: events.Event) -> None:
+    def broken(event):
         raise RuntimeError("planted")
 
     client = world.client(listeners=(broken, prometheus.listener()))

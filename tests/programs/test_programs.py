@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from tests.programs.printing import as_python
 from tests.programs.programs import SETTINGS, drawn, given
 from tests.programs.running import Fault, Run, Undecided, run_steps
 from tests.programs.shrinking import shrink
-from tests.programs.steps import Step
 from tests.servers import VALKEY, Server
 
 #: How many programs of so many steps one test runs, and how many tests there are of a setting.
@@ -75,7 +73,7 @@ def test_a_program_that_once_met_a_fault_does_what_is_right(port, name, what):
 
 @pytest.mark.parametrize("name", ["thread", "task"])
 def test_a_release_that_releases_nothing_is_found_and_shrunk(port, name, monkeypatch):
-    def release_nothing(self: Run, step: Step) -> Any:
+    def release_nothing(self, step):
         return None if "+" not in step.on else original(self, step)
 
     original = Run._do_release
@@ -84,7 +82,7 @@ def test_a_release_that_releases_nothing_is_found_and_shrunk(port, name, monkeyp
     run, fault = run_steps(drawn(setting, 1, 60), port, tasks=setting.tasks)
     assert isinstance(fault, Fault)
 
-    def still_fails(steps: list[Step]) -> bool:
+    def still_fails(steps):
         _, other = run_steps(given(setting, steps), port, tasks=setting.tasks)
         return isinstance(other, Fault) and other.kind == fault.kind
 

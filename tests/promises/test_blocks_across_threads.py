@@ -140,12 +140,12 @@ def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world, al
 def test_nested_blocks_of_one_request_re_enter(world, kind):
     lock = lock_of(world, kind)
 
-    def nested() -> list[int]:
+    def nested():
         with lock.hold(), lock, lock.hold():
             # A copy that is made within the block, as for a callback, is of the same request.
             return [lock.get_hold_count(), contextvars.copy_context().run(within)]
 
-    def within() -> int:
+    def within():
         with lock.hold():
             return int(lock.get_hold_count())
 

@@ -376,7 +376,7 @@ def test_a_wait_for_another_chain_of_the_thread_is_refused(client, alice, one, o
     [*((how, "lock") for how in ("lock", "hold", "multi", "multi hold")), *(("lock", kind) for kind in REENTRANT[1:])],
 )
 def test_what_a_chain_holds_that_is_gone_keeps_the_next_one_out_until_its_lease_is_over(world, alice, one, how, kind):
-    heard: list[object] = []
+    heard = []
     client = world.client(lock_watchdog_timeout=4.5, listeners=(heard.append,))
     acquire(Chain(alice), client, how, kind)
     gc.collect()

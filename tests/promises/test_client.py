@@ -1,7 +1,5 @@
 """The client: who it is, where it is connected, and what it never tells."""
 
-from __future__ import annotations
-
 import logging
 import uuid
 
@@ -47,7 +45,7 @@ def test_its_url_and_representation_name_the_server(world):
 
 def test_the_password_appears_in_no_error_or_log(world, caplog):
     """Neither when it is right, nor when it is wrong, nor when the server is away."""
-    shown: list[object] = []
+    shown = []
     settings = ("--requirepass", SECRET, "--maxmemory-policy", "allkeys-lru")  # Of the last one the log warns.
     with Server.start(VALKEY, *settings) as server, caplog.at_level(logging.DEBUG):
         config = world.api.Config(timeout=1.5, listeners=(shown.append,))

@@ -163,7 +163,7 @@ def test_the_users_own_client_stays_open(world):
 
 @sync_and_async
 def test_no_thread_task_or_connection_is_left(world, client):
-    def ours() -> list[str]:
+    def ours():
         return tasks_of_ours(world) if isinstance(world, AsyncioWorld) else threads_of_ours()
 
     before = connections(world)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.promises.kinds import lock_of, make
-from tests.worlds.base import PATIENCE, Actor, Remote, World
+from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
 
 #: Well under the lease of 30 s: it was released, and did not just run out.
@@ -221,12 +221,12 @@ def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(worl
     held, actor = guard(world, kind), world.actor()
     entered = asyncio.Event()
 
-    async def body() -> None:
+    async def body():
         async with wrap(in_block(held, form)):
             entered.set()
             await asyncio.Event().wait()
 
-    async def close() -> None:
+    async def close():
         coroutine = body()
         # Stepped by hand within this task, so that it can be closed like a generator.
         while (step := coroutine.send(None)) is None or not entered.is_set():
@@ -244,7 +244,7 @@ def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(worl
 @asyncio_only
 def test_a_closed_generator_does_not_give_back_what_others_hold(alice, mine, theirs):
 
-    async def begin() -> AsyncIterator[int]:
+    async def begin():
         numbers = arows(mine.real)
         await anext(numbers)
         return numbers
@@ -259,7 +259,7 @@ def test_a_closed_generator_does_not_give_back_what_others_hold(alice, mine, the
 @each_runtime
 @each_form
 def test_a_block_that_ends_with_generator_exit_is_left_at_once(world, mine, form):
-    body: Remote = mine if form == "with" else mine.hold()
+    body = mine if form == "with" else mine.hold()
     body.enter()
     body.__exit__(GeneratorExit, GeneratorExit(), None)
     world.until(lambda: world.redis.ttl("orders") is None, within=3.0)

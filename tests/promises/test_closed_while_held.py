@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -100,8 +100,8 @@ def leave(world: World, actor: Actor, block: Remote) -> None:
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
 def test_what_is_left_too_late_is_lost(world, kind, alice):
-    lost: list[str] = []
-    events: list[Any] = []
+    lost = []
+    events = []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda name, number: lost.append(name), listeners=(events.append,)
     )
@@ -128,9 +128,9 @@ def test_what_is_left_too_late_is_lost(world, kind, alice):
 @sync_and_async
 def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     """Each is named in the log. No watchdog is said to be late, which a closed client does not have."""
-    lost: list[str] = []
+    lost = []
 
-    def listen(event: object) -> None:
+    def listen(event):
         if isinstance(event, Lost):
             raise SystemExit(3)
 
@@ -170,7 +170,7 @@ def test_one_warning_names_all(client, alice, caplog):
 )
 def test_permits_of_blocks_are_named(world, kind, presence, alice, bob, caplog):
     """And no others: who acquired them outside of a block may release them through any client."""
-    events: list[Any] = []
+    events = []
     client, word = world.client(presence=presence, listeners=(events.append,)), kind.removeprefix("with ")
     semaphore, more = (alice.get(client, word, name, 9) for name in ("orders", "bills"))
     others = bob.get(client, word, "orders", 9)
@@ -229,13 +229,13 @@ def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
 
 @sync_and_async
 def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
-    led: list[int] = []
+    led = []
 
-    def lead(term: Any) -> None:
+    def lead(term):
         led.append(term.token)
         term.wait()
 
-    async def lead_as_task(term: Any) -> None:
+    async def lead_as_task(term):
         led.append(term.token)
         await term.wait()
 
@@ -257,21 +257,21 @@ def test_a_closed_generator_releases(world, kind, alice):
     """Also an asynchronous one, which can wait for nothing."""
     client, permits = world.client(), {"permits": 1} if "semaphore" in kind else {}
 
-    def block() -> Any:
+    def block():
         if kind == "red_lock":
             return client.real.get_red_lock(client.real.get_lock("orders"), client.real.get_lock("bills")).hold()
         handle = alice.get(client, kind.removeprefix("with "), **permits).real
         return handle if kind.startswith("with") else handle.hold()
 
-    def each() -> Iterator[str]:
+    def each():
         with block():
             yield "held"
 
-    async def each_in_task() -> AsyncIterator[str]:
+    async def each_in_task():
         async with block():
             yield "held"
 
-    items: Any = each_in_task() if world.runtime == "asyncio" else each()
+    items = each_in_task() if world.runtime == "asyncio" else each()
     begin, end = (items.__anext__, items.aclose) if world.runtime == "asyncio" else (items.__next__, items.close)
     assert alice.do(begin) == "held"
     client.close()
@@ -288,12 +288,12 @@ def test_a_closed_generator_releases(world, kind, alice):
 def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     inside, may_end = threading.Event(), threading.Event()
 
-    def work() -> str:
+    def work():
         inside.set()
         assert may_end.wait(20)
         return "done"
 
-    async def work_as_task() -> str:
+    async def work_as_task():
         inside.set()
         await asyncio.to_thread(may_end.wait, 20)
         return "done"

@@ -32,16 +32,16 @@ def collect(alice: Actor) -> None:
 
 @pytest.mark.parametrize("form", ["plain", "coroutine"])
 def test_a_client_that_is_collected_while_it_holds_tells_what(world, alice, form, caplog):
-    lost: list[Any] = []
+    lost = []
 
-    async def later(*told: Any) -> None:
+    async def later(*told):
         await asyncio.sleep(0)
         lost.append(told)
 
-    def at_once(*told: Any) -> None:
+    def at_once(*told):
         lost.append(told)
 
-    happened: list[Any] = []
+    happened = []
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(
             world, on_lock_lost=later if form == "coroutine" else at_once, listeners=(happened.append,)
@@ -79,7 +79,7 @@ def test_the_list_of_names_is_bounded(world, alice, caplog):
 
 @pytest.mark.parametrize("how", ["released", "closed", "a fixed lease", "unused"])
 def test_otherwise_nothing_is_said(world, how, caplog, alice):
-    lost: list[Any] = []
+    lost = []
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))
         lock = client.get_lock("job")

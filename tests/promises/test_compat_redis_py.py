@@ -252,7 +252,7 @@ def test_without_thread_local_every_user_of_the_object_may_release_it(user, worl
 def test_a_lock_that_an_ended_task_holds_may_be_released(world):
     """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
 
-    async def main() -> None:
+    async def main():
         async with redis.asyncio.Redis(port=world.port or 0) as client:
             lock = for_tasks.Lock(client, "foo", timeout=30)
             for _ in range(3):

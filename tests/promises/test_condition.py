@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
@@ -162,7 +161,7 @@ def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, bob, proxy)
     waits(world, bob, condition(bob, world.client()))
     held = proxy.hold_request("SUBSCRIBE", None)
 
-    async def main() -> None:
+    async def main():
         async with Redisson.from_url(f"redis://127.0.0.1:{proxy.port}") as client:
             condition = client.get_condition("orders")
             async with condition:
@@ -195,7 +194,7 @@ def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world, kind):
 @each_runtime
 def test_only_a_holder_waits_and_notifies(world, client, alice, bob):
     mine, theirs = condition(alice, client), condition(bob, client)
-    calls: list[Any] = [mine.wait, mine.notify, mine.notify_all, mine.release]
+    calls = [mine.wait, mine.notify, mine.notify_all, mine.release]
     for call in calls:
         with pytest.raises(LockNotOwnedError):
             call()
@@ -234,7 +233,7 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world, kin
     mine.acquire()
     pending = bob.start(theirs.lock, 3.0)
 
-    def has_timed_out() -> bool:
+    def has_timed_out():
         return pending.done() and not world.redis.command("ZCARD", WAITERS)
 
     assert me.interrupted(mine.wait, 0.5, once=has_timed_out) is not None
@@ -248,20 +247,20 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world, kin
 def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world):
     """And its notification goes to the next one."""
 
-    async def main() -> None:
+    async def main():
         async with Redisson.from_url(
             f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60)
         ) as client:
             condition = client.get_condition("orders")
 
-            async def wait() -> bool:
+            async def wait():
                 async with condition:
                     try:
                         return await condition.wait(timeout=30)
                     finally:
                         await condition.notify(0)  # Only a holder may.
 
-            waiters: list[asyncio.Task[bool]] = []
+            waiters = []
             for number in (1, 2):
                 waiters.append(asyncio.create_task(wait()))
                 await soon(lambda number=number: world.redis.command("ZCARD", WAITERS) == number)
@@ -281,10 +280,10 @@ def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(wo
 def test_waiters_end_soon_when_their_event_loop_does(world, kind):
     """It cancels all tasks, and the one that receives the client's messages with them."""
 
-    async def main() -> None:
+    async def main():
         client = Redisson.from_url(f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60))
 
-        async def wait() -> None:
+        async def wait():
             condition = client.get_condition(getattr(client, f"get_{kind}")("orders"))
             async with condition:
                 await condition.wait()
@@ -302,7 +301,7 @@ def test_waiters_end_soon_when_their_event_loop_does(world, kind):
 def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world, kind):
     anyio = pytest.importorskip("anyio")
 
-    async def main() -> None:
+    async def main():
         async with Redisson.from_url(f"redis://127.0.0.1:{world.port}") as client:
             lock = getattr(client, f"get_{kind}")("orders")
             async with lock, lock:

@@ -84,10 +84,10 @@ class Candidate:
 def test_a_campaign_leads_again_and_again_one_at_a_time(world, client):
     candidates = [Candidate(world, each) for each in (client, client, world.client())]
 
-    def leader() -> Candidate | None:
+    def leader():
         return next((each for each in candidates if len(each.began) > len(each.ended)), None)
 
-    tokens: list[int] = []
+    tokens = []
     for _ in range(4):
         world.until(lambda: leader() is not None)
         now = leader()
@@ -115,7 +115,7 @@ def test_a_campaign_whose_callback_fails_stands_again(world, caplog):
 @sync_and_async
 def test_observers_are_told_of_each_change(world, alice, bob):
     client, other = world.client(), world.client()
-    seen: list[str | None] = []
+    seen = []
     observe = other.real.get_leader_election("orders").observe
     observation = bob.do(observe, lambda leader: seen.append(leader and leader.client_id))
     world.until(lambda: seen == [None])
@@ -171,7 +171,7 @@ def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world):
 def test_a_campaign_is_stopped_when_it_has_resigned(world, monkeypatch):
     leave = ElectionCore.leave
 
-    async def leave_slowly(core: ElectionCore, *args: Any, **kwargs: Any) -> None:
+    async def leave_slowly(core, *args, **kwargs):
         await core.client.runtime.sleep(0.3)
         await leave(core, *args, **kwargs)
 
@@ -186,7 +186,7 @@ def test_a_campaign_is_stopped_when_it_has_resigned(world, monkeypatch):
 
 @sync_and_async
 def test_a_callback_that_could_never_run_is_refused(world):
-    async def of_the_other_form(_: Any) -> None: ...
+    async def of_the_other_form(_): ...
 
     client = world.client().real
     election = client.get_leader_election("orders")
@@ -214,11 +214,11 @@ def test_who_leads_is_not_known_without_a_server(world, client):
 def test_a_campaign_leads_until_its_callback_returns_however_often_it_is_stopped(world):
     began, may_end, actor, other = threading.Event(), threading.Event(), world.actor(), world.actor()
 
-    def lead(term: Any) -> None:
+    def lead(term):
         began.set()
         may_end.wait()
 
-    async def lead_as_task(term: Any) -> None:
+    async def lead_as_task(term):
         began.set()
         while not may_end.is_set():
             with suppress(asyncio.CancelledError):

@@ -161,9 +161,9 @@ TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"]
 @pytest.mark.parametrize("call", TAKING)
 def test_an_acquire_with_unknown_outcome_is_undone(proxy, seats, call):
     make, count, _ = CALLS[call]
-    scripts: list[bytes] = []
+    scripts = []
 
-    def acquires(args: list[bytes]) -> bool:
+    def acquires(args):
         scripts.extend(args[1:2] if args[0] == b"EVALSHA" else [])
         return args[1:2] == scripts[:1]
 

@@ -1,7 +1,5 @@
 """Whoever has to can free the lock, whoever holds it."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
@@ -57,7 +55,7 @@ def test_one_of_the_waiters_of_this_client_acquires_the_lock(world, client, bob,
 
 
 def test_a_hold_that_had_run_out_before_is_not_called_lost(world, alice, bob):
-    losses: list[object] = []
+    losses = []
     client = world.client(on_lock_lost=lambda *loss: losses.append(loss))
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock(0.3)

@@ -16,7 +16,7 @@ import pytest
 
 import pyredisson
 from pyredisson._core.runtime import run
-from pyredisson.events import Event, Renewed
+from pyredisson.events import Renewed
 from tests.promises.kinds import ended, over
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import asyncio_only, in_virtual_time, sync_and_async
@@ -113,15 +113,15 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world):
     client, actor = world.client(), world.actor()
     semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
 
-    async def pair_of_a_permit() -> None:
+    async def pair_of_a_permit():
         permit = await ended(semaphore.real.acquire(lease_time=600))
         await ended(semaphore.real.release(permit))
 
-    async def pair_of_several() -> None:
+    async def pair_of_several():
         permits = await ended(semaphore.real.acquire(lease_time=600, permits=3))
         await ended(semaphore.real.release(permits))
 
-    def least_with(taken: int) -> list[int]:
+    def least_with(taken):
         semaphore.acquire(lease_time=600, permits=taken)
         return [min(counted(actor, world, pair) for _ in range(20)) for pair in (pair_of_a_permit, pair_of_several)]
 
@@ -136,7 +136,7 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(worl
     client, actor = world.client(presence=presence), world.actor()
     held = 0
 
-    def steps_a_lock(locks: int) -> float:
+    def steps_a_lock(locks):
         nonlocal held
         for number in range(held, locks):
             actor.lock(client, f"renewed-{number}").lock()
@@ -159,9 +159,9 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(worl
 @in_virtual_time
 def test_members_that_were_waited_for_are_then_renewed_as_all_others(world, alice, bob):
     """While a multi-lock with a short lease waits, each of its members is renewed by a request of its own."""
-    rounds: list[tuple[int, int]] = []
+    rounds = []
 
-    def note(event: Event) -> None:
+    def note(event):
         if isinstance(event, Renewed):
             rounds.append((event.locks, event.requests))
 
@@ -189,17 +189,17 @@ def test_a_client_keeps_nothing_of_the_contexts_of_its_callers(world):
     class Held:
         """Stands for whatever a context refers to."""
 
-    variable: contextvars.ContextVar[Held] = contextvars.ContextVar("held")
+    variable = contextvars.ContextVar("held")
     lock = world.client().real.get_lock("orders")
 
-    async def pair() -> weakref.ref[Held]:
+    async def pair():
         held = Held()
         variable.set(held)
         await lock.lock()
         await lock.unlock()
         return weakref.ref(held)
 
-    async def in_a_task() -> weakref.ref[Held]:
+    async def in_a_task():
         return await asyncio.create_task(pair())
 
     kept = world.actor().do(in_a_task)

@@ -115,7 +115,7 @@ def test_the_remaining_time_decreases_and_a_renewal_raises_it(world, kind):
     with mine.hold() as lease:
         last, down, up = lease.remaining(), False, False
 
-        def watched() -> bool:
+        def watched():
             nonlocal last, down, up
             last, before = lease.remaining(), last
             assert last <= KEPT
@@ -148,7 +148,7 @@ def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world, kind,
 @each_runtime
 @each_expiring_kind
 def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
-    lost: list[object] = []
+    lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = single(alice, client, kind)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"), pytest.raises(LockLostError), mine.hold() as lease:
@@ -169,7 +169,7 @@ def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
 @each_expiring_kind
 def test_a_block_whose_lease_expires_raises_on_leaving(world, kind, alice):
     """Unlike a plain hold: the block is still running."""
-    lost: list[object] = []
+    lost = []
     # The watchdog is awake often enough, and leaves it alone.
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
     mine = single(alice, client, kind)
@@ -270,7 +270,7 @@ def test_a_block_that_was_left_is_not_cancelled_any_more(world):
     lock = client.real.get_lock("orders")
     left = []
 
-    async def body() -> str:
+    async def body():
         async with lock.hold():
             async with lock.hold(cancel_on_loss=True):
                 pass

@@ -1,11 +1,8 @@
 """A lease that was asked for ends by itself, in silence; ``extend()`` prolongs it."""
 
-from __future__ import annotations
-
 import logging
 import math
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -104,7 +101,7 @@ def test_a_lost_lock_is_not_extended(world, kind, mine):
 @sync_and_async
 def test_the_token_of_a_token_lock_is_that_of_its_holder(world, client, alice, bob):
     mine, theirs = handle(alice, client, "token_lock"), handle(bob, client, "token_lock")
-    seen: list[str | None] = []
+    seen = []
     alice.do(lambda: seen.append(mine.real.token))
     mine.lock()
     bob.do(lambda: seen.append(theirs.real.token))
@@ -131,13 +128,13 @@ def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
 @pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
 def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(world, kind, block):
     """The answer to the ``force_unlock()`` of a client is read after one of its waiters has acquired the lock."""
-    lost: list[str] = []
+    lost = []
     client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
     holder, waiter, forcing = world.actors(3)
     core = client.real._core
     exchange, acquired = core.exchange, []
 
-    async def answered_late(call: Any, *args: Any, **options: Any) -> Any:
+    async def answered_late(call, *args, **options):
         answer = await exchange(call, *args, **options)
         late = core.runtime.now() + 20
         while isinstance(call, ForceCall) and not acquired and core.runtime.now() < late:

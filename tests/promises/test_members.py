@@ -228,9 +228,9 @@ NESTED = [
 @pytest.mark.parametrize("nested", NESTED, ids=", ".join)
 def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested):
     """The holds of the member alone are released first, then those of the multi-lock; each the innermost first."""
-    lost: list[object] = []
+    lost = []
     members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
-    releases: list[tuple[bool, Callable[[], Any]]] = []
+    releases = []
     for step in nested:
         lock = members.one() if step.startswith("one") else members.all()
         release = acquired(lock, alice, 0.8 if "brief" in step else None, block="block" in step)
@@ -401,7 +401,7 @@ def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members, one,
 @each(*SOME, *ONCE)
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_away(world, alice, bob, case, block):
-    lost: list[tuple[str, int]] = []
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda *told: lost.append(told), **FAR_AWAY)
     several = members.all()
     release = acquired(several, alice, None, block=block)
@@ -417,7 +417,7 @@ def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_
 
 @each(SINGLE, FAIR, APART)
 def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(world, alice, bob, case):
-    lost: list[str] = []
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
     one, several = members.one(), members.all()
     one.lock()
@@ -432,7 +432,7 @@ def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(world,
 
 @each(SINGLE, APART, ALL)
 def test_the_holder_is_notified_at_once_when_a_call_finds_a_member_lost(world, alice, bob, case):
-    lost: list[str] = []
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
     several = members.all()
     several.lock()
@@ -451,7 +451,7 @@ with_conditions = each(*SOME, ALL)
 @with_conditions
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(world, alice, bob, case, block, caplog):
-    lost: list[object] = []
+    lost = []
     members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
     client, store = members.clients[0], members.stores[-1]
     several = members.all()
@@ -656,7 +656,7 @@ def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(m
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the last"])
 def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(world, alice, case, block, first):
-    lost: list[str] = []
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
     several = members.all()
     acquired(several, alice, block=block)
@@ -671,7 +671,7 @@ def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(world,
 @each(*REENTRANT)
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, alice, case, block):
-    lost: list[str] = []
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
     several = members.all()
     release = acquired(several, alice, None, block=block)

@@ -1,7 +1,5 @@
 """Uses that cannot work say so at once, and say what to do instead."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import inspect
@@ -66,7 +64,7 @@ def test_a_hold_that_is_never_entered_is_warned_of(world, alice, kind):
     if "semaphore" in kind:
         mine.try_set_permits(1)
 
-    def forget() -> None:
+    def forget():
         mine.hold()
         alice.do(gc.collect)
 
@@ -82,9 +80,9 @@ def test_a_hold_that_is_never_entered_is_warned_of(world, alice, kind):
 def test_synchronized_without_parentheses_is_refused_at_once(world):
     client = world.client().real
 
-    def ship() -> None: ...
+    def ship(): ...
 
-    async def ship_async() -> None: ...
+    async def ship_async(): ...
 
     for function in (ship, ship_async):
         with pytest.raises(TypeError, match=r"@client\.synchronized\(\"ship"):

@@ -187,7 +187,7 @@ def test_a_waiter_is_woken_by_the_release(world, bob, mine, theirs):
 
 
 def test_extensions_can_be_bounded(world):
-    lost: list[str] = []
+    lost = []
     config = {
         "lock_watchdog_timeout": 0.6,
         "quorum_node_timeout": 0.1,
@@ -211,7 +211,7 @@ def test_the_bound_of_extensions_is_for_quorums_alone(world):
 
 
 def test_a_lost_quorum_is_reported_to_every_client_involved(world, alice):
-    lost: list[tuple[str, int]] = []
+    lost = []
     lock = multi(
         alice,
         nodes(
@@ -389,7 +389,7 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world, client, alice, bob
 
 
 def test_a_lost_member_is_a_lost_lock(world):
-    lost: list[str] = []
+    lost = []
     client = world.client(
         lock_watchdog_timeout=3.0, quorum_node_timeout=0.9, on_lock_lost=lambda name, _: lost.append(name)
     )

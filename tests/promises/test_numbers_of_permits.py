@@ -140,7 +140,7 @@ def test_a_semaphore_may_end_after_a_time(world, alice, kind):
     [(kind, *numbers) for kind in KINDS for numbers in ((2, 5, 2), (5, 2, 5), (3, 3, None))],
 )
 def test_another_number_of_permits_is_logged_once_where_it_is_known(world, alice, kind, there, wanted, told, caplog):
-    happened: list[events.Event] = []
+    happened = []
     client = world.client(listeners=(happened.append,))
     before = alice.get(client, kind, "seats", permits=there)
     assert before.acquire()
@@ -161,7 +161,7 @@ def test_another_number_of_permits_is_logged_once_where_it_is_known(world, alice
 
 @pytest.mark.parametrize(("there", "wanted", "told"), [(5, 2, 4), (5, 4, None), (2, 5, None)])
 def test_of_permits_that_redisson_set_only_the_available_ones_are_known(world, there, wanted, told):
-    happened: list[events.Event] = []
+    happened = []
     client = world.client(listeners=(happened.append,))
     world.redis.command("SET", "seats", there - 1)  # One of them is acquired, which is stored nowhere.
     assert world.actor().get(client, "semaphore", "seats", permits=wanted).available_permits() == there - 1
@@ -171,11 +171,11 @@ def test_of_permits_that_redisson_set_only_the_available_ones_are_known(world, t
 
 @each_kind
 def test_a_waiter_for_permits_that_were_never_set_is_logged_once(world, alice, bob, kind, caplog):
-    happened: list[events.Event] = []
+    happened = []
     client = world.client(listeners=(happened.append,))
     mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
 
-    def told() -> list[events.Event]:
+    def told():
         return [event for event in happened if isinstance(event, events.PermitsNeverSet)]
 
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
@@ -250,7 +250,7 @@ def test_a_number_that_is_not_recorded_is_not_guessed(world, client, alice):
 
 
 def test_a_bounded_semaphore_is_compared_with_its_value(world):
-    happened: list[events.Event] = []
+    happened = []
     client, alice = world.client(listeners=(happened.append,)), world.actor()
     assert alice.get(client, "bounded_semaphore", "seats", value=3).acquire()
     assert alice.get(client, "bounded_semaphore", "seats", value=2).acquire()

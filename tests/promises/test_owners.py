@@ -1,7 +1,5 @@
 """The owner is the thread, the task, or what ``client.new_owner()`` made, which may be used from any of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -26,7 +24,7 @@ KINDS += ["read_lock", "write_lock", "multi_lock"]
 def test_a_child_task_is_another_owner(world):
     lock = world.client().real.get_lock("orders")
 
-    async def parent() -> tuple[bool, bool, int]:
+    async def parent():
         async with lock:
             got = await asyncio.create_task(lock.try_lock())
             held = await asyncio.create_task(lock.is_held_by_current_task())
@@ -64,11 +62,11 @@ def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world)
     permits, latch = client.get_permit_expirable_semaphore("leased"), client.get_count_down_latch("ready")
     ids = []
 
-    async def take() -> None:
+    async def take():
         assert await lock.try_lock(lease_time=30)
         await use()
 
-    async def use() -> None:
+    async def use():
         await semaphore.add_permits(1)
         assert await semaphore.acquire(timeout=1)
         assert not await semaphore.try_acquire(1, 0.05)
@@ -78,7 +76,7 @@ def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world)
         assert not await latch.wait(0.05)
         ids.append(client.id)
 
-    async def find_it_lost() -> None:
+    async def find_it_lost():
         assert await lock.get_hold_count() == 0
         assert not await lock.try_lock()
         with pytest.raises(LockNotOwnedError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,7 +96,7 @@ def test_a_back_off_without_any_pause_is_refused(client, alice, bob):
 @each_runtime
 @pytest.mark.parametrize(("kind", "backoff"), [("spin_lock", [ConstantBackoff(60)]), ("token_lock", [])])
 def test_closing_the_client_wakes_waiters_that_pause(world, alice, bob, carol, kind, backoff):
-    happened: list[events.Event] = []
+    happened = []
     one, two = world.client(), world.client(listeners=(happened.append,))
     alice.get(one, kind).lock()
     waiting = bob.start(bob.get(two, kind, "orders", *backoff).lock)
@@ -176,7 +176,7 @@ def test_in_a_multi_lock_only_the_time_counts(world, client, bob, kind, mine):
 
 
 def test_back_offs_check_themselves():
-    wrong: Iterable[tuple[Callable[[], object], type[Exception]]] = (
+    wrong = (
         (lambda: ConstantBackoff(0), ValueError),
         (lambda: ConstantBackoff(float("inf")), ValueError),
         (lambda: ConstantBackoff("1"), TypeError),  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 
@@ -147,7 +146,7 @@ def test_the_nodes_of_a_red_lock_have_it(world, alice):
 
 @pytest.mark.parametrize("kind", ["lock", "write_lock", "token_lock"])
 def test_events_carry_the_name_of_the_user(world, kind):
-    heard: list[Any] = []
+    heard = []
     mine = handle(world.actor(), world.client(prefix=PREFIX, listeners=(heard.append,)), kind)
     mine.lock()
     world.redis.delete("app:orders")

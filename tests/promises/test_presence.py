@@ -71,7 +71,7 @@ def test_connections_are_named(world):
     host = socket.gethostname().replace(":", "_")[:64]
     expected = f"pyredisson:my_app_1:{host}:{os.getpid()}:{client.real.id}"
 
-    def named() -> bool:
+    def named():
         found = names(world, client.real.id)
         return len(found) >= 2 and set(found) == {expected}  # For requests, and for messages.
 
@@ -178,7 +178,7 @@ def test_waits_are_told(world):
     expected = {(kind, kind, actor.number) for kind, actor in waiters.items()}  # Asked before they wait.
     pending = [actor.start(wait(handle(actor, client, kind, kind), 8)) for kind, actor in waiters.items()]
 
-    def waits() -> set[tuple[Any, ...]]:
+    def waits():
         said = told(world, client) or {"waits": []}
         return {(each["kind"], each["name"], each["id"]) for each in said["waits"]}
 

@@ -1,7 +1,5 @@
 """A client that becomes another one in the same process, as after a restore from a snapshot."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest
@@ -14,7 +12,7 @@ from tests.worlds.environments import sync_and_async
 
 @sync_and_async
 def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
-    lost: list[str] = []
+    lost = []
     client = world.client(on_lock_lost=lambda name, number: lost.append(name))
     before = client.id
     block = alice.lock(client).hold()
@@ -66,7 +64,7 @@ def test_who_waits_is_woken(world, client, alice, bob, theirs):
 @sync_and_async
 @pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
 def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
-    lost: list[str] = []
+    lost = []
     client = world.client(
         lock_watchdog_timeout=0.6 if noticed == "by the watchdog" else 30,
         on_lock_lost=lambda name, _: lost.append(name),

@@ -81,7 +81,7 @@ def test_who_runs_it_already_skips_it(client, alice):
 def test_a_function_says_whether_it_ran(world, alice, bob):
     client, other = world.client(), world.client()
 
-    def report(day: str) -> str:
+    def report(day):
         return f"report of {day}"
 
     call = decorated(client, report, "report:{day}", word="run_once", at_most=60, at_least=30)

@@ -258,7 +258,7 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world):
         theirs.lock(120)
         waiting = []
 
-        def once(waiting: list = waiting) -> bool:
+        def once(waiting=waiting):
             if world.waiting(theirs) == 1:  # I am the first, and shall be notified.
                 waiting.append(bob.start(others.lock))
                 world.until(lambda: world.waiting(theirs) == 2)
@@ -316,14 +316,14 @@ def test_a_crowd_is_served_with_few_commands(world):
     semaphore = Remote(handle, boss)
     semaphore.try_set_permits(0)
     actors = world.actors(crowd)
-    served: list[int] = []
+    served = []
 
-    async def use(number: int) -> None:
+    async def use(number):
         assert await ended(handle.acquire())
         served.append(number)
         await ended(handle.release())
 
-    def using(number: int) -> Callable[[], Any]:
+    def using(number):
         return partial(use, number) if world.runtime == "asyncio" else lambda: run(use(number))
 
     pendings = [actor.start(using(number)) for number, actor in enumerate(actors)]

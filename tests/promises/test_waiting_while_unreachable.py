@@ -90,7 +90,7 @@ def test_when_the_wait_time_ends_the_connection_error_is_raised(world, outage, k
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "count_down_latch"])
 def test_listeners_hear_why_an_acquire_failed(world, outage, kind):
-    happened: list[events.Event] = []
+    happened = []
     away = outage()
     actor, client = world.actor(), away.client(timeout=0.5, quorum_retry_timeout=0.5, listeners=(happened.append,))
     with pytest.raises((*AWAY, LockError)) as error:

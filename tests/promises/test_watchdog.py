@@ -1,7 +1,5 @@
 """What is held without a lease is kept alive: as long as its owner lives, and not a moment longer."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -39,7 +37,7 @@ def test_a_lock_without_a_lease_is_kept_alive(world, kind, alice, bob):
 def test_renewals_go_in_batches(world, kind):
     permits = {} if kind == "lock" else {"permits": 1}
     for size, requests in ((None, 1), (10, 3)):
-        rounds: list[events.Event] = []
+        rounds = []
         config = {} if size is None else {"lock_watchdog_batch_size": size}
         client = world.client(lock_watchdog_timeout=3, listeners=(rounds.append,), **config)
         alice = world.actor()
@@ -53,7 +51,7 @@ def test_renewals_go_in_batches(world, kind):
 
 @sync_and_async
 def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world, proxy):
-    heard: list[object] = []
+    heard = []
     client = world.through(proxy.port, lock_watchdog_timeout=3.9, listeners=(heard.append,))
     mine = world.actor().lock(client)
     mine.lock()

@@ -65,7 +65,7 @@ def test_what_calls_store_and_publish(world, client, alice, state):
     me, mine = f"{client.id}:{alice.number}", alice.get(client, state.kind)
     published = world.messages(state.channel)
 
-    def stored() -> dict[str, tuple[str, Any]]:
+    def stored():
         """All but our record of an owner's last request, which stands for a minute."""
         everything = world.redis.everything()
         assert all(50 < world.redis.ttl(key) <= 60 for key in everything if key.startswith("pyredisson_done:"))

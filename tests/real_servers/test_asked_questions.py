@@ -54,20 +54,20 @@ def test_a_program_that_sigterm_ends_keeps_its_lock_unless_a_handler_raises(valk
 def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(valkey, unique_name):
     ended, go_on, seen = threading.Event(), threading.Event(), []
 
-    def work(lease: Any) -> None:
+    def work(lease):
         go_on.wait(10)
         with pytest.raises(LockLostError):
             lease.ensure_held()
         seen.append("still runs")
         ended.set()
 
-    async def block(lock: pyredisson.asyncio.Lock) -> None:
+    async def block(lock):
         async with lock.hold(cancel_on_loss=True) as lease:
             losing = asyncio.create_task(take_away(lock))
             await asyncio.to_thread(work, lease)
         await losing
 
-    async def main() -> None:
+    async def main():
         async with pyredisson.asyncio.Redisson.from_url(valkey.url) as client:
             with pytest.raises(LockLostError):
                 await block(client.get_lock(unique_name))
@@ -91,7 +91,7 @@ def test_a_background_child_keeps_the_lock_of_flock_and_not_that_of_run(
         pytest.skip("no flock here: apt-get install util-linux")
     background = ["sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!"]
 
-    def run(*command: str, wait: bool = True) -> Any:
+    def run(*command, wait=True):
         if tool == "flock":
             return command_line.start("flock", *([] if wait else ["--nonblock"]), str(tmp_path / "lock"), *command)
         options = [] if wait else ["--wait", "0"]
@@ -158,11 +158,11 @@ def travel(library: str, seconds: float, work: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("library", ["freezegun", "time_machine"])
 def test_locks_work_while_the_clock_of_a_test_stands_still(valkey, unique_name, library):
-    def work() -> None:
+    def work():
         with Redisson.from_url(valkey.url) as client, client.get_lock(unique_name).hold(lease_time=20) as lease:
             assert 15 < lease.remaining() <= 20
 
-        async def main() -> None:
+        async def main():
             async with pyredisson.asyncio.Redisson.from_url(valkey.url) as client:
                 lock = client.get_lock(unique_name)
                 async with lock:
@@ -185,7 +185,7 @@ def test_the_waits_of_asyncio_do_not_end_under_freezegun():
 
 @pytest.mark.parametrize("library", ["freezegun", "time_machine"])
 def test_time_travel_ends_a_lock_of_fakeredis_and_not_its_lease(unique_name, library):
-    fakeredis: Any = import_module("fakeredis")
+    fakeredis = import_module("fakeredis")
     fake = fakeredis.FakeRedis()
     with (
         Redisson(fake) as client,
@@ -200,7 +200,7 @@ def test_time_travel_ends_a_lock_of_fakeredis_and_not_its_lease(unique_name, lib
 
 
 def test_the_commands_of_redis_py_that_instrumentations_patch_are_not_called(valkey, unique_name, monkeypatch):
-    seen: list[object] = []
+    seen = []
     yours = valkey.client()
     for patched in (redis.Redis, redis.client.Pipeline):
         monkeypatch.setattr(patched, "execute_command", lambda *args, **_: seen.append(args))

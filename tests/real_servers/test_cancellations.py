@@ -79,7 +79,7 @@ async def cancelled(work: Coroutine[Any, Any, Any], turns: int) -> bool:
 def test_while_a_subscriber_connects(valkey, direct, way):
     """And the connection that was made all the same is closed."""
 
-    async def use() -> None:
+    async def use():
         link = way(valkey)()
         assert await cancelled(link.stream(5.0), 3)
         for _ in range(500):
@@ -94,13 +94,13 @@ def test_while_a_subscriber_connects(valkey, direct, way):
 
 
 def test_while_a_stream_of_another_class_is_read(valkey):
-    async def use() -> None:
+    async def use():
         link = of_another_class(valkey, Special)()
         stream = await link.stream(5.0)
         running = 0
         for turns in range(6):
 
-            async def read(turns: int = turns) -> Any:
+            async def read(turns=turns):
                 asyncio.get_running_loop().call_soon(stream.wake)
                 return await stream.read(60)
 
@@ -114,10 +114,10 @@ def test_while_a_stream_of_another_class_is_read(valkey):
 
 
 def test_while_one_of_several_is_waited_for():
-    async def use() -> None:
+    async def use():
         for turns in range(8):
 
-            async def answer() -> int:
+            async def answer():
                 with suppress(asyncio.CancelledError):
                     for _ in range(4):
                         await asyncio.sleep(0)
@@ -155,7 +155,7 @@ def in_counting_loop(work: Coroutine[Any, Any, None]) -> None:
 def test_while_the_place_in_a_queue_is_given_up(valkey, proxy, unique_name, answered):
     """The time of a fair lock's waiter is up, and it is cancelled before it has left the queue."""
 
-    async def use() -> None:
+    async def use():
         config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
         holder = pyredisson.asyncio.Redisson.from_url(valkey.url, config=config)
         client = pyredisson.asyncio.Redisson.from_url(proxy.url, config=config)
@@ -181,12 +181,12 @@ def test_while_the_place_in_a_queue_is_given_up(valkey, proxy, unique_name, answ
 def test_while_work_is_guarded(valkey, leaving):
     """The work is finished; and the cancellation is raised, unless its caller raises one anyway."""
 
-    async def use() -> None:
+    async def use():
         client = pyredisson.asyncio.Redisson.from_url(valkey.url)
         runtime = client._core.runtime
         go_on = asyncio.Event()
 
-        async def work() -> str:
+        async def work():
             await go_on.wait()
             return "finished"
 
@@ -208,11 +208,11 @@ def test_while_work_is_guarded(valkey, leaving):
 def test_while_a_client_is_closed(valkey, unique_name):
     """What it owes the server is done, and its tasks end."""
 
-    async def use() -> None:
+    async def use():
         client = pyredisson.asyncio.Redisson.from_url(valkey.url)
         done = asyncio.Event()
 
-        async def work() -> None:
+        async def work():
             await asyncio.sleep(0.01)
             done.set()
 
@@ -234,7 +234,7 @@ def test_while_a_client_is_closed(valkey, unique_name):
 def test_under_anyio_the_loop_is_quiet_meanwhile(proxy, unique_name, kind, step):
     """It cancels again at each turn of the loop. Fifty tasks wait for a server that does not answer."""
 
-    async def use() -> None:
+    async def use():
         loop = asyncio.get_running_loop()
         assert isinstance(loop, CountingLoop)
         config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
@@ -246,7 +246,7 @@ def test_under_anyio_the_loop_is_quiet_meanwhile(proxy, unique_name, kind, step)
                     await lock.try_set_permits(1)
             inside = 0
 
-            async def hold(lock: Any) -> None:
+            async def hold(lock):
                 nonlocal inside
                 async with lock:
                     inside += 1

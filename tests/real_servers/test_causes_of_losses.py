@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -91,7 +90,7 @@ def test_a_flush_is_the_cause(world, own, unique_name, command, how):
     both = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
     if how == "extend all":
         actor.do(both.lock)
-    calls: dict[str, Callable[[], Any]] = {
+    calls = {
         "unlock": lock.unlock,
         "extend": lambda: lock.extend(50),
         "notify": client.get_condition(lock).notify,

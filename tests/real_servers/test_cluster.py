@@ -120,7 +120,7 @@ def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str,
 def test_a_client_that_the_user_made(world, cluster, unique_name):
     """Its settings are used, it stays open, and all of it works although it was told of one node only."""
     port = cluster.masters()[0].port
-    kinds: dict[str, Callable[..., Any]] = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
+    kinds = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
     yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
     try:
         client = world.close_at_end(world.api.Redisson(yours))
@@ -218,10 +218,10 @@ def test_a_client_that_was_dropped_ends(world, cluster, unique_name):
     """What it made goes with it: no connection stays at any node."""
     actor, other = world.actor(), world.actor()
 
-    def connections() -> int:
+    def connections():
         return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
 
-    def use() -> None:
+    def use():
         client = world.api.Redisson.from_url(cluster.url, client_name=unique_name)
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
@@ -234,7 +234,7 @@ def test_a_client_that_was_dropped_ends(world, cluster, unique_name):
 
     use()
 
-    def gone() -> bool:
+    def gone():
         gc.collect()
         return connections() == 0
 
@@ -289,7 +289,7 @@ def test_a_hold_is_renewed_while_its_slot_migrates(world, cluster, unique_name, 
         actor.do(lock.lock)
     home = cluster.master_of(unique_name)
 
-    def half_way() -> None:
+    def half_way():
         away = next(each for each in cluster.masters() if each is not home)
         if not cluster.command(home, "CLUSTER", "COUNTKEYSINSLOT", slot(unique_name)):
             return  # On the way back.
@@ -333,10 +333,10 @@ def test_waiters_hear_at_the_new_node(world, any_cluster, unique_name):
 def test_only_one_owner_at_a_time_while(cluster, valkey, direct, unique_name, to_and_fro, volume, what, kind):
     """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no call fails, no hold is lost."""
 
-    def counted() -> int:
+    def counted():
         return int(direct.get(f"{unique_name}-counter") or 0)
 
-    def progress() -> None:
+    def progress():
         before = counted()
         until(lambda: counted() >= before + 20 or not contenders.under_way(), 60, what="they go on")
 

@@ -125,7 +125,7 @@ def test_bash_inserts_names_that_it_reads_back(server, tmp_path):
     """
     environment = {**os.environ, **environment_of(tmp_path, server.url)}
 
-    def completed() -> bool:
+    def completed():
         done = subprocess.run(
             [bash, "-c", script, "bash", *inserted], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, timeout=60
         )
@@ -149,7 +149,7 @@ def test_tab_completes_a_name(command_line, server, tmp_path, shell, start):
         screen.shows("ready\r?\n")
         screen.type("pyredisson run order:1")
 
-        def completed() -> bool:
+        def completed():
             screen.type("\t")
             with contextlib.suppress(AssertionError):
                 screen.shows("order:17 ", within=4)

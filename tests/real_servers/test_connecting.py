@@ -194,8 +194,8 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(world, own, unique_
 def test_the_users_pool_is_left_alone(world, valkey, unique_name):
     """All of its connections are in use, or it is closed, and locks have their own."""
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
-    pool: Any = kind(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
-    made: Any = world._redis_module().Redis(connection_pool=pool)
+    pool = kind(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
+    made = world._redis_module().Redis(connection_pool=pool)
     actor, user = world.actor(), world.actor()
     blocking = user.start(made.blpop, [f"{unique_name}-list"], timeout=20)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
@@ -223,10 +223,10 @@ def _function(kind: type[Any]) -> Any:
 @pytest.mark.parametrize("how", ["function", "partial", "subclass"])
 def test_connections_are_made_by_whatever_makes_the_users(world, valkey, unique_name, how):
     module = world._redis_module()
-    kind: Any = module.Connection
+    kind = module.Connection
     makers = {"function": _function(kind), "partial": partial(kind, client_name="theirs"), "subclass": _Named(kind)}
     pool = module.ConnectionPool(connection_class=makers[how], host="127.0.0.1", port=valkey.port)
-    made: Any = module.Redis(connection_pool=pool)
+    made = module.Redis(connection_pool=pool)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     assert "127.0.0.1" in client.url
@@ -244,11 +244,11 @@ def _Named(kind: type[Any]) -> type[Any]:
 def test_the_configured_host_is_used_while_a_server_moves(world, valkey, unique_name, own_class):
     """redis-py puts the temporary host into the settings of its pool, until the move is over."""
     module = world._redis_module()
-    kind: Any = _Named(module.Connection) if own_class else module.Connection
+    kind = _Named(module.Connection) if own_class else module.Connection
     pool = module.ConnectionPool(connection_class=kind, host="127.0.0.1", port=valkey.port)
     moved = {"host": "127.0.0.254", "orig_host_address": "127.0.0.1", "socket_timeout": 10.0}
     pool.connection_kwargs.update({**moved, "orig_socket_timeout": 2.0, "orig_socket_connect_timeout": None})
-    made: Any = module.Redis(connection_pool=pool)
+    made = module.Redis(connection_pool=pool)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     assert "127.0.0.1" in client.url

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
 from redis.credentials import CredentialProvider
 
 from pyredisson._core.names import LockNames
-from pyredisson.events import CallbackFailed, ConnectionDown, ConnectionUp, Event, Lost, Renewed
+from pyredisson.events import CallbackFailed, ConnectionDown, ConnectionUp, Lost, Renewed
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.waiting import until
 
@@ -44,7 +41,7 @@ class Tokens(CredentialProvider):
 
 @NO_EXCEPTIONS
 def test_the_watchdog_survives_its_listeners(world, valkey, direct, unique_name, error):
-    def fails(event: Event) -> None:
+    def fails(event):
         if isinstance(event, Renewed):
             raise error
 
@@ -61,7 +58,7 @@ def test_the_watchdog_survives_its_listeners(world, valkey, direct, unique_name,
 
 @NO_EXCEPTIONS
 def test_the_subscriber_survives_its_listeners(world, proxy, unique_name, error):
-    def fails(event: Event) -> None:
+    def fails(event):
         if isinstance(event, (ConnectionDown, ConnectionUp)):
             raise error
 
@@ -84,13 +81,13 @@ def test_the_subscriber_survives_its_listeners(world, proxy, unique_name, error)
 
 @NO_EXCEPTIONS
 def test_every_loss_is_reported(world, valkey, direct, unique_name, error, caplog):
-    lost: list[str] = []
+    lost = []
 
-    def fails(event: Event) -> None:
+    def fails(event):
         if isinstance(event, Lost):
             raise error
 
-    def on_lock_lost(name: str, number: int) -> None:
+    def on_lock_lost(name, number):
         lost.append(name)
         raise error
 
@@ -108,9 +105,9 @@ def test_every_loss_is_reported(world, valkey, direct, unique_name, error, caplo
 @pytest.mark.parametrize("world", ["asyncio"], indirect=True)
 @NO_EXCEPTIONS
 def test_a_coroutine_that_is_called_back_ends_no_event_loop(world, valkey, direct, unique_name, error):
-    lost: list[str] = []
+    lost = []
 
-    async def on_lock_lost(name: str, number: int) -> None:
+    async def on_lock_lost(name, number):
         lost.append(name)
         raise error
 
@@ -127,24 +124,24 @@ def test_a_coroutine_that_is_called_back_ends_no_event_loop(world, valkey, direc
 
 @NO_EXCEPTIONS
 def test_a_campaign_and_its_observers_go_on(world, valkey, unique_name, error, caplog):
-    led: list[int] = []
-    seen: list[object] = []
+    led = []
+    seen = []
 
-    def observed(leader: object) -> None:
+    def observed(leader):
         seen.append(leader)
         raise error
 
-    def lead(term: Any) -> None:
+    def lead(term):
         led.append(term.token)
         raise error
 
-    async def lead_as_task(term: Any) -> None:
+    async def lead_as_task(term):
         lead(term)
 
     client = world.from_url(valkey.url)
     election, actor = client.get_leader_election(unique_name), world.actor()
     observation = actor.do(election.observe, observed)
-    callback: Callable[[Any], None] | Callable[[Any], Awaitable[None]] = lead
+    callback = lead
     campaign = actor.do(election.run, lead_as_task if world.runtime == "asyncio" else callback)
     until(lambda: len(led) >= 3 and len(seen) >= 3, 20)
     assert "stopped" not in repr(campaign)

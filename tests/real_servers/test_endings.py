@@ -1,7 +1,5 @@
 """Clients that are closed, and threads and tasks that end, while there is something going on."""
 
-from __future__ import annotations
-
 import threading
 
 from pyredisson._core.names import LockNames
@@ -18,7 +16,7 @@ def test_close_removes_the_client_from_the_list_of_waiting_clients(world, proxy,
     in_flight, interrupted = threading.Event(), threading.Event()
     by_waiter = calls("lock_acquire_waiting")
 
-    def delay(args: list[bytes]) -> bool:
+    def delay(args):
         another_waits = by_waiter(args) and args[-4] != b"-1"
         if another_waits and not in_flight.is_set():
             in_flight.set()
@@ -26,7 +24,7 @@ def test_close_removes_the_client_from_the_list_of_waiting_clients(world, proxy,
             direct.delete(unique_name)
         return False
 
-    def acquires() -> bool:
+    def acquires():
         direct.publish(names.channel, "0")
         return in_flight.is_set()
 

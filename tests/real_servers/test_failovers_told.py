@@ -83,7 +83,7 @@ def test_a_quorum_that_has_lost_a_node(world, fresh_server, unique_name, caplog,
         actor = world.actor()
         actor.do(lock.lock)
 
-        def use() -> bool:
+        def use():
             if by == "acquires":
                 actor.do(lock.unlock)
                 actor.do(lock.lock)
@@ -112,7 +112,7 @@ def test_a_node_that_refuses_is_not_said_to_be_silent(world, fresh_server, uniqu
     servers[1].config_set("min-replicas-to-write", 1)
     actor = world.actor()
 
-    def told() -> list[str]:
+    def told():
         actor.do(lock.lock)
         actor.do(lock.unlock)
         return _lines(caplog, f"quorum {unique_name!r}")

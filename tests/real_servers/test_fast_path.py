@@ -25,7 +25,6 @@ from pyredisson import Config
 from pyredisson._asyncio.pipe import Pipe
 from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._core.hold import Hold
 from pyredisson._core.owners import CallChains
 from pyredisson._core.ownership import IN_DOUBT, Ownership
 from pyredisson._core.runtime import run
@@ -319,7 +318,7 @@ def test_threads(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
 
 @pytest.mark.volume
 def test_tasks(valkey, direct, unique_name, volume, noted, monkeypatch):
-    async def histories() -> None:
+    async def histories():
         async with (
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
@@ -342,7 +341,7 @@ def test_a_handle_that_another_thread_uses_meanwhile(valkey, unique_name, monkey
     """Each thread acts on its own ownership, whichever one the handle has used last."""
     with pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as client:
         lock = client.get_lock(unique_name)
-        core: Any = lock._core
+        core = lock._core
         use_once(lock)
         own = core.last
         other_thread = threading.Thread(target=use_once, args=(lock,))
@@ -351,10 +350,10 @@ def test_a_handle_that_another_thread_uses_meanwhile(valkey, unique_name, monkey
         others = core.last
         assert others is not own
 
-        def loop() -> None:
+        def loop():
             core.last = others
 
-        def sees(chains: CallChains, hold: Hold) -> bool:
+        def sees(chains, hold):
             core.last = others
             return saw(chains, hold)
 
@@ -371,10 +370,10 @@ def test_a_handle_that_another_thread_uses_meanwhile(valkey, unique_name, monkey
 def test_a_fair_hand_over_takes_three_scripts(valkey, direct, unique_name, monkeypatch):
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
     monkeypatch.setattr("pyredisson._core.subscriptions.LINGER", 60.0)
-    sent: list[bytes] = []
+    sent = []
     exchange = Connection.exchange
 
-    def noted(self: Connection, data: bytes | None, timeout: float) -> Any:
+    def noted(self, data, timeout):
         if data is not None and unique_name.encode() in data:
             sent.append(data)
         return exchange(self, data, timeout)
@@ -382,7 +381,7 @@ def test_a_fair_hand_over_takes_three_scripts(valkey, direct, unique_name, monke
     turns, left = 20, [True, True]
     queue = f"redisson_lock_queue:{{{unique_name}}}"
 
-    def take_turns(lock: Any, other: int) -> None:
+    def take_turns(lock, other):
         for _ in range(turns):
             with lock:
                 until(lambda: direct.llen(queue) == 1 or not left[other], 10.0)

@@ -142,9 +142,9 @@ def test_two_writers_at_once_leave_the_greater_token(database):
     """The check and the write are one statement: the one who waits for the row checks again."""
     with closing(database.connect()) as later:
         sql.update(later, "accounts", {"balance": 80}, {"id": 7}, token=8)  # Not committed yet.
-        refused: list[BaseException] = []
+        refused = []
 
-        def write_late() -> None:
+        def write_late():
             with closing(database.connect()) as earlier:
                 try:
                     sql.update(earlier, "accounts", {"balance": 60}, {"id": 7}, token=7)
@@ -213,13 +213,13 @@ def test_sqlalchemy(database, holders, orm):
         fence = mapped_column(sqlalchemy.BigInteger)
 
     engine = sqlalchemy.create_engine(database.url)
-    target: Any = Account if orm else Account.__table__
-    columns: Any = Account if orm else Account.__table__.c  # type: ignore[attr-defined]
+    target = Account if orm else Account.__table__
+    columns = Account if orm else Account.__table__.c  # type: ignore[attr-defined]
 
-    def begin() -> Any:
+    def begin():
         return Session(engine) if orm else engine.connect()
 
-    def set_balance(balance: int, number: int = 7) -> Any:
+    def set_balance(balance, number=7):
         return sqlalchemy.update(target).where(columns.id == number).values(balance=balance)
 
     with begin() as connection:
@@ -285,7 +285,7 @@ def test_a_hash_refuses_a_late_write(data, holders, unique_name):
 
 
 def test_the_same_under_asyncio(server, holders, unique_name):
-    async def main() -> None:
+    async def main():
         async with redis.asyncio.Redis(host=HOST, port=server.port) as client:
             guard = AsyncGuard(client)
             await guard.set(unique_name, "1", token=holders.current)
@@ -310,7 +310,7 @@ def test_the_same_under_asyncio(server, holders, unique_name):
 def test_a_gate_refuses_a_late_write(holders):
     gate = http.Gate()
 
-    def status(token: object, resource: str = "/orders/7") -> int:
+    def status(token, resource="/orders/7"):
         return gate.check(resource, {"wsgi.version": (1, 0), "HTTP_X_FENCING_TOKEN": str(token)}).status
 
     assert [status(token) for token in (holders.paused, holders.current, holders.current)] == [200, 200, 200]
@@ -337,7 +337,7 @@ def test_a_gate_does_not_grow_without_end():
 
 
 def test_a_gate_over_redis(holders, valkey, unique_name):
-    def header(number: int) -> tuple[bytes, bytes]:
+    def header(number):
         ((name, value),) = http.header(number).items()
         return name.lower().encode(), value.encode()
 

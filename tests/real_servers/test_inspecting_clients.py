@@ -47,7 +47,7 @@ def test_what_is_stored_under_a_name(world, own):
     holder.do(lock.lock)
     waiting = waiter.start(client.get_fair_lock("orders").lock)
 
-    def seen() -> LockView:
+    def seen():
         return world.actor().do(client.inspect, "orders")  # type: ignore[no-any-return]
 
     view = until(lambda: seen() if seen().waiters and seen().holders[0].since else None)
@@ -104,7 +104,7 @@ def test_permits_that_stay_after_close_are_found(world, own):
         holder.do(world.enter(block))
     world.actor().do(client.close)
 
-    def leaks() -> list[LockView]:
+    def leaks():
         return sorted(found(world, other, "find_leaks"), key=lambda view: view.name)
 
     until(lambda: len(leaks()) == 2)

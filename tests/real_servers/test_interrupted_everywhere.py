@@ -324,7 +324,7 @@ def test_nothing_is_left(servers, unique_name, volume, name, warm, error):
     direct, (before, after) = walk.direct[0], case.counts
     held_at_entries = 0
 
-    def call(at: int) -> Points:
+    def call(at):
         nonlocal held_at_entries
         key = walk.new_name()
         if before is not None and after is not None:
@@ -408,7 +408,7 @@ def test_nothing_is_left_of_an_interrupted_wait(servers, unique_name, volume, na
     holder = Holder(walk.urls, case.held or case.get)
     client = walk.clients[0]
 
-    def call(at: int) -> Points:
+    def call(at):
         key = walk.new_name()
         handle = walk.handle(key)
         with holder.holding(key, lambda: granted and client._core.presence.waiting()):
@@ -418,7 +418,7 @@ def test_nothing_is_left_of_an_interrupted_wait(servers, unique_name, volume, na
                 give_back(handle, walk.direct[0], case.counts[1])
         later = case.later(key, client) if case.later is not None else handle
 
-        def is_fast() -> bool:
+        def is_fast():
             began = time.monotonic()
             case.do(later)
             return time.monotonic() - began < 0.25

@@ -7,7 +7,6 @@ to. It is exact at the end only if nobody was ever inside beside another.
 from __future__ import annotations
 
 import random
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -183,7 +182,7 @@ def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(valkey, dir
     with Contenders(valkey.url, valkey, unique_name, 2, 2, 1_000_000, kind, 1.5) as contenders:
         victim, survivor = contenders.processes
 
-        def has_written(process: subprocess.Popen[str]) -> int:
+        def has_written(process):
             return int(direct.hget(written, str(process.pid)) or 0)
 
         until(lambda: has_written(victim) >= 3 and has_written(survivor) >= 3, within=90, what="both are at it")

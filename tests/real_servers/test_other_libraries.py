@@ -172,7 +172,7 @@ DROP_IN_CALLS: dict[str, Callable[[Any], object]] = {
 def test_the_drop_in_does_what_the_lock_of_redis_py_does(direct, unique_name, state, call):
     """The same results, errors and leases, but for those that the documentation names."""
 
-    def outcome(kind: Any) -> tuple[object, int, bool]:
+    def outcome(kind):
         lock = kind(direct, unique_name, timeout=None if state == "without a timeout" else 20, sleep=0.01)
         if state not in ("never acquired", "another type"):
             assert lock.acquire(token="a token")
@@ -184,7 +184,7 @@ def test_the_drop_in_does_what_the_lock_of_redis_py_does(direct, unique_name, st
             direct.hset(unique_name, "another:1", "1")
             direct.pexpire(unique_name, 5_000)
         try:
-            result: object = DROP_IN_CALLS[call](lock)
+            result = DROP_IN_CALLS[call](lock)
         except RedisError as error:
             result = type(error)
         left = direct.pttl(unique_name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
@@ -18,7 +16,6 @@ from tests.real_servers.client_settings import await_renewals, changed, renewed_
 from tests.real_servers.observation import RELEASE, RENEW, await_waiter, held, listeners, nothing_left, side_by_side
 from tests.servers import REDIS_6
 from tests.waiting import until
-from tests.worlds.base import Actor
 from tests.worlds.clock import PATIENCE_WITH_FAULTS, ClockWorld
 
 AWAY = (rx.ConnectionError, rx.TimeoutError, OutcomeUnknownError)
@@ -302,7 +299,7 @@ def test_no_call_hangs_on_a_stopped_server(world, own, unique_name):
         (holder, [lock.unlock]),
     ]
 
-    def fail_in_time(one: tuple[Actor, list[Callable[[], Any]]]) -> None:
+    def fail_in_time(one):
         actor, calls = one
         for call in calls:
             asked = time.monotonic()

@@ -131,7 +131,7 @@ def test_a_handle_a_call_costs_little(url):
 
 
 def test_a_pair_on_five_nodes_costs_little(fleet):
-    def use() -> list[str]:
+    def use():
         config = pyredisson.Config(restart_guard=False, quorum_node_timeout=3.0)
         clients = [pyredisson.Redisson.from_url(url, config=config) for url in fleet.urls()]
         lock = pyredisson.RedLock(*[client.get_lock("path") for client in clients])

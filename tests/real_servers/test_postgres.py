@@ -70,7 +70,7 @@ def test_a_transaction_that_began_before_the_lock_sees_the_past(
 ):
     """It raises no error, and sells the seat a second time."""
 
-    def sell(connection: Any) -> None:
+    def sell(connection):
         with client.get_lock(unique_name).hold(wait_time=5):
             if value(connection, SOLD) == 0:
                 connection.execute(SELL)
@@ -127,7 +127,7 @@ def test_what_is_read_under_an_advisory_lock(connect, isolation, lock, seen):
     holder, waiter, observer = connect(), connect(isolation), connect()
     found = []
 
-    def wait() -> None:
+    def wait():
         first = value(waiter, lock)
         found.append(value(waiter, SOLD) if lock == LOCK else first)
 

@@ -1,7 +1,5 @@
 """Redlock on five real servers, of which some are killed, stopped, slow, or cut off."""
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack, suppress
 
@@ -70,7 +68,7 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(world, fleet, 
 
     fleet.servers[1].restart()
 
-    def taken() -> bool:
+    def taken():
         with suppress(QuorumUnreachableError):
             return bool(alice.do(lock.try_lock))
         return False
@@ -157,10 +155,10 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world, fleet, unique_name):
     directs = [server.client() for server in fleet.servers]
     watched = time.monotonic()
 
-    def periods() -> float:
+    def periods():
         return (time.monotonic() - watched) / period
 
-    def scripts() -> list[int]:
+    def scripts():
         return [int(direct.info("commandstats")["cmdstat_evalsha"]["calls"]) for direct in directs]
 
     # Taken one after another, they are renewed by and by at first, and all together from the second time on.

@@ -305,9 +305,9 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(world, three, unique_name)
     actor.do(lock.unlock)
 
     three[1].stop()
-    said: list[object] = []
+    said = []
 
-    def all_answered() -> bool:
+    def all_answered():
         with pytest.raises(QuorumUnreachableError) as caught:
             actor.do(lock.try_lock)
         said[:] = caught.value.nodes.values()

@@ -304,7 +304,7 @@ def test_ctrl_c_reaches_the_command_once(shell, locks, unique_name):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes in /proc")
 def test_ctrl_z_and_fg(command_line, valkey, unique_name):
-    def state(pid: int) -> str:
+    def state(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     script = "echo pids $PPID $$ .; while :; do read line || exit; echo got $line; done"

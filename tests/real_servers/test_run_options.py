@@ -101,7 +101,7 @@ def test_at_least_runs_it_once_in_that_time(run, unique_name):
 def test_v_says_that_it_waits(run, client, locks, unique_name):
     client.get_lock(unique_name).lock()
 
-    def release_when_waited_for() -> None:
+    def release_when_waited_for():
         until(lambda: any(unique_name.encode() in each for each in locks.pubsub_channels()), 20)
         client.get_lock(unique_name).force_unlock()
 

@@ -108,7 +108,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(world, watched, uniq
     actor.do(lock.unlock)
     _, new = watched.set_aside()
 
-    def taken_on_the_new_one() -> bool:
+    def taken_on_the_new_one():
         if not eventually(lambda: actor.do(lock.try_lock)):
             return False
         with new.client() as direct:
@@ -124,7 +124,7 @@ def test_a_lock_of_a_master_that_returned_is_lost_when_it_becomes_a_replica(watc
     """Until the sentinels reach it, it grants locks to clients that have its own address; others ask the new one."""
     old = watched.kill_master()
     old.restart()
-    lost: list[str] = []
+    lost = []
     config = Config(check_lock_synced_slaves=False)
     of_late = Config(check_lock_synced_slaves=False, on_lock_lost=lambda name, _: lost.append(name))
     with Redisson.from_url(old.url, config=of_late) as late, Redisson.from_url(watched.url, config=config) as client:
@@ -249,7 +249,7 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(world, watched, unique_na
 def test_a_subscriber_of_a_users_client_follows(world, watched, unique_name):
     """As soon as their client has found the new master for a request."""
     addresses = [(HOST, each.port) for each in watched.sentinels]
-    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
+    kinds = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
     theirs = kinds[world.runtime](addresses)
     master = theirs.master_for(SERVICE, socket_timeout=2.0)
     patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}

@@ -47,7 +47,7 @@ def test_a_users_pool_is_asked_once_and_after_a_break(world, own, unique_name):
     assert len(seen) == 1
     own.restart()
 
-    def back() -> bool:
+    def back():
         try:
             actor.do(lock.is_locked)
         except redis.exceptions.RedisError:

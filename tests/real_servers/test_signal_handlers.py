@@ -136,9 +136,9 @@ def test_in_the_middle_of_the_other_side(client, direct, unique_name, outer):
     sides = client.get_read_write_lock(unique_name)
     read, write = sides.read_lock(), sides.write_lock()
     mine, other = (write, read) if outer == "write" else (read, write)
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
 
-    def handler() -> None:
+    def handler():
         try:
             if other.try_lock():
                 other.unlock()
@@ -154,7 +154,7 @@ def test_in_the_middle_of_the_other_side(client, direct, unique_name, outer):
 def test_that_forces_the_lock_open(client, direct, unique_name):
     lock = client.get_lock(unique_name)
 
-    def use() -> None:
+    def use():
         lock.lock()
         with suppress(LockNotOwnedError, LockLostError):
             lock.unlock()
@@ -182,14 +182,14 @@ def test_that_closes_the_client(valkey, direct, unique_name, waits, volume):
         lock = client.get_lock(unique_name)
         with suppress(LockLostError):
             lock.is_locked()
-        took: list[float] = []
+        took = []
 
-        def close(client: Redisson = client, took: list[float] = took) -> None:
+        def close(client=client, took=took):
             began = time.monotonic()
             client.close()
             took.append(time.monotonic() - began)
 
-        def use(lock: Any = lock) -> None:
+        def use(lock=lock):
             with suppress(ClientClosedError, redis.exceptions.ConnectionError):
                 if lock.try_lock(0.002 if waits else 0):
                     lock.unlock()
@@ -209,9 +209,9 @@ def test_a_storm_of_real_signals(client, direct, unique_name):
     assert threading.current_thread() is threading.main_thread()
     mine, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     with_mine, with_another = Handler(pair(mine)), Handler(pair(another))
-    inside: list[None] = []
+    inside = []
 
-    def handle(*_: object) -> None:
+    def handle(*_):
         if not inside:  # Else a late signal came in the middle of the one before.
             inside.append(None)
             with_mine()

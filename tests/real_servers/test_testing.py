@@ -1,11 +1,8 @@
 """``pyredisson.testing`` on its real server: the helpers, with clients of both forms."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import redis
@@ -44,7 +41,7 @@ def test_a_hold_that_is_taken_away_is_lost_at_once(redisson_factory, lock_name, 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock"])
 def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(async_redisson, lock_name, kind):
-    async def main() -> None:
+    async def main():
         lock = handle(async_redisson, kind, lock_name)
         with pytest.raises(LockLostError):  # noqa: PT012
             async with lock.hold() as lease:
@@ -60,7 +57,7 @@ def test_a_free_lock_cannot_be_taken_away(redisson, async_redisson, lock_name):
         take_away(redisson.get_lock(lock_name))
     async_lock = async_redisson.get_lock(lock_name)
 
-    async def main() -> None:
+    async def main():
         with pytest.raises(AssertionError, match="is not held"):
             await take_away(async_lock)
 
@@ -113,14 +110,14 @@ def test_a_client_is_cut_off_alone_and_comes_back(redisson_factory, lock_name, s
 
 @pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
 def test_an_asyncio_client_is_cut_off_and_comes_back(async_redisson_factory, lock_name, silent):
-    async def main() -> None:
+    async def main():
         client = async_redisson_factory(Config(timeout=0.5))
         async with client.get_lock(lock_name):
             with partition(client, silent=silent), pytest.raises(AWAY):
                 await client.get_lock(f"{lock_name}-2").is_locked()
             assert await once_connected(client.get_lock(lock_name).is_locked)
 
-    async def once_connected(call: Callable[[], Awaitable[bool]]) -> bool:
+    async def once_connected(call):
         over = time.monotonic() + 10
         while True:  # A connection that was begun in the silence may fail, or take its time, after it.
             try:
@@ -150,7 +147,7 @@ def test_a_client_without_a_route_is_refused(redisson_server):
 
 
 def test_a_route_leaves_no_thread_and_no_socket(redisson_server, lock_name):
-    def own() -> Iterator[threading.Thread]:
+    def own():
         return (thread for thread in threading.enumerate() if thread.name == "pyredisson-test-proxy")
 
     before = set(own())

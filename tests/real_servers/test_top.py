@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.top import Record, Sampler
+from pyredisson._tools.top import Sampler
 from pyredisson.inspection import Inspector
 from tests.command_line import PYREDISSON
 from tests.servers import Server
@@ -36,7 +36,7 @@ def test_holders_waiters_and_releases_are_seen(own):
         waiter = threading.Thread(target=lambda: client.get_lock("held").lock(1))
         waiter.start()
 
-        def contended(sampler: Sampler) -> Record | None:
+        def contended(sampler):
             with quick:
                 pass
             found = sampler.round()

@@ -12,7 +12,7 @@ import redis.exceptions as rx
 from pyredisson._tools.doctor import examine
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
 from tests.proxy import Proxy
-from tests.real_servers.kind_table import KINDS, LATCH, Kind
+from tests.real_servers.kind_table import KINDS, LATCH
 from tests.real_servers.observation import ANY_SCRIPT, side_by_side
 from tests.servers import HOST
 
@@ -101,7 +101,7 @@ def test_garbage_in_place_of_a_message(world, proxy, unique_name, what):
 
 @pytest.mark.parametrize("what", NONSENSE)
 def test_an_answer_that_makes_no_sense(world, proxy, unique_name, what):
-    def ask(kind: Kind) -> None:
+    def ask(kind):
         name = f"{unique_name}-{kind}"
         client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
         made = kind.handle(client, name)
@@ -139,7 +139,7 @@ IMPOSSIBLE = {
 def test_a_number_that_no_script_gives_is_not_waited_for(world, proxy, unique_name):
     """Such as the time to live of a key that does not exist, -2, from a server that only resembles Redis."""
 
-    def ask(kind: Kind) -> None:
+    def ask(kind):
         name = f"{unique_name}-{kind}"
         client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
         made = kind.handle(client, name)

@@ -39,7 +39,7 @@ async def lock_in_task_by(client: Any, name: str) -> str | None:
 
 
 def test_a_cluster(cluster, unique_name):
-    greeted: list[Any] = []
+    greeted = []
     users = threads_valkey.ValkeyCluster(
         host=HOST, port=cluster.nodes[0].port, socket_timeout=5, valkey_connect_func=greeted.append
     )
@@ -64,7 +64,7 @@ def test_sentinels(watched, unique_name):
 
 
 def test_sentinels_in_tasks(watched, unique_name):
-    async def main() -> None:
+    async def main():
         finder = asyncio_valkey.Sentinel([(HOST, each.port) for each in watched.sentinels], socket_timeout=5)
         users = finder.master_for(SERVICE)
         await lock_in_task_by(users, unique_name)
@@ -91,7 +91,7 @@ def test_pools(valkey, unique_name, kind):
     assert lock_by(users, unique_name) == f"redis://{url}"
     users.close()
 
-    async def main() -> None:
+    async def main():
         users = asyncio_valkey.Valkey(connection_pool=getattr(asyncio_valkey, kind).from_url(f"valkey://{url}"))
         assert await lock_in_task_by(users, unique_name) == f"redis://{url}"
         await users.aclose()

@@ -26,7 +26,7 @@ def test_on_a_cluster_every_node_knows_who_is_connected(world, cluster, unique_n
         actor.do(client.get_lock(name).lock)
     key = f"pyredisson_client:{client.id}"
 
-    def told() -> set[str]:
+    def told():
         with cluster.client(key, decode_responses=True) as node:
             return {each["name"] for each in json.loads(str(node.get(key) or '{"holds": []}'))["holds"]}
 

@@ -6,7 +6,6 @@ import importlib
 import itertools
 import pkgutil
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -55,7 +54,7 @@ def test_every_script_has_cases():
 def test_scripts_touch_no_key_that_they_are_not_given(seed):
     model = Model()
     model.server.only_declared_keys = True  # It raises AssertionError, which Lua does not catch.
-    called: set[bytes] = set()
+    called = set()
     for step in itertools.islice(script_steps(Random(seed), model.server, model.version), 5000):
         if step.out_of_memory is None:
             reply = model.call(*step.command)
@@ -99,7 +98,7 @@ def test_any_number_of_permits_may_expire_at_once(server, call):
 
 
 def test_a_token_lock_is_extended_to_a_moment(server):
-    def extend(until: int) -> Any:
+    def extend(until):
         return run(server, Call("token_extend", (LOCK,), (MINE, until)))
 
     store(server, held_by(MINE, 30_000))

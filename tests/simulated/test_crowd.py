@@ -13,7 +13,6 @@ from pyredisson._core.wait_queue import QueuedGroup
 from pyredisson._net.wire import script
 from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.engine.world import Promise
 from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_lock__channel:{orders}"
@@ -214,9 +213,9 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
 def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(crowd):
     """The one that leaves listens still, so the release finds that somebody hears it."""
     owner = crowd.client()
-    done: list[Promise[bool]] = []
+    done = []
 
-    async def hold() -> None:
+    async def hold():
         lock = crowd.lock(owner)
         await lock.lock()
         done.append(crowd.world.pause_of(owner.runtime.process, 60))
@@ -228,7 +227,7 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(crowd)
     crowd.world.run(seconds=1)
     crowd.wait()
 
-    def leave_and_release() -> None:
+    def leave_and_release():
         redis = crowd.world.node.redis
         members = redis.dump()[crowd.queue].value
         redis.eval(
@@ -248,7 +247,7 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(crowd)
 
 def test_one_that_joins_learns_of_a_release_before_it_listens(crowd):
 
-    def release_as_redisson_does() -> None:
+    def release_as_redisson_does():
         crowd.redis("DEL", "orders")
         crowd.redis("PUBLISH", CHANNEL, "0")
 
@@ -265,7 +264,7 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
     crowd.wait(keeps=0.5)
     crowd.wait()
 
-    def come() -> None:
+    def come():
         crowd.inside = True
         crowd.wait(client)
 
@@ -280,10 +279,10 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
 
 @pytest.mark.parametrize(("clients", "owners"), [(2, 1), (8, 1), (1, 2), (1, 4), (2, 2)])
 def test_owners_that_acquire_again_and_again_let_the_others_in(crowd, clients, owners):
-    turns: list[int] = []
+    turns = []
     ends = crowd.world.now + 2.0
 
-    async def work(number: int, client: SimulatedClient) -> None:
+    async def work(number, client):
         lock = crowd.lock(client)
         while crowd.world.now < ends:
             await lock.lock()

@@ -122,14 +122,14 @@ def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers():
 
 def test_split_votes_do_not_go_on_for_ever():
     """Five clients who want it at the same moment, again and again: the rounds that each acquire took."""
-    asked: dict[object, int] = {}
+    asked = {}
     ask_all = redlock.Rounds.ask_all
 
-    async def counted(self: redlock.Rounds) -> bool:
+    async def counted(self):
         asked[self.whole] = asked.get(self.whole, 0) + 1
         return await ask_all(self)
 
-    async def work(lock: MultiLock) -> None:
+    async def work(lock):
         await lock.lock(2)
         await lock.unlock()
 
@@ -154,7 +154,7 @@ def test_split_votes_do_not_go_on_for_ever():
 def test_a_late_copy_of_a_request_takes_nothing():
     """A node gets an acquire that its sender gave up long ago, when the lock was taken and given back meanwhile."""
     scene = Scene(nodes=3)
-    late: list[Callable[[], object]] = []
+    late = []
     slow = scene.world.nodes[2]
     mine = scene.lock("mine")
     arrive = slow.arrive
@@ -314,11 +314,11 @@ BUGS = {
 
 
 def test_a_lost_quorum_is_reported():
-    told: list[str] = []
+    told = []
     scene = Scene(nodes=3, on_lock_lost=lambda name, owner: told.append(name))
     lock = scene.lock("mine")
 
-    async def hold() -> None:
+    async def hold():
         await lock.lock()
         for node in scene.world.nodes[:2]:
             node.redis.command("DEL", "orders")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -139,7 +139,7 @@ def test_seeds_that_found_a_bug_before(history, seed):
 )
 def test_overlaps_can_be_seen(history, first, seeds, causes):
     """A regime in which no two owners are ever inside at once, though locks are lost, would not look."""
-    overlaps: Counter[str] = Counter()
+    overlaps = Counter()
     for seed in first_of(first, seeds):  # The first one showed them the last time.
         overlaps.update(history(seed).run().overlaps)
         if causes <= overlaps.keys():
@@ -389,7 +389,7 @@ FOUND_BY = {
 @pytest.mark.planted
 @pytest.mark.parametrize(("servers", "name"), [(servers, name) for servers, bugs in BUGS.items() for name in bugs])
 def test_a_planted_bug_is_found(servers, name, monkeypatch):
-    def tests() -> Iterator[tuple[str, Callable[[], object]]]:
+    def tests():
         for seed in first_of(FOUND_BY.get((servers, name)), SEEDS):
             for what, test in TESTS[servers].items():
                 yield f"{what} {seed}", partial(test, seed)

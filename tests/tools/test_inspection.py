@@ -168,7 +168,7 @@ def test_an_unlock_wakes_the_waiters(own, stage, kind):
     calm = Config(lock_watchdog_timeout=60, presence_after=0.05)  # No waiter asks again by itself in time.
     one, other = stage.client(calm), stage.client(calm)
 
-    def get(client: Redisson, wanted: str) -> Any:
+    def get(client, wanted):
         if wanted in ("read", "write"):
             pair = client.get_read_write_lock("x")
             return pair.read_lock() if wanted == "read" else pair.write_lock()
@@ -268,7 +268,7 @@ def test_string_locks_of_all_libraries_are_found(own, stage):
 def test_hostile_data(own, stage):
     """Nothing that is stored breaks the inspection, or makes it fetch much."""
     field = f"{HOLDER}:1"
-    names: dict[bytes, dict[str, Any]] = {
+    names = {
         b"x" * 65_536: {field: 1},
         b"bad\xff\xfe": {field: 1},
         b"\x1b[2J\r\n{": {field: 1},

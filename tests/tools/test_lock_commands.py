@@ -156,7 +156,7 @@ def test_a_url_that_is_none(run, command):
 def test_a_lock_in_detail(holder, run):
     holder.get_fenced_lock("x").lock()
 
-    def shown() -> str | None:
+    def shown():
         result = run("show", "x")
         assert result.exit_code == 0
         return result.stdout if "MainThread" in result.stdout else None
@@ -194,7 +194,7 @@ def test_of_several_that_are_notified_one_acquires(holder, own, run):
     holder.get_lock("x").lock()
     with Redisson.from_url(own.url, config=SOON) as other:
 
-        def hold() -> None:
+        def hold():
             with other.get_lock("x").hold(60):
                 pass
 
@@ -264,7 +264,7 @@ def test_unlock_asks(holder, ask_to_unlock, answer, code):
 def test_unlock_frees_only_what_it_has_shown(own, ask_to_unlock):
     with own.client() as direct:
 
-        def hand_over() -> None:
+        def hand_over():
             direct.delete("x")
             direct.hset("x", f"{HOLDER}:1", 1)
 
@@ -421,7 +421,7 @@ def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(hol
         direct.ping()
         doomed = command_line.start(sys.executable, "-c", DOOMED, own.url)
 
-        def has_reported() -> bool:
+        def has_reported():
             with Inspector(own.url) as inspector:
                 [who] = holders if (holders := getattr(inspector.lock("x"), "holders", ())) else [None]
                 return bool(who and who.since and getattr(inspector.lock("queue"), "waiters", ()))

@@ -63,7 +63,7 @@ def test_a_waiter_for_a_signal_is_woken(own, run):
     with own.client() as direct, own.client() as other:
         for value, options in ((SIGNALLED, ["--yes"]), ("chosen by a program", ["--yes", "--force"])):
             direct.set("lock:report", value)
-            taken: list[Any] = []
+            taken = []
             waiter = threading.Thread(target=lambda taken=taken: taken.append(other.blpop(["lock-signal:report"], 30)))
             waiter.start()
             until(lambda: direct.info("clients")["blocked_clients"] == 1)

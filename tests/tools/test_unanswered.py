@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import redis.exceptions as rx
@@ -20,7 +20,7 @@ from pyredisson._tools.cli import cli
 from pyredisson._tools.exporter import Exporter, Scanner, write_once
 from pyredisson._tools.watch import Watch
 from pyredisson.inspection import Inspector, Snapshot
-from pyredisson.inspection.inspector import Keep, glance_at
+from pyredisson.inspection.inspector import glance_at
 from tests.servers import HOST, Server
 from tests.waiting import until
 
@@ -273,7 +273,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch):
     monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
     ended = threading.Event()
 
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         ended.wait(10)
         return Snapshot(1.0)
 
@@ -292,7 +292,7 @@ def test_once_waits_for_its_scan(monkeypatch, capsys):
 
 
 def test_what_the_exporter_may_not_see_has_no_sample(own, held):
-    def scraped(*missing: str) -> dict[str, Any]:
+    def scraped(*missing):
         with Inspector(user_without(own, *missing)) as inspector:
             return exported(Scanner(lambda keep: inspector.snapshot(keep=keep), 60.0))
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -52,8 +51,8 @@ def interrupt() -> Iterator[Callable[[], None]]:
 def test_a_thread_whose_start_is_interrupted_begins_all_the_same(interrupt, monkeypatch):
     start, forgotten, begun = getattr(threading, STARTS), threading.Event(), threading.Event()
 
-    def interrupted(function: Any, *args: Any, **keywords: Any) -> Any:
-        def begin(*arguments: Any) -> None:
+    def interrupted(function, *args, **keywords):
+        def begin(*arguments):
             forgotten.wait(5.0)
             function(*arguments)
 
@@ -94,7 +93,7 @@ def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(interrupt,
 
 @pytest.mark.parametrize("refused", [f"threading.{STARTS}", "_thread.start_new_thread"])
 def test_a_caller_learns_that_there_can_be_no_more_threads(refused, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(refused, refuse)
@@ -178,9 +177,9 @@ def test_a_fork_waits_for_a_start_that_is_under_way():
 
 def test_a_loop_goes_on_after_a_step_that_failed(caplog):
     """A watchdog that ends with one error would end all leases of its client."""
-    steps: list[int] = []
+    steps = []
 
-    async def step() -> float:
+    async def step():
         steps.append(len(steps))
         loop.nudge()
         if len(steps) == 1:
@@ -188,7 +187,7 @@ def test_a_loop_goes_on_after_a_step_that_failed(caplog):
         loop.close()
         return 0.0
 
-    runtime: Any = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None), unix_time=time.time)
+    runtime = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None), unix_time=time.time)
     loop = ThreadLoop(step, "watchdog", runtime)
     loop.nudge()
     until(lambda: loop.worker is not None and not loop.worker.is_alive())

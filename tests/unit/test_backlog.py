@@ -163,7 +163,7 @@ def test_on_a_cluster_those_of_other_nodes_come_first():
     for _ in range(1200):  # Each has failed once.
         client.round()
 
-    def in_the_middle_of_a_round() -> Exception:
+    def in_the_middle_of_a_round():
         client.trouble["away 7"] = lambda: Unanswered(AWAY)
         client.open("here")
         client.emit(GivenBack("here", "client:1"))
@@ -210,17 +210,17 @@ def test_a_release_that_is_due_is_settled():
 
 def test_each_work_entry_is_done_on_its_own():
     client = FakeClient()
-    done: list[str] = []
+    done = []
 
-    async def bad() -> None:
+    async def bad():
         done.append("bad")
         raise AssertionError("never")
 
-    async def refused() -> None:
+    async def refused():
         done.append("refused")
         raise Rejected(AWAY)
 
-    async def good() -> None:
+    async def good():
         done.append("good")
 
     until = client.runtime.now() + 10.0

@@ -117,7 +117,7 @@ def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_pat
 def test_what_the_readme_says_of_better_peers_was_measured():
     results = {result.figure.name: result.figure for result in read(plots.RESULTS, plots.FIGURES)}
 
-    def median(name: str, who: str, quantity: str) -> float:
+    def median(name, who, quantity):
         return statistics.median(charts.values_of(results[name], quantity)[who])
 
     assert median("one_thread", "redis-py Lock", "bytes/pair") < median("one_thread", "pyredisson", "bytes/pair")

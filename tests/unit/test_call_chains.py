@@ -99,7 +99,7 @@ def test_what_is_held_again_and_again_leaves_nothing_in_a_context():
 
 def test_holds_that_overlap_leave_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
-    holds: list[Hold] = []
+    holds = []
     traces = []
     for _ in range(1000):
         holds.append(Hold(1000, watchdog=True))

@@ -25,7 +25,7 @@ def callbacks() -> Callbacks:
 def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks):
     go_on, begun, called = threading.Event(), [], threading.Event()
 
-    def block() -> None:
+    def block():
         begun.append(True)
         go_on.wait(30)
 
@@ -43,9 +43,9 @@ def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks):
 
 
 def test_without_a_thread_it_is_logged_and_called_with_the_next(callbacks, monkeypatch, caplog):
-    called: list[int] = []
+    called = []
 
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as without, caplog.at_level(logging.ERROR, logger="pyredisson"):
@@ -62,7 +62,7 @@ def test_without_a_thread_it_is_logged_and_called_with_the_next(callbacks, monke
 def test_one_that_raises_hurts_no_other(callbacks, error, caplog):
     called = threading.Event()
 
-    def fail() -> None:
+    def fail():
         raise error
 
     with caplog.at_level(logging.ERROR, logger="pyredisson"):

@@ -1,10 +1,7 @@
 """Where a client connects: a URL, the environment, another client. Mistakes are refused, and no password is shown."""
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import fields
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -49,7 +46,7 @@ def test_an_unknown_setting_is_refused_at_once(api, url):
 @both
 @pytest.mark.parametrize("url", PLACES)
 def test_known_settings_are_accepted(api, url):
-    settings: dict[str, Any] = {"socket_timeout": 1, "health_check_interval": 5, "retry_on_timeout": True}
+    settings = {"socket_timeout": 1, "health_check_interval": 5, "retry_on_timeout": True}
     assert api.Redisson.from_url(url, client_name="web", max_connections=5, decode_responses=True, **settings).url
 
 

@@ -128,7 +128,7 @@ def test_the_examples_of_a_class_run_for_threads(owner, urls):
 
 @pytest.mark.parametrize("owner", owners("asyncio"))
 def test_the_examples_of_a_class_run_for_asyncio(owner, urls):
-    async def main() -> None:
+    async def main():
         clients = [pyredisson.asyncio.Redisson.from_url(url, config=CONFIG) for url in urls]
         for method, code in examples("asyncio", owner):
             compiled = compile(private(code), f"{owner}.{method}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

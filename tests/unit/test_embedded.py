@@ -442,7 +442,7 @@ def test_without_a_shell_nothing_is_left(monkeypatch):
     directory = private_directory()
     descriptors = set(os.listdir("/dev/fd"))
 
-    def refuse(*args: object, **kwargs: object) -> None:
+    def refuse(*args, **kwargs):
         raise OSError("no more processes")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)

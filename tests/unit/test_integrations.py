@@ -52,7 +52,7 @@ def test_a_job_that_is_a_coroutine_function_is_refused():
     require("rq")
     from pyredisson.integrations.rq import singleton
 
-    async def job() -> None: ...
+    async def job(): ...
 
     with pytest.raises(TypeError, match="when the lock is free again"):
         singleton(client, "job")(job)

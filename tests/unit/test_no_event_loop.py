@@ -30,7 +30,7 @@ async def _current_id() -> int:
 def test_under_trio(call):
     trio = pytest.importorskip("trio")
 
-    async def main() -> None:
+    async def main():
         with pytest.raises(RuntimeError, match=r"this is trio: .*trio\.to_thread"):
             await call(Redisson.from_url("redis://localhost:1"))
 

@@ -1,7 +1,5 @@
 """Owners are numbers that are never used twice, and everybody sees when one is gone."""
 
-from __future__ import annotations
-
 import _thread
 import asyncio
 import gc
@@ -11,8 +9,6 @@ import weakref
 from pyredisson._owners import owners as task_owners
 from pyredisson._owners import owners as thread_owners
 from pyredisson._owners.owners import (
-    TaskOwner,
-    ThreadOwner,
     current_task_owner,
     current_thread_id,
     current_thread_owner,
@@ -23,10 +19,10 @@ from tests.waiting import until
 def test_no_number_is_used_again():
     """Unlike ``threading.get_ident()`` and ``id(task)``, which later threads and tasks have again."""
 
-    async def in_a_task() -> None:
+    async def in_a_task():
         numbers.append(current_thread_id())
 
-    numbers: list[int] = []
+    numbers = []
     for _ in range(30):
         asyncio.run(in_a_task())
         thread = threading.Thread(target=lambda: numbers.append(current_thread_id()))
@@ -40,10 +36,10 @@ def test_no_number_is_used_again():
 
 def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(monkeypatch):
     """A signal handler uses a lock where the thread is about to use its first one."""
-    found: list[ThreadOwner] = []
+    found = []
     name = thread_owners._thread_name
 
-    def interrupted() -> str:
+    def interrupted():
         if not found:
             monkeypatch.undo()
             found.append(current_thread_owner())
@@ -51,11 +47,11 @@ def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(mon
 
     monkeypatch.setattr(thread_owners, "_thread_name", interrupted)
 
-    def use() -> None:
+    def use():
         found.extend((current_thread_owner(), current_thread_owner()))
         alive.extend(each.alive() for each in found)
 
-    alive: list[bool] = []
+    alive = []
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
@@ -66,11 +62,11 @@ def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(mon
 def test_a_thread_that_threading_does_not_know_is_an_owner_too():
     """As of ``_thread``, C extensions and embedding programs."""
     known = set(threading.enumerate())
-    found: list[ThreadOwner] = []
+    found = []
     go = _thread.allocate_lock()
     go.acquire()
 
-    def work() -> None:
+    def work():
         found.append(current_thread_owner())
         go.acquire()
 
@@ -86,7 +82,7 @@ def test_a_thread_that_threading_does_not_know_is_an_owner_too():
 
 def test_an_owner_keeps_no_thread():
     thread = threading.Thread(target=lambda: found.append(current_thread_owner()))
-    found: list[ThreadOwner] = []
+    found = []
     thread.start()
     thread.join()
     gone = weakref.ref(thread)
@@ -100,10 +96,10 @@ def test_an_owner_keeps_no_thread():
 
 
 def test_an_owner_keeps_no_task_and_is_not_kept():
-    async def work() -> TaskOwner:
+    async def work():
         return current_task_owner()
 
-    async def main() -> None:
+    async def main():
         task = asyncio.create_task(work())
         owner = await task
         gone = weakref.ref(task)

@@ -158,7 +158,7 @@ def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(kind, serv
     user = re.sub(r"\W", "-", f"earlier {kind}")
     administrator.execute_command("ACL SETUSER", user, *without)
     url = str(client.url).replace("unix://", f"unix://{user}:secret@")
-    told: list[object] = []
+    told = []
     config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
     with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url), config=config) as later:
         for holder, waiter in ((earlier, later), (later, earlier)):
@@ -233,9 +233,9 @@ def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(kind, missing, s
     user = re.sub(r"\W", "-", f"{kind} {missing}")
     rules = rules_of(HELD_AND_WAITED_FOR[kind][0])
     administrator.execute_command("ACL SETUSER", user, *[rule for rule in rules if rule != missing])
-    told: list[object] = []
+    told = []
 
-    async def main() -> None:
+    async def main():
         url = str(client.url)
         patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
         others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
@@ -299,7 +299,7 @@ def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(calls, s
     rules = [rule for rule in rules_of(kind) if rule != "~pyredisson_waiting:*"]
     administrator.execute_command("ACL SETUSER", user, *rules)
     url = str(client.url).replace("unix://", f"unix://{user}:secret@")
-    told: list[object] = []
+    told = []
     config = Config(listeners=(told.append,))
     administrator.config_resetstat()
     with Redisson.from_url(url, config=config) as theirs:
@@ -313,7 +313,7 @@ def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(calls, s
 def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_queue(server):
     client, administrator = server
     administrator.execute_command("ACL SETUSER", "no-hkeys", *rules_of("plain lock"), "-hkeys")
-    told: list[object] = []
+    told = []
     url = str(client.url).replace("unix://", "unix://no-hkeys:secret@")
     with Redisson.from_url(url, config=Config(listeners=(told.append,))) as theirs:
         with pytest.raises(redis.exceptions.NoPermissionError):

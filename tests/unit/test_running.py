@@ -68,9 +68,9 @@ def test_the_results_are_in_order_however_long_each_takes():
 
 
 def test_each_is_begun_when_the_request_of_the_one_before_was_sent():
-    begun: list[str] = []
+    begun = []
 
-    async def begin(word: str) -> str:
+    async def begin(word):
         begun.append(word)
         assert servers.waves == [begun[:-1]]
         return cast("str", await servers.ask(word))
@@ -89,10 +89,10 @@ def test_an_error_of_ours_is_the_result_of_the_one_that_failed():
 @pytest.mark.parametrize("where", ["sending", "beginning", "ending"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, GeneratorExit])
 def test_an_interruption_ends_all_of_them_and_is_raised(error, where):
-    ended: list[str] = []
+    ended = []
     interruption = error()
 
-    async def work(word: str) -> None:
+    async def work(word):
         try:
             if (word, where) == ("b", "beginning"):
                 raise interruption
@@ -103,7 +103,7 @@ def test_an_interruption_ends_all_of_them_and_is_raised(error, where):
         finally:
             ended.append(word)
 
-    def says(word: str) -> str:
+    def says(word):
         if word == "c" and where == "sending":
             raise interruption
         return word
@@ -166,7 +166,7 @@ def test_a_member_that_always_knows_a_later_epoch_is_in_doubt():
 def test_a_request_that_was_overtaken_is_not_sent_again():
     part = Part()
 
-    def overtaken(request: Any) -> Any:
+    def overtaken(request):
         part.ownership.begin_force()
         return [b"stale", b"7"]
 
@@ -222,7 +222,7 @@ def test_a_copy_that_is_read_after_the_lease_says_nothing_of_an_earlier_one():
     part.acquire()
     part.release()
 
-    def late(request: Any) -> None:
+    def late(request):
         part.node.time += 30
 
     part.node.says = late

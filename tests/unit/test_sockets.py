@@ -24,7 +24,7 @@ def test_a_request_larger_than_the_buffer_leaves_in_full(sockets):
     request = bytes(range(256)) * 4096
     received = bytearray()
 
-    def serve() -> None:
+    def serve():
         while len(received) < len(request):
             received.extend(theirs.recv(65536))
         theirs.sendall(b":1\r\n")

@@ -204,7 +204,7 @@ def test_groups_are_in_the_states_of_the_table(world):
     table = table_of(wait_queue)
     assert {each.state for each in table} == {*Membership.__members__, *Observing.__members__}
 
-    def new() -> Waiter:
+    def new():
         subscriptions = Subscriptions(world, MAX_WAIT)
         group = QueuedGroup(subscriptions, NAMES, "me", "lock", lock_message)
         waiter = Waiter(group, world.ticket())

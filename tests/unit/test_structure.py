@@ -528,7 +528,7 @@ def package_of(module: str) -> str:
 
 def test_the_architecture_page_says_what_each_package_imports():
     """When the program runs; an import in a function counts, too."""
-    imported: dict[str, set[str]] = {}
+    imported = {}
     for module, others in imports_between(TREES).items():
         found = imported.setdefault(package_of(module), set())
         found |= {package_of(other) for other in others} - {package_of(module)}
@@ -564,8 +564,8 @@ def test_kinds_import_the_core_and_not_the_other_way_round():
 
 
 def test_kinds_override_no_private_methods():
-    bases: dict[str, list[str]] = {}
-    methods: dict[str, set[str]] = {}
+    bases = {}
+    methods = {}
     for path in CORE:
         for node in classes_in(path):
             bases[node.name] = [ast.unparse(base).split("[")[0] for base in node.bases]
@@ -573,7 +573,7 @@ def test_kinds_override_no_private_methods():
                 each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
             }
 
-    def inherited(name: str) -> set[str]:
+    def inherited(name):
         return {method for base in bases.get(name, ()) for method in methods.get(base, set()) | inherited(base)}
 
     for path in (PACKAGE / "_kinds").glob("*.py"):

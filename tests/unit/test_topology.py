@@ -240,7 +240,7 @@ def test_what_is_about_no_key_is_asked_of_any_master(world):
 
 def test_the_client_learns_that_a_node_refused_a_wait_queue(world):
     world.eval()
-    refused: list[str] = []
+    refused = []
     world.link.on_queue_refused = lambda: refused.append("queue")
     world.nodes[A].on_queue_refused()
     assert refused == ["queue"]
@@ -283,7 +283,7 @@ def test_the_reply_of_cluster_slots():
 
 
 def test_addresses_are_made_reachable():
-    def remap(address: tuple[str, int]) -> tuple[str, int]:
+    def remap(address):
         return "gate", address[1] + 1000
 
     assert read_slots([[0, 1, [b"10.0.0.9", 7005, b"id"]]], ASKED, remap) == [(0, 1, ("gate", 8005))]
@@ -358,10 +358,10 @@ def test_another_node_is_asked_for_the_slots_until_none_is_left(world, what):
 @pytest.mark.parametrize("what", NO_MASTER)
 def test_another_sentinel_is_asked_and_then_first_until_none_is_left(what):
     first, second = ("10.0.0.1", 26379), ("10.0.0.2", 26379)
-    asked: list[Address] = []
+    asked = []
     silent = {first}
 
-    async def ask(settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def ask(settings, command, timeout):
         asked.append((settings["host"], settings["port"]))
         return NO_MASTER[what] if asked[-1] in silent else [b"10.0.0.9", b"6379"]
 

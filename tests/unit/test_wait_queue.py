@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson._core.names import ACQUIRED as ACQUIRED_WORD
 from pyredisson._core.names import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
-from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Answer
+from pyredisson._core.requests import ACQUIRED, WITHOUT_END
 from pyredisson._core.runtime import run
 from pyredisson._core.subscriptions import Notifies, Subscriptions, Waiter
 from pyredisson._core.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
@@ -116,9 +116,9 @@ def test_an_attempt_says_for_how_long_its_client_waits_and_for_how_long_when_it_
 
 @pytest.mark.parametrize(("answer", "left"), [(ACQUIRED, None), (WITHOUT_END, "me:1")])
 def test_the_last_one_has_its_client_taken_out_unless_its_attempt_has(subscriptions, answer, left):
-    updates: list[QueueUpdate] = []
+    updates = []
 
-    async def attempt(update: QueueUpdate) -> Answer:
+    async def attempt(update):
         updates.append(update)
         return answer
 
@@ -266,9 +266,9 @@ def test_without_its_own_channel_a_client_cannot_wait_in_the_queue(subscriptions
 @pytest.mark.parametrize("payload", [NOTIFIED, ACQUIRED_WORD, NOTIFIED_ALONE, GO, OBSERVE, OBSERVE_AND_ATTEMPT, "in 5"])
 def test_a_message_on_the_channel_of_a_semaphore_is_none_of_the_queue(subscriptions, payload):
     """A number there is a number of permits."""
-    received: list[bytes] = []
+    received = []
 
-    def notifies(payload: bytes) -> int:
+    def notifies(payload):
         received.append(payload)
         return 1
 

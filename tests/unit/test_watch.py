@@ -145,7 +145,7 @@ def test_a_key_that_is_no_lock_is_called_so():
     held = read(29_000, [b"0", [A.encode(), b"1"]], subscribed=COUNTS, key_type=b"hash")
     assert (holds(held), held.lock.free_in, held.waiting, held.foreign) == ({A: 1}, 29.0, 2, None)
 
-    def between(before: Glance, after: Glance) -> list[str]:
+    def between(before, after):
         return [change.event for change in changes_between(before, after, NOTHING)]
 
     assert between(free, listed) == ["no_lock"]

@@ -46,7 +46,7 @@ def test_a_clock_that_is_right_has_no_sign_of_being_slow(capsys):
 
 def test_what_is_not():
     slow = Replica("r:2", "online", 99, 60)
-    cases: list[tuple[list[SentinelAnswer], list[Replica], Grade, str]] = [
+    cases = [
         ([SentinelAnswer("s:1", master="m:1")], [], Grade.WARNING, "no replica follows the master"),
         ([SentinelAnswer("s:1", master="m:1")], [SOUND, slow], Grade.WARNING, "r:2 does not keep up"),
         (

@@ -156,7 +156,7 @@ for arguments in (["run", "orders", "--", "true"], ["demo"]):
     "path", sorted((ROOT / "pyredisson").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
 )
 def test_no_module_imports_what_only_posix_has(path):
-    imported: set[str] = set()
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             imported |= {each.name.partition(".")[0] for each in node.names}

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import pytest
 from starlette.requests import Request
-from starlette.types import Message
 
 from pyredisson._tools.web.app import Access, Site
 from pyredisson._tools.web.pages import Pages
@@ -130,7 +129,7 @@ def test_locks_are_searched_and_sorted(start):
     )
     site = start(Scene(*locks))
 
-    def names(**query: str) -> list[str]:
+    def names(**query):
         return re.findall(
             r'<a href="/lock/\w+"><bdi>(\w+)</bdi>', site.get("/", params=query).text.split('id="locks"')[1]
         )
@@ -296,9 +295,9 @@ def test_it_stops_to_look_when_the_last_page_is_closed(start, monkeypatch):
 
 def test_a_slow_look_is_followed_by_a_longer_pause(start):
     scene = Scene()
-    times: list[float] = []
+    times = []
 
-    def slow() -> object:
+    def slow():
         times.append(time.monotonic())
         time.sleep(0.05)
         return Scene.take(scene)
@@ -363,13 +362,13 @@ def test_a_burst_of_streams_is_refused_too(monkeypatch):
     site = Site(watcher, Pages(watcher, server=SERVER, form_token=None), Access(None, frozenset(), 80))
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": []}
 
-    async def receive() -> Message:
+    async def receive():
         return {"type": "http.disconnect"}
 
-    async def send(message: Message) -> None:
+    async def send(message):
         raise OSError("the viewer has left")
 
-    async def burst() -> list[int]:
+    async def burst():
         responses = [await site._overview_events(Request(scope)) for _ in range(5)]
         for each in responses:
             with contextlib.suppress(Exception):
