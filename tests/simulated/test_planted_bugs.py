@@ -168,8 +168,7 @@ BUGS = {
         "lock_renew", ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
     ),
     "a renewal brings back what is gone": in_script(
-        "lock_renew",
-        ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
+        "lock_renew", ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)")
     ),
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": all_of(
@@ -194,8 +193,7 @@ BUGS = {
     "an ownership is forgotten while it is held": in_code(OwnershipTable, "_sweep", _sweep_without_looking),
     "a fenced re-entry draws a new token": in_script("fenced_acquire", ("token = ARGV[6]", "token = ''")),
     "a token that follows the clock starts again after a loss": in_script(
-        "fenced_acquire",
-        ("math.max(last + 1, tonumber(now[1]) * 1000000 + tonumber(now[2]))", "last + 1"),
+        "fenced_acquire", ("math.max(last + 1, tonumber(now[1]) * 1000000 + tonumber(now[2]))", "last + 1")
     ),
     "a token that follows the clock falls behind the last one": in_script(
         "fenced_acquire",
@@ -367,13 +365,13 @@ def _other_histories() -> Iterator[tuple[str, Callable[[], object]]]:
 @pytest.mark.planted
 @pytest.mark.filterwarnings(r"ignore:hold\(\) of .* was never entered:ResourceWarning")
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     tests = itertools.chain(_histories(FIRST), _quick(), _other_histories(), _histories(SEEDS))
     check_found(monkeypatch, name, BUGS[name], tests)
 
 
 @pytest.mark.planted
-def test_without_a_planted_bug_nothing_is_found() -> None:
+def test_without_a_planted_bug_nothing_is_found():
     assert len(list(_promises())) > 200
     for _, test in _quick():
         with contextlib.suppress(pytest.skip.Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,14 +77,14 @@ steps = st.lists(
 
 @settings(max_examples=200)
 @given(steps)
-def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(steps: list[Any]) -> None:
+def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(steps):
     contexts = Contexts()
     for what, *arguments in steps:
         getattr(contexts, what)(*arguments)
         contexts.check()
 
 
-def test_what_is_held_again_and_again_leaves_nothing_in_a_context() -> None:
+def test_what_is_held_again_and_again_leaves_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
     outer, traces = Hold(1000, watchdog=True), []
     context.run(chains.enter, outer, FakeOwner())
@@ -98,9 +97,9 @@ def test_what_is_held_again_and_again_leaves_nothing_in_a_context() -> None:
     assert context.run(chains.sees, outer)
 
 
-def test_holds_that_overlap_leave_nothing_in_a_context() -> None:
+def test_holds_that_overlap_leave_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
-    holds: list[Hold] = []
+    holds = []
     traces = []
     for _ in range(1000):
         holds.append(Hold(1000, watchdog=True))
@@ -112,7 +111,7 @@ def test_holds_that_overlap_leave_nothing_in_a_context() -> None:
     assert all(context.run(chains.sees, hold) for hold in holds)
 
 
-def test_there_are_no_more_variables_than_locks_in_use_at_one_time() -> None:
+def test_there_are_no_more_variables_than_locks_in_use_at_one_time():
     before = len(call_chains._free)
     for _ in range(100):
         several = [CallChains() for _ in range(before + 50)]
