@@ -43,7 +43,7 @@ GROUPS = {
 COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 #: Where a command is that has no module of its own.
-MODULES = {"why": "show", "clients": "ls", "leaks": "ls", "doctor": "doctor.command"}
+MODULES = {"why": "show", "clients": "ls", "leaks": "ls"}
 
 
 @final

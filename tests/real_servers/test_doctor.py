@@ -9,9 +9,7 @@ from typing import Any
 
 import pyredisson
 from pyredisson._core.server import read_info
-from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.judge import Grade, Report, judge
-from pyredisson._tools.doctor.probe import Node
+from pyredisson._tools.examination import Grade, Node, Report, examine, judge
 from tests.clusters import RunningCluster
 from tests.command_line import programs
 from tests.sentinels import SOON_MS, SentinelSet

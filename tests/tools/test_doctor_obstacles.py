@@ -12,9 +12,7 @@ import pytest
 from pyredisson import Redisson
 from pyredisson._core.server import read_info
 from pyredisson._shared import rights
-from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.judge import Grade, judge, unable, unchecked
-from pyredisson._tools.doctor.probe import Node, Replica
+from pyredisson._tools.examination import Grade, Node, Replica, examine, judge, unable, unchecked
 from tests.clusters import RunningCluster
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
