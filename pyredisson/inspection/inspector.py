@@ -25,8 +25,7 @@ from pyredisson._net.slots import Cluster
 from pyredisson._net.urls import Endpoint, is_tls
 from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, keys_of_lock, read_token, wake_waiters
 from pyredisson.inspection.look import Look, Progress
-from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who, stored_kinds, usual_kind
-from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.model import ClientView, LockView, Snapshot, Stored, Who, stored_kinds, usual_kind
 from pyredisson.inspection.servers import Command, Server, Servers, decode_name, describe, encode_name, read_numsub
 from pyredisson.inspection.views import DOUBTFUL, People, WaitGraph, view_of, wait_graph
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, final, get_args
 
-from pyredisson._core.holder_lookup import PresenceEntry
+from pyredisson._core.holder_lookup import PresenceEntry, read_owner
 from pyredisson._core.kind import Form, StoredKind
+from pyredisson._core.names import LockNames, NumberedNames
 from pyredisson._shared.kinds import MODULES
 
 Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
@@ -288,6 +289,80 @@ def _names_in_json(kind: type) -> list[tuple[str, str, int | None]] | None:
     names = [*(each.name for each in fields(kind)), *shown]
     found = [(each, times.get(each, (each, None))) for each in names]
     return [(each, name, factor) for each, (name, factor) in found]
+
+
+# ---- stored ----------------------------------------------------------------------------------------------------------
+# What is stored of a lock in Redis, before it is known who is who.
+
+
+MAX_OWNERS = 1000  # of one read-write lock that are read
+
+
+@final
+@dataclass
+class Stored:
+    """What is stored of one lock.
+
+    Attributes:
+        key: Its key.
+        kind: As what it is stored.
+        left_ms: Its time to live: -1 if it has none, -2 if there is no such key.
+        fields: Those of its hash, and their values.
+        queue: Who waits for a fair lock, in order, and until when each is considered alive, in ms since 1970.
+        queued: How many do.
+        listed: How many clients are on the list of those that wait for it.
+        subscribers: How many clients are on that list, or subscribed to its channel or to those of its waiters.
+        reads: Until when the holds of a reader last, in ms from now.
+        token: The fencing token.
+        value: The string of a token lock, the permits or the count.
+        taken: How many permits are taken.
+        ended: How many of those that were taken have expired, and are not available yet.
+        recorded: How many permits there are in all, if that is recorded.
+        now_ms: The server's clock, in ms since 1970.
+        waiters_known: Whether the server let us see who waits.
+    """
+
+    key: bytes
+    kind: StoredKind
+    left_ms: int = -2
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    queue: dict[bytes, int] = field(default_factory=dict)
+    queued: int = 0
+    listed: int = 0
+    subscribers: int = 0
+    reads: dict[bytes, int] = field(default_factory=dict)
+    token: int | None = None
+    value: bytes | None = None
+    taken: int | None = None
+    ended: int = 0
+    recorded: int | None = None
+    now_ms: float = 0.0
+    waiters_known: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether the key is there, and holds what a lock of this kind does."""
+        return self.left_ms != -2 and (self.value is not None or bool(self.owners))
+
+    @cached_property
+    def owners(self) -> list[tuple[bytes, bytes]]:
+        """The fields of its hash that name owners, and their values."""
+        return [(field, value) for field, value in self.fields.items() if read_owner(field) is not None]
+
+    @property
+    def ran(self) -> bool:
+        """Whether who held it has run, and its name stays taken."""
+        return any(owner.ran for field, _ in self.owners if (owner := read_owner(field)))
+
+    @property
+    def mode(self) -> bytes | None:
+        """The mode of a read-write lock."""
+        return self.fields.get(b"mode")
+
+    @cached_property
+    def names(self) -> LockNames | NumberedNames:
+        """Its names. One that is no UTF-8 survives in them."""
+        return self.kind.names(self.key.decode("utf-8", "surrogateescape"))
 
 
 # ---- kinds -----------------------------------------------------------------------------------------------------------

@@ -22,8 +22,17 @@ from pyredisson._core.holder_lookup import (
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames
 from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
-from pyredisson.inspection.model import ClientView, LockView, WaiterView, Who, labels, numbered_kinds, stored_kinds
-from pyredisson.inspection.reading import MAX_OWNERS, Stored
+from pyredisson.inspection.model import (
+    MAX_OWNERS,
+    ClientView,
+    LockView,
+    Stored,
+    WaiterView,
+    Who,
+    labels,
+    numbered_kinds,
+    stored_kinds,
+)
 from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
 
 #: Notes that mean something to others.
