@@ -17,8 +17,7 @@ from starlette.types import Message
 
 from pyredisson._tools.web.app import Access, Site
 from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.rows import PAGE
-from pyredisson._tools.web.watcher import Watcher
+from pyredisson._tools.web.watcher import PAGE, Watcher
 from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 
 Start = Callable[..., RunningSite]

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pyredisson import __version__
-from pyredisson._tools.web.rows import (
+from pyredisson._tools.web.watcher import (
     BUCKET_SECONDS,
     BUCKETS,
     MAX_PARTS,
@@ -24,9 +24,9 @@ from pyredisson._tools.web.rows import (
     Bucket,
     Query,
     SeenRow,
+    Watcher,
     shorten,
 )
-from pyredisson._tools.web.watcher import Watcher
 from pyredisson.inspection.model import shown_kinds, stored_kinds
 
 MAX_CLIENTS = 200  # rows
