@@ -23,7 +23,7 @@ import redis.exceptions as rx
 from pyredisson._core.names import LockNames
 from pyredisson._core.server import ServerFacts, complaints, lack_of_persistence, read_info
 from pyredisson._net.wire import Address
-from pyredisson._shared import rights
+from pyredisson._shared.rights import CLIENT, KINDS, commands_of
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
 from pyredisson.inspection.servers import (
@@ -415,7 +415,7 @@ def probe_permissions(server: Server, name: str) -> Permissions:
         OSError: The server does not answer.
     """
     found, names = Permissions(), LockNames(name)
-    every = set().union(*(kind.commands for kind in rights.KINDS.values()))
+    every = set().union(*map(commands_of, KINDS.values()))
     calls = [_call(command, name) for command in sorted(every)]
     calls += [("exists", key) for key in (names.epoch("doctor"), names.channel, names.waiting)]
     calls += [("publish", channel, "") for channel in (names.channel, names.waiting)]
@@ -761,7 +761,7 @@ NEARLY_FULL = 0.9  # of the memory or the connections
 FEW_PLACES = 10  # for connections; a client needs at least two
 
 #: What a plain lock needs of the server.
-NEEDED = rights.KINDS["plain lock"].commands | set(rights.CLIENT) - {"ping", "unsubscribe"}
+NEEDED = commands_of(KINDS["plain lock"]) | set(CLIENT) - {"ping", "unsubscribe"}
 
 
 def obstacles(node: Node) -> Iterator[tuple[bool, str]]:
@@ -856,8 +856,8 @@ def unable(node: Node) -> Iterator[str]:
     if found is None:
         return
     lacking = {*found.denied, *found.missing}
-    for kind in rights.KINDS:
-        if kind != "plain lock" and (them := sorted((rights.KINDS[kind].commands - NEEDED) & lacking)):
+    for kind, scripts in KINDS.items():
+        if kind != "plain lock" and (them := sorted((commands_of(scripts) - NEEDED) & lacking)):
             yield f"{kind}: not for this user, or not on this server (lacks {', '.join(them)})"
 
 
