@@ -41,7 +41,7 @@ from pyredisson.inspection.libraries import (
     may_be_known,
     read_token,
 )
-from pyredisson.inspection.model import MAX_OWNERS, LockView, Stored, numbered_kinds, usual_kind
+from pyredisson.inspection.model import MAX_OWNERS, LockView, People, Stored, numbered_kinds, usual_kind, view_of
 from pyredisson.inspection.servers import (
     MAX_DOUBTFUL,
     Command,
@@ -58,7 +58,6 @@ from pyredisson.inspection.servers import (
     read_scan,
     refusal_of,
 )
-from pyredisson.inspection.views import People, view_of
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many keys were searched, and how many there are to search, both about."""
