@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from pyredisson._tools.web.app import Access, Site
-from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.watcher import PAGE, Watcher
+from pyredisson._tools.web.pages import PAGE, Pages
+from pyredisson._tools.web.watcher import Watcher
 from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 
 Start = Callable[..., RunningSite]

@@ -1,4 +1,7 @@
-"""What pages show of a snapshot: a row for each lock, with times that do not flicker, searched, sorted and in pages."""
+"""What pages show of the locks of a server, and the one loop that looks at it for all viewers.
+
+A snapshot becomes a row for each lock, with times that do not flicker, a drawing of who waits for whom, and a history.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,10 @@ from typing import final
 from pyredisson._tools.common import plain
 from pyredisson._tools.sampling import Pace, changes, in_daemon_thread, owner_of
 from pyredisson.inspection import DOUBTFUL, ClientView, LockView, Snapshot, WaitGraph, describe, wait_graph
-from pyredisson.inspection.model import shown_kinds, stored_kinds
+from pyredisson.inspection.model import stored_kinds
 
-PAGE = 100  # rows
-MAX_SEARCH = 200  # characters
 MAX_NAME = 240  # characters of a name that are shown
 MAX_EDGES = 2_000  # waits that are considered for the drawing
-MAX_PARTS = 200  # holders, waiters or keys of one lock that are shown
 
 #: A time that changes by less than this from one snapshot to the next is the same time, measured again.
 STEADY_SECONDS = 1.5
@@ -29,9 +29,6 @@ STEADY_SECONDS = 1.5
 #: Notes that say in words what the fields of a lock say, and those that add a problem; all others are remarks.
 _OTHER_PROBLEM = re.compile(r"^broken|^free, with a queue")
 _PROBLEM = re.compile(rf"^never expires|not connected$|probably gone$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
-
-SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "With problems"}
-SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
 
 
 @final
@@ -231,59 +228,6 @@ def _problems(lock: LockView, deadlocked: bool) -> tuple[str, ...]:
         found.append("dead waiters")
     found += [shorten(each) for each in lock.notes if _OTHER_PROBLEM.search(each)]
     return tuple(found)
-
-
-@final
-@dataclass(frozen=True)
-class Query:
-    """Which locks a viewer wants to see, in which order.
-
-    Attributes:
-        text: A text that their names, kinds, holders or waiters contain.
-        kind: Their kind; empty for all.
-        show: One of ``SHOWN``.
-        sort: One of ``SORTS``.
-        page: From 1.
-    """
-
-    text: str = ""
-    kind: str = ""
-    show: str = "all"
-    sort: str = "waiting"
-    page: int = 1
-
-    @staticmethod
-    def read(parameters: Mapping[str, str]) -> Query:
-        """Read the query of an address. What makes no sense is left out."""
-        kind, show, sort, page = (parameters.get(name, "") for name in ("kind", "show", "sort", "page"))
-        return Query(
-            text=parameters.get("q", "").strip()[:MAX_SEARCH],
-            kind=kind if kind in shown_kinds() else "",
-            show=show if show in SHOWN else "all",
-            sort=sort if sort in SORTS else "waiting",
-            page=max(1, int(page)) if page.isdecimal() and len(page) < 6 else 1,
-        )
-
-    def matching(self, rows: Iterable[SeenRow]) -> list[SeenRow]:
-        """Return the rows of all pages, in order."""
-        text = self.text.lower()
-        return sorted((row for row in rows if self._matches(row, text)), key=self._order)
-
-    def _matches(self, row: SeenRow, text: str) -> bool:
-        if self.kind and row.lock.kind != self.kind:
-            return False
-        shown = {"held": row.lock.held, "waiting": row.lock.waiting > 0, "problems": bool(row.problems)}
-        return shown.get(self.show, True) and (not text or row.contains(text))
-
-    def _order(self, row: SeenRow) -> tuple[float, str, str]:
-        number = 0.0
-        if self.sort == "waiting":
-            number = -row.lock.waiting
-        elif self.sort == "since":
-            number = row.since if row.since is not None else float("inf")
-        elif self.sort == "free":
-            number = row.until if row.until is not None else float("inf")
-        return number, row.lock.name, row.id
 
 
 # ---- graph -----------------------------------------------------------------------------------------------------------
