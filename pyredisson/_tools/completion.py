@@ -13,15 +13,8 @@ from importlib.resources import files
 from typing import ClassVar, final
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    add_completion_class,
-    get_completion_class,
-    split_arg_string,
-)
+from click import shell_completion as shells
+from click.shell_completion import CompletionItem
 
 from pyredisson._net.urls import DEFAULT_URL
 
@@ -34,7 +27,7 @@ _INTERNAL = ("redisson_", "pyredisson_", "{redisson_", "{pyredisson_")
 
 
 @final
-class Bash(BashComplete):
+class Bash(shells.BashComplete):
     """click's completion for bash, for names that contain what bash takes for a separator or for its own.
 
     Bash splits words at colons, as in ``order:17``, and completes the part after the last one. It inserts a completion
@@ -47,29 +40,29 @@ class Bash(BashComplete):
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the cursor, and the one at it."""
         # With a mark at its end, the last word is the incomplete one, also after a space, an escape or a quote.
-        words = split_arg_string(os.environ["COMP_LINE"] + ".")
+        words = shells.split_arg_string(os.environ["COMP_LINE"] + ".")
         return words[1:-1], words[-1][:-1]
 
 
 @final
-class Fish(FishComplete):
+class Fish(shells.FishComplete):
     """click's completion for fish, for names with a comma."""
 
-    source_template: ClassVar[str] = FishComplete.source_template.replace(
+    source_template: ClassVar[str] = shells.FishComplete.source_template.replace(
         'string split ","', 'string split --max 1 ","'
     )
 
 
 def register() -> None:
     """Let the command line use our completion for bash and fish."""
-    add_completion_class(Bash)
-    add_completion_class(Fish)
+    shells.add_completion_class(Bash)
+    shells.add_completion_class(Fish)
 
 
 def completion_script(shell: str, cli: click.Command) -> str:
     """Return the script that makes a shell complete ``pyredisson``."""
     register()
-    kind: type[ShellComplete] | None = get_completion_class(shell)
+    kind: type[shells.ShellComplete] | None = shells.get_completion_class(shell)
     assert kind is not None
     return kind(cli, {}, "pyredisson", "_PYREDISSON_COMPLETE").source()
 

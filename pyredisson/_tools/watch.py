@@ -23,15 +23,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.names import check_name, forced_channel, watched_channel
 from pyredisson._core.server import ServerState
-from pyredisson._tools.common import (
-    BadUsage,
-    duration_text,
-    failure,
-    is_without_reader,
-    plain,
-    say,
-    server_options,
-)
+from pyredisson._tools.common import BadUsage, duration_text, failure, is_without_reader, plain, say, server_options
 from pyredisson._tools.completion import complete_names
 from pyredisson._tools.sampling import (
     Change,

@@ -102,10 +102,7 @@ class Lock(LockBase["redis.asyncio.Redis | Redisson", "str | bytes | memoryview"
         return (redis if isinstance(redis, Redisson) else client_of(redis))._core
 
     async def acquire(
-        self,
-        blocking: bool | None = None,
-        blocking_timeout: float | None = None,
-        token: str | bytes | None = None,
+        self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
     ) -> bool:
         """Acquire the lock. As in redis-py, there is no ``sleep`` parameter here.
 
