@@ -6,9 +6,7 @@ import json
 
 import pyredisson
 from pyredisson._core.server import read_info
-from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.judge import Grade, Report, judge
-from pyredisson._tools.doctor.probe import Node
+from pyredisson._tools.examination import Grade, Node, Report, examine, judge
 from tests.command_line import programs
 from tests.sentinels import SOON_MS
 from tests.servers import HOST, VALKEY, free_port

@@ -6,13 +6,13 @@ import re
 import runpy
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson, Skipped
-from pyredisson._shared import rights
 from pyredisson._tools.cli import cli
 from pyredisson._tools.exporter import Exporter, Scanner
 from pyredisson.inspection import Inspector
@@ -21,6 +21,7 @@ from tests.servers import HOST, Build, Server
 from tests.waiting import until
 
 PAGE = ROOT / "docs" / "_generated" / "rights.md"
+rights = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "rights.py")))
 
 
 @pytest.fixture
@@ -48,8 +49,7 @@ def documented(row: str) -> list[str]:
 
 
 def test_the_page_is_generated():
-    made = runpy.run_path(str(ROOT / "docs" / "rights.py"))
-    assert PAGE.read_text(encoding="utf-8") == made["page"](), "run python docs/rights.py"
+    assert PAGE.read_text(encoding="utf-8") == rights.page(), "run python docs/rights.py"
 
 
 def denied(server: Server) -> int:

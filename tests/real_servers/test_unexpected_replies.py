@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
-from pyredisson._tools.doctor import examine
+from pyredisson._tools.examination import examine
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
 from tests.proxy import Proxy
 from tests.real_servers.kind_table import KINDS, LATCH

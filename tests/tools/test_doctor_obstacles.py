@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyredisson import Redisson
 from pyredisson._core.server import read_info
-from pyredisson._shared import rights
-from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.judge import Grade, judge, unable, unchecked
-from pyredisson._tools.doctor.probe import Node, Replica
+from pyredisson._tools.examination import Grade, Node, Replica, examine, judge, unable, unchecked
+from tests.examples import ROOT
 from tests.servers import HOST
 from tests.waiting import until
+
+rights = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "rights.py")))
 
 
 def worst(url: str, lock: str | None = None) -> tuple[Grade, str]:
@@ -90,7 +92,7 @@ def test_a_busy_server_was_reached(own):
 
 
 @pytest.mark.parametrize(
-    "command", sorted({*rights.KINDS["plain lock"].commands, "eval", "evalsha", "publish", "subscribe"})
+    "command", sorted({*rights.commands_of(rights.KINDS["plain lock"]), "eval", "evalsha", "publish", "subscribe"})
 )
 def test_a_right_that_is_missing(build, fresh_server, command):
     server = fresh_server(build, "--appendonly", "yes")

@@ -13,10 +13,8 @@ import pytest
 from pyredisson._core.holder_lookup import StoredOwner, read_client_list, read_owner, read_presence
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.libraries import read_token
-from pyredisson.inspection.model import usual_kind
-from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.model import People, Stored, usual_kind, view_of
 from pyredisson.inspection.servers import glob_to_pattern, read_numsub
-from pyredisson.inspection.views import People, view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 LOCK = usual_kind("owners")

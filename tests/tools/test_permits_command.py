@@ -25,7 +25,7 @@ def client(own: Server) -> Iterator[Redisson]:
 @pytest.fixture
 def run(own: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """``run("seats", "--set", "5")``: the command, on the test's own server."""
-    monkeypatch.setattr("pyredisson._tools.permits.say", partial(click.echo, err=True))  # Else to the file descriptor.
+    monkeypatch.setattr("pyredisson._tools.by_hand.say", partial(click.echo, err=True))  # Else to the file descriptor.
 
     def call(*arguments: str, url: str = own.url) -> Result:
         return CliRunner().invoke(cli, ["permits", *arguments], env={"PYREDISSON_URL": url})

@@ -112,6 +112,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
     assert {Path(name).suffix or Path(name).name for name in packed} == {
         ".py",
         ".lua",
+        ".bash",
         ".typed",
         ".html",
         ".css",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pyredisson._core.server import read_info
-from pyredisson._tools.doctor.judge import Grade, judge
-from pyredisson._tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, read_replicas
-from pyredisson._tools.doctor.show import show
+from pyredisson._tools.doctor import show
+from pyredisson._tools.examination import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas
 
 INFO = (
     b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pyredisson._tools.web.rows import BUCKET_SECONDS, BUCKETS, History, PageEvent, SeenRow, WaitEdge, Waits, draw, see
+from pyredisson._tools.web.watcher import (
+    BUCKET_SECONDS,
+    BUCKETS,
+    History,
+    PageEvent,
+    SeenRow,
+    WaitEdge,
+    Waits,
+    draw,
+    see,
+)
 from tests.web.scenes import lock, snapshot, waiter, who
 
 

@@ -15,8 +15,7 @@ import pytest
 from starlette.requests import Request
 
 from pyredisson._tools.web.app import Access, Site
-from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.rows import PAGE
+from pyredisson._tools.web.pages import PAGE, Pages
 from pyredisson._tools.web.watcher import Watcher
 from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 
