@@ -59,7 +59,7 @@ async def acquire(
         wait: Seconds; ``None``: as long as it takes.
         for_multi_lock: Whether a multi-lock acquires it, which emits events, and explains a ``Failure``.
     """
-    asked = client.runtime.now()
+    began = client.runtime.now()
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(kind, ownership)
     try:
@@ -69,17 +69,17 @@ async def acquire(
             client.note_acquire(ownership)
         if ownership.kind is not kind:
             adopt(kind, ownership)
-        acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
+        acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, began)
         if not for_multi_lock and client.has_listeners():
             key, holds = (ownership.name, ownership.owner), len(ownership.holds)
-            report_outcome(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
+            report_outcome(client, kind.word, key, began, acquired, holds, hold.fixed_lease)
         return acquired
     except BaseException as error:
-        await leave(client, kind, ownership, hold, asked, error, for_multi_lock=for_multi_lock)
+        await leave(client, kind, ownership, hold, began, error, for_multi_lock=for_multi_lock)
         raise
 
 
-async def make_attempts(attempt: Attempt, wait: float | None, asked: float, first: FirstRequest | None = None) -> bool:
+async def make_attempts(attempt: Attempt, wait: float | None, began: float, first: FirstRequest | None = None) -> bool:
     """Attempt until the lock is acquired or the time has elapsed. ``first``: the fast path has begun with that."""
     client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
     waiting = kind.waiting
@@ -89,21 +89,21 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
         if client.subscriptions.channels:  # Else no message can arrive.
             seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
-            answer = waiting.yields(kind, ownership, wait, asked)
+            answer = waiting.yields(kind, ownership, wait, began)
     if kind.has_fair_queue:
-        waiting.begin(ownership, wait, asked)
+        waiting.begin(ownership, wait, began)
     if answer is None:
         try:
             answer = await attempt(first=first)
         except Failure as failure:
             # What a condition has given up is waited for in any case.
             patience = math.inf if attempt.hold.state is HoldState.GIVEN_UP else wait
-            if not await waits_through(client, failure, patience, asked):
+            if not await waits_through(client, failure, patience, began):
                 raise
             answer = AT_ONCE
     acquired = type(answer) is LockAcquired
     if type(answer) is Refused and wait != 0:
-        acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, asked))
+        acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, began))
         if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
     return acquired
@@ -114,7 +114,7 @@ async def leave(
     kind: LockKind,
     ownership: Ownership,
     hold: Hold,
-    asked: float,
+    began: float,
     error: BaseException,
     *,
     for_multi_lock: bool = False,
@@ -126,14 +126,14 @@ async def leave(
     """
     if isinstance(error, Failure):
         try:
-            raise await _failed(client, kind, ownership, hold, asked, error, for_multi_lock) from error.cause
+            raise await _failed(client, kind, ownership, hold, began, error, for_multi_lock) from error.cause
         finally:
             ownership.claim(hold)
     if isinstance(error, RedissonError):
         if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
         if not for_multi_lock:
-            report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+            report_failed(client, kind.word, (ownership.name, ownership.owner), began, error)
     elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(hold):
             client.settle_later(ownership, hold.lease_ms)
@@ -147,7 +147,7 @@ async def _failed(
     kind: LockKind,
     ownership: Ownership,
     hold: Hold,
-    asked: float,
+    began: float,
     failure: Failure,
     for_multi_lock: bool,
 ) -> Exception:
@@ -161,7 +161,7 @@ async def _failed(
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
     error = await explain_type(client.finder, error, ownership.name, kind.layout)
     if not for_multi_lock:
-        report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+        report_failed(client, kind.word, (ownership.name, ownership.owner), began, error)
     return error
 
 
@@ -194,20 +194,20 @@ async def announce_wait(client: ClientCore, key: tuple[str, str], wait_on: Calla
 
 
 def report_outcome(
-    client: ClientCore, kind: str, key: tuple[str, str], asked: float, acquired: bool, holds: int, lease: float | None
+    client: ClientCore, kind: str, key: tuple[str, str], began: float, acquired: bool, holds: int, lease: float | None
 ) -> None:
-    """Emit that an acquire, which was ``asked`` for then, has succeeded, or has not in time."""
-    waited = client.runtime.now() - asked
+    """Emit that an acquire, which ``began`` then, has succeeded, or has not in time."""
+    waited = client.runtime.now() - began
     if acquired:
         client.emit_ordinary(events.Acquired(*key, waited, holds, lease, kind))
     else:
         client.emit_ordinary(events.TimedOut(*key, waited, kind))
 
 
-def report_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: float, error: BaseException) -> None:
-    """Emit that an acquire, which was ``asked`` for then, has ended with an error."""
+def report_failed(client: ClientCore, kind: str, key: tuple[str, str], began: float, error: BaseException) -> None:
+    """Emit that an acquire, which ``began`` then, has ended with an error."""
     if client.has_listeners():
-        waited = client.runtime.now() - asked
+        waited = client.runtime.now() - began
         client.emit_ordinary(events.AcquireFailed(*key, waited, reason_of(error), error, kind))
 
 
@@ -272,7 +272,9 @@ def check_layout(kind: LockKind, own: Ownership) -> None:
 async def make_ready(
     client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None
 ) -> None:
-    """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for :func:`ask`."""
+    """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for
+    :func:`request_lock`.
+    """
     if _must_settle(client, kind, ownership):
         try:
             await settle(client, ownership, exchange=exchange)
@@ -355,11 +357,11 @@ class Attempt:
         self.kind: LockKind = kind
         self.ownership: Ownership = ownership
         self.hold: Hold = hold
-        self._exchange = exchange  # How to ask the server, as for :func:`ask`.
+        self._exchange = exchange  # How to send the request, as for :func:`request_lock`.
         self._in_doubt = False  # Whether the last request that left in one of the calls has no answer.
 
     async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
-        """Ask for the lock once.
+        """Request the lock once.
 
         Args:
             update: How to change the wait queue.
@@ -374,7 +376,7 @@ class Attempt:
         if kind.has_fair_queue and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
-            call, outcome, sent = await ask(client, kind, ownership, hold, self._exchange, update=update, first=first)
+            call, outcome, sent = await request_lock(client, kind, ownership, hold, self._exchange, update, first)
             self._in_doubt = False
             if type(outcome) is HoldLost and self._exchange is None:
                 await client.learn_cause(ownership.name)
@@ -401,7 +403,7 @@ class Attempt:
 def begin_attempt(
     client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, update: QueueUpdate | None = None
 ) -> tuple[AcquireCall, int] | None:
-    """Note that the lock is about to be asked for. Returns the request, and the epoch of its first copy.
+    """Note that the lock is about to be requested. Returns the request, and the epoch of its first copy.
 
     Returns ``None`` while another call is at a request.
     """
@@ -416,24 +418,23 @@ def begin_attempt(
     return AcquireCall(kind, ownership, request_id, hold, count, repeat, update), epoch
 
 
-async def ask(
+async def request_lock(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
     hold: Hold,
     exchange: Exchange | None = None,
-    *,
     update: QueueUpdate | None = None,
     first: FirstRequest | None = None,
 ) -> tuple[AcquireCall, Outcome, float]:
-    """Ask for the lock until there is an answer.
+    """Request the lock until there is an answer.
 
     Args:
         client: The client.
         kind: The kind of lock.
         ownership: What its owner holds of it.
         hold: What is to be held.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
         update: How to change the wait queue.
         first: The request, if it has been noted already.
 
@@ -550,7 +551,7 @@ async def settle(
         budget: Seconds; ``Config.timeout`` if ``None``.
         since: The request that was left pending, if it matters that no later one has begun.
         behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
 
     Returns:
         The kind of the last pending request; ``None`` if there was none, or another call took it over.

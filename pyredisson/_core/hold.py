@@ -265,8 +265,8 @@ class HolderCore(ABC, Generic[HeldT]):
 
     def owner(self) -> Caller:
         """Return the owner: the calling thread or task, unless this handle acts for another one."""
-        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
-        return self.made_for or asking
+        caller = self.client.runtime.owner()  # In any case: it checks the event loop.
+        return self.made_for or caller
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

@@ -123,8 +123,8 @@ class NumberedCall(Generic[T]):
         """The script that makes the operation's change."""
         return self._operation.script
 
-    async def ask(self, script: ScriptCall | None = None) -> T:
-        """Ask once, under the same number unless the last answer was a refusal.
+    async def send(self, script: ScriptCall | None = None) -> T:
+        """Send it once, under the same number unless the last answer was a refusal.
 
         Args:
             script: What a new request calls instead of the operation's script.
@@ -134,16 +134,16 @@ class NumberedCall(Generic[T]):
             OutcomeUnknownError: It was sent so long ago that the server no longer knows the outcome.
             LockError: A signal handler asks in the middle of a call of its thread, whose request it would supersede.
         """
-        asking, thread = self._client.ledger.asking, self._client.runtime.thread()
-        if thread and asking.get(self.key) == thread:
+        callers, thread = self._client.ledger.callers, self._client.runtime.thread()
+        if thread and callers.get(self.key) == thread:
             raise LockError(INTERRUPTED, name=self.key[0])
         try:
-            asking[self.key] = thread
-            return await self._ask(script)
+            callers[self.key] = thread
+            return await self._send(script)
         finally:
-            asking.pop(self.key, None)
+            callers.pop(self.key, None)
 
-    async def _ask(self, script: ScriptCall | None) -> T:
+    async def _send(self, script: ScriptCall | None) -> T:
         client, operation = self._client, self._operation
         if self._request is None:
             self._begin(script)
@@ -193,7 +193,7 @@ class NumberedCall(Generic[T]):
         )
 
     async def once(self, progress: Progress | None = None, *, insist: bool = False) -> T:
-        """Ask, and return the answer, for an operation that does not wait.
+        """Send it, and return the answer, for an operation that does not wait.
 
         Args:
             progress: See ``run_to_the_end``.
@@ -222,11 +222,11 @@ class NumberedCall(Generic[T]):
             raise await self.explain(failure) from failure.cause
 
     async def attempt(self, progress: Progress | None = None) -> T:
-        """Ask as :meth:`once` does. Raises as :meth:`ask`."""
+        """Send it as :meth:`once` does. Raises as :meth:`send`."""
         try:
             if progress is not None:
                 progress.begun = True
-            return await self.ask()
+            return await self.send()
         except Failure:
             raise
         except GeneratorExit:
@@ -260,7 +260,7 @@ class NumberedCall(Generic[T]):
                 pass  # The event loop is gone, and its background with it.
 
     async def discard(self) -> None:
-        """Release permits that were granted too late to be of use. :meth:`ask` can be called again."""
+        """Release permits that were granted too late to be of use. :meth:`send` can be called again."""
         self.granted = False
         await self.leave()
         self.given_up = False
@@ -377,7 +377,7 @@ class Ledger:
         self._mutex = client.runtime.mutex()
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
-        self.asking: dict[Key, int] = {}
+        self.callers: dict[Key, int] = {}
         self.seen_numbers: dict[str, tuple[float, int]] = {}
         self._reported: set[tuple[object, ...]] = set()
         self._refused: dict[tuple[object, ...], Open] = {}

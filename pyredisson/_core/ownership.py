@@ -148,7 +148,9 @@ class Ownership(Owned):
     def in_use(self) -> bool:
         """Whether its owner holds anything, or has anything under way."""
         in_flight = self.in_flight
-        return bool(self.holds or in_flight.pending or in_flight.due) or (in_flight.released_behind and self._asked())
+        return bool(self.holds or in_flight.pending or in_flight.due) or (
+            in_flight.released_behind and self._has_caller()
+        )
 
     def busy(self) -> bool:
         """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
@@ -300,11 +302,11 @@ class Ownership(Owned):
             if hold.state is HoldState.NEW:
                 hold.become(HoldState.OVER)
 
-    def _asked(self) -> bool:
+    def _has_caller(self) -> bool:
         """Whether there is a context still in which its last request was made."""
         return not self.who.is_shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
 
-    def asked_here(self) -> bool:
+    def called_here(self) -> bool:
         """Whether its last request was made in the calling context."""
         return self.chains is None or any(map(self.chains.sees, self.in_flight.holds))
 
@@ -438,8 +440,8 @@ class Ownership(Owned):
             in_flight.pending = None
             self.generation += 1
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
-                asked_again = behind and hold.whole is not None and hold.whole.released
-                self.drop(hold, HoldState.RELEASED if asked_again else in_flight.becoming)
+                awaited = behind and hold.whole is not None and hold.whole.released
+                self.drop(hold, HoldState.RELEASED if awaited else in_flight.becoming)
             if self.holds and deadline > self.deadline:
                 self.deadline = deadline
             return True
@@ -521,7 +523,7 @@ class Ownership(Owned):
                 # An acquire is pending only while it is in doubt; a copy in the background may run yet.
                 repeat = in_flight.pending is Pending.ACQUIRE or in_flight.state is not OPEN
                 in_flight.request_id += 1
-            in_flight.state = BACKGROUND if background else ASKED
+            in_flight.state = BACKGROUND if background else SENT
             if repeat:
                 self.epoch += 1
                 in_flight.doubt()
@@ -714,7 +716,7 @@ class Ownership(Owned):
             self.loss = reason
             if in_flight.becoming is not HoldState.GIVEN_UP:
                 for hold in in_flight.holds:
-                    self.drop(hold, HoldState.ENDED if behind and self._asked_again(hold) else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if behind and self._is_awaited(hold) else HoldState.OVER)
             self._drop_due()
             return holds if reported else ()
 
@@ -751,12 +753,12 @@ class Ownership(Owned):
         if in_flight.pending is Pending.RELEASE:
             for hold in in_flight.holds:
                 if hold.state is HoldState.HELD:
-                    self.drop(hold, HoldState.ENDED if self._asked_again(hold) else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if self._is_awaited(hold) else HoldState.OVER)
         in_flight.request_id += 1
         in_flight.pending = None
         self.epoch += 1
 
-    def _asked_again(self, hold: Hold) -> bool:
+    def _is_awaited(self, hold: Hold) -> bool:
         """Whether a caller will ask for the outcome of the release in flight."""
         return not self.in_flight.of_block or (hold.whole is not None and hold.whole.released)
 
@@ -768,32 +770,32 @@ class Ownership(Owned):
 # ================ ======================================= ============================================================
 # state            copies of the request                   next state, and by which methods
 # ================ ======================================= ============================================================
-# SETTLED          ``pending`` is None: no request         ASKED by begin_acquire, begin_release, take_over
+# SETTLED          ``pending`` is None: no request         SENT by begin_acquire, begin_release, take_over
 #                                                          BACKGROUND by take_over
 #                                                          OPEN by hand_over, stop_waiting, undo_acquire
 #                                                          DOUBTFUL by undo_acquire, redo_release
-# ASKED            the first: a call awaits its reply      ASKED_AGAIN by doubt
+# SENT             the first: a call awaits its reply      SENT_AGAIN by doubt
 #                                                          OPEN by answered
 #                                                          DOUBTFUL by take_turn, undo_acquire, redo_release
 #                                                          SETTLED by an end
-# ASKED_AGAIN      another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
+# SENT_AGAIN       another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
 #                                                          SETTLED by an end
-# BACKGROUND       the first: the watchdog awaits its      ASKED_AGAIN by begin_acquire, take_over
+# BACKGROUND       the first: the watchdog awaits its      SENT_AGAIN by begin_acquire, take_over
 #                  reply                                   BACKGROUND_AGAIN by doubt, take_over
 #                                                          OPEN by answered, begin_force
 #                                                          DOUBTFUL by undo_acquire, redo_release
 #                                                          SETTLED by an end
-# BACKGROUND_AGAIN another: the watchdog awaits its reply  ASKED_AGAIN by begin_acquire, take_over
+# BACKGROUND_AGAIN another: the watchdog awaits its reply  SENT_AGAIN by begin_acquire, take_over
 #                                                          DOUBTFUL by answered, begin_force, undo_acquire, redo_release
 #                                                          SETTLED by an end
-# OPEN             none can have run                       ASKED by begin_acquire, begin_release, take_over
-#                                                          ASKED_AGAIN by take_over (of an acquire)
+# OPEN             none can have run                       SENT by begin_acquire, begin_release, take_over
+#                                                          SENT_AGAIN by take_over (of an acquire)
 #                                                          BACKGROUND by take_over
 #                                                          BACKGROUND_AGAIN by take_over (of an acquire)
 #                                                          DOUBTFUL by doubt, undo_acquire, redo_release
 #                                                          SETTLED by an end, begin_release (after a loss)
-# DOUBTFUL         one may have run; none is under way     ASKED by begin_release
-#                                                          ASKED_AGAIN by begin_acquire, take_over
+# DOUBTFUL         one may have run; none is under way     SENT by begin_release
+#                                                          SENT_AGAIN by begin_acquire, take_over
 #                                                          BACKGROUND_AGAIN by take_over
 #                                                          SETTLED by an end, begin_release (after a loss)
 # ================ ======================================= ============================================================
@@ -823,8 +825,8 @@ class Pending(Enum):
 class RequestState(Enum):
     """How far the pending request of an ownership is."""
 
-    ASKED = "asked"
-    ASKED_AGAIN = "asked again"
+    SENT = "sent"
+    SENT_AGAIN = "sent again"
     BACKGROUND = "background"
     BACKGROUND_AGAIN = "background again"
     OPEN = "open"
@@ -832,16 +834,16 @@ class RequestState(Enum):
 
 
 #: Plain names: before Python 3.12 each look-up in an enumeration may be a call.
-ASKED, ASKED_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
+SENT, SENT_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
 
 #: The states in which a call is at the request, and waits for its answer.
-OF_CALL: Final = (ASKED, ASKED_AGAIN)
+OF_CALL: Final = (SENT, SENT_AGAIN)
 
 #: The states in which a copy of the request is under way, and what each becomes when none is.
-UNDER_WAY: Final = {ASKED: OPEN, ASKED_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
+UNDER_WAY: Final = {SENT: OPEN, SENT_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
 
 #: The states in which no copy of the request can have run before, and what each becomes when one may have.
-IN_DOUBT: Final = {ASKED: ASKED_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
+IN_DOUBT: Final = {SENT: SENT_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
 
 
 class Unlock(Enum):
@@ -933,7 +935,7 @@ class InFlight:
     without_end: bool = False
     released_behind: bool = False
 
-    def begin(self, pending: Pending, *holds: Hold, state: RequestState = ASKED) -> int:
+    def begin(self, pending: Pending, *holds: Hold, state: RequestState = SENT) -> int:
         """Note another request. Returns its number."""
         self.state = state
         self.holds, self.becoming = holds, HoldState.OVER

@@ -79,7 +79,7 @@ class OwnershipTable:
             if not each.watched():
                 each.expire(self._now())  # What simply ran out is not in use.
             if each.in_use() and not (each.done_with() and settled_later(each)):
-                if not each.holds and each.asked_here():
+                if not each.holds and each.called_here():
                     return each.who
                 in_use = True
             elif each.who is not who and each.idle():

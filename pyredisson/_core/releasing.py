@@ -64,7 +64,7 @@ async def leave_block(
 ) -> None:
     """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+    ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
     """
     if ownership.pending is not None:
         if progress is not None:
@@ -123,7 +123,7 @@ async def release_all(
         ownership: What its owner holds.
         holds: The holds; without one, this is an error.
         progress: See ``run_to_the_end``.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
         block: Whether it is the end of a block.
         becoming: What the holds become.
     """
@@ -140,7 +140,7 @@ async def release_all(
         if exchange is None:
             await finish_release(client, call, epoch)
         else:
-            await ask_for_release(client, call, epoch, exchange)
+            await request_release(client, call, epoch, exchange)
     except BaseException as error:
         await leave_release(client, ownership, holds, error, exchange, becoming=becoming)
         raise
@@ -175,18 +175,18 @@ async def finish_release(
     *,
     begun: tuple[Any, float] | None = None,
 ) -> None:
-    """Ask until there is an answer, and note it. Raises the error to show if there is none.
+    """Send a release until there is an answer, and note it. Raises the error to show if there is none.
 
     ``begun``: as for :meth:`ClientCore.exchange`.
     """
     try:
-        await ask_for_release(client, call, epoch, begun=begun)
+        await request_release(client, call, epoch, begun=begun)
     except Failure as failure:
         error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
         raise await explain_type(client.finder, error, call.ownership.name, call.kind.layout) from failure.cause
 
 
-async def ask_for_release(
+async def request_release(
     client: ClientCore,
     call: ReleaseCall,
     epoch: int,
@@ -194,9 +194,9 @@ async def ask_for_release(
     *,
     begun: tuple[Any, float] | None = None,
 ) -> None:
-    """Ask until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
+    """Send a release until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
+    ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
     """
     try:
         reply, sent, repeated = await (exchange or client.exchange)(call, epoch, begun=begun)
@@ -430,7 +430,7 @@ async def extend(
     while (left := over - runtime.now()) > 0:
         renewal = Renewal(client, [ownership], lease_ms, min(left, client.attempt_timeout(lease_ms)))
         try:
-            renewal.answer = await runtime.eval(renewal.request, renewal.timeout)
+            renewal.answer = await runtime.eval(renewal.prepared, renewal.timeout)
         except Failure as failure:
             renewal.answer = failure
         failed = await renewal.note()

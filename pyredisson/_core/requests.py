@@ -483,7 +483,7 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
     over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
     while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:
         try:
-            await runtime.ask(("PING",), min(left, config.timeout / 3))
+            await runtime.execute(("PING",), min(left, config.timeout / 3))
             return True
         except Failure as error:
             failure = error

@@ -425,8 +425,8 @@ class ByMessage(Waiting):
         free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
         subscriptions, label = client.subscriptions, kind.label
         group = QueuedGroup(subscriptions, names, kind.queued_as(), label, self._notifies, turn=self._turn)
-        ask = partial(self.attempt, attempt)
-        call = WaitingCall(client, names.name, ask, refused, deadline, free_after, kind.leave_queue)
+        try_again = partial(self.attempt, attempt)
+        call = WaitingCall(client, names.name, try_again, refused, deadline, free_after, kind.leave_queue)
         # An owner that does not yield attempts immediately, to join the queue.
         seen_own = subscriptions.messages_of(group.channel) if refused is fairness.refused else None
         acquired = await wait_in_queue(call, group, seen, seen_own=seen_own)

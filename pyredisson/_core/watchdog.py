@@ -25,7 +25,7 @@ from pyredisson._core.failures import Failure, Rejected, Unusable, as_failure
 from pyredisson._core.hold import gone_hint, holder_alive
 from pyredisson._core.presence import Presence
 from pyredisson._core.requests import read_renewed
-from pyredisson._core.runtime import Ask
+from pyredisson._core.runtime import ServerRequest
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -50,14 +50,14 @@ def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> l
     return found
 
 
-class Renewal(Ask):
+class Renewal(ServerRequest):
     """A request that renews the holds of these owners.
 
     Args:
         client: The client of their server.
         ownerships: One of the :func:`batches`.
         lease_ms: The lease.
-        timeout: As for :class:`Ask`.
+        timeout: As for :class:`ServerRequest`.
         counts: Whether it is one of the renewals of which a hold may have a limited number.
 
     Attributes:
@@ -83,7 +83,7 @@ class Renewal(Ask):
     async def send(self) -> None:
         """Send it alone. Whatever is raised is its answer."""
         try:
-            self.answer = await self.runtime.eval(self.request, self.timeout)
+            self.answer = await self.runtime.eval(self.prepared, self.timeout)
         except Exception as error:
             self.answer = as_failure(error)
 
@@ -446,7 +446,7 @@ class Watchdog:
         renewals = [Renewal(self._client, batch, self.lease_ms, timeout, counts=True) for batch in wave]
         self._round_requests += len(renewals)
         if len(renewals) > 1:
-            answers = await self._runtime.eval_all([renewal.request for renewal in renewals], timeout)
+            answers = await self._runtime.eval_all([renewal.prepared for renewal in renewals], timeout)
             for renewal, answer in zip(renewals, answers, strict=True):
                 renewal.answer = answer
         else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.hold import NO_CALL, Hold, HoldState
-from pyredisson._core.ownership import ASKED, Pending
+from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import run
@@ -55,7 +55,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
         ownership.call = who.call
         with ownership.mutex:
             if core.prepare_fast_path(ownership, who, 0, sent):
-                in_flight.state, in_flight.without_end = ASKED, False
+                in_flight.state, in_flight.without_end = SENT, False
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 in_flight.queued_ms = ownership.ready.queued_ms
@@ -112,7 +112,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
             with ownership.mutex:
                 if core.prepare_fast_path(ownership, who, 1, sent) and ownership.holds[0] is hold:
                     progress.begun = True
-                    in_flight.state, in_flight.of_block = ASKED, of_block
+                    in_flight.state, in_flight.of_block = SENT, of_block
                     in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
                     in_flight.request_id = request_id = in_flight.request_id + 1
                     in_flight.pending = Pending.RELEASE

@@ -143,7 +143,7 @@ BUGS = {
     "a permit without acknowledgement is not given back": in_code(NumberedCall, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": in_code(Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": in_code(NumberedCall, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": in_code(client, "unasked", lambda: LockError("planted")),
+    "whoever has no connection yet asks nobody": in_code(client, "replicas_appeared", lambda: LockError("planted")),
 }
 
 FINDERS = {
