@@ -69,7 +69,7 @@ class Hold:
         whole: The hold of a multi-lock that this is a part of.
         token: What identifies this hold, for locks that have such a thing.
         since: When it was asked for.
-        renewals_left: How often it may be renewed yet; negative: without a limit.
+        renewals_left: How often it may be renewed yet; ``None``: without a limit.
         state: What has become of it.
         trace: Returns what stands for it in contexts, as long as that is in one.
     """
@@ -101,7 +101,7 @@ class Hold:
         self.whole: Any = whole
         self.token: int | None = None
         self.since: float = 0.0
-        self.renewals_left: int = -1
+        self.renewals_left: int | None = None
         self.state: HoldState = HoldState.NEW
         self.trace: Callable[[], Trace | None] | None = None
 

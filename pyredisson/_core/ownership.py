@@ -696,7 +696,8 @@ class Ownership(Owned):
             if generation == self.generation and self.loss is None:
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
                 for hold in self.holds if counts else ():
-                    hold.renewals_left -= hold.renewals_left > 0
+                    if hold.renewals_left:
+                        hold.renewals_left -= 1
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[Hold]:
         """A release found that the hold was gone: that hold has ended with it, and the others are lost.

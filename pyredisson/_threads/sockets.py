@@ -69,7 +69,7 @@ class Connection:
         self.used: float = used
         self.address: Address | None = address
         self._reader: Reader | None = None
-        self._timeout = -1.0
+        self._timeout: float | None = None
         # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's.
         self._plain = KERNEL_TIMEOUTS and type(sock).__module__ == "socket"
         if self._plain:
