@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, Deadline, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline, certain_for
 from pyredisson._core.failures import Failure, Rejected, Unanswered, Unusable, of_earlier, reason_of, superseded
 from pyredisson._core.hold import HoldState, holder_alive, lost_error
 from pyredisson._core.kind import LockKind
@@ -663,4 +663,4 @@ async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, 
         if exchange is not None or runtime.now() >= until:
             ownership.take_turn()
             return
-        await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+        await runtime.sleep(REPEAT.pause(failures, runtime.jitter))

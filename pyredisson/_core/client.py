@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, certain_for
 from pyredisson._core.failures import (
     ANOTHER,
     Connecting,
@@ -335,9 +335,9 @@ class ClientCore:
                 raise setback
             if not at_once:
                 spare = 0.0 if repeat else patience * LEAST_SHARE
-                if sent + RETRY.longest(failures) + spare >= over and isinstance(setback, Failure):
+                if sent + REPEAT.longest(failures) + spare >= over and isinstance(setback, Failure):
                     raise setback
-                await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+                await runtime.sleep(REPEAT.pause(failures, runtime.jitter))
                 failures += 1
                 sent = runtime.now()
             epoch = self._epoch_now(ownership, request_id)
@@ -408,10 +408,10 @@ class ClientCore:
                     if failure.passes and not isinstance(failure, NotNow):
                         in_doubt = Unanswered(failure.cause)
                     in_doubt.passes = failure.passes
-                over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
+                over_soon = runtime.now() + REPEAT.longest(failures) + spare >= over
                 if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause
-            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            await runtime.sleep(REPEAT.pause(failures, runtime.jitter))
             failures += 1
             sent = runtime.now()
 
@@ -468,9 +468,9 @@ class ClientCore:
                 tells = not isinstance(failure, Connecting), given  # Any answer says more than a slow connection.
                 if telling is None or tells >= most:
                     most, telling = tells, failure
-                if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
+                if isinstance(failure, Unusable) or runtime.now() + REPEAT.maximum >= over:
                     raise telling from None
-            await runtime.sleep(RETRY.pause(0, runtime.jitter))
+            await runtime.sleep(REPEAT.pause(0, runtime.jitter))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request without a usable reply.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
 from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
 from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
@@ -390,9 +390,6 @@ async def _with_holder(client: ClientCore, ownership: Ownership, error: LockNotO
 
 # ---- extend ----------------------------------------------------------------------------------------------------------
 # Extending: what an owner holds lasts longer than it would. It is renewed once, by another lease.
-
-
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
 async def extend(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption, own_copy
 from pyredisson._core.kind import Waiting
 from pyredisson._core.names import WAITING
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from pyredisson._core.runtime import Reply, Request, Runtime
     from pyredisson._core.subscriptions import Notifies
     from pyredisson._core.wait_queue import Fairness, QueueUpdate
-
-#: After an attempt without an answer.
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
 async def wait_loop(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import DoublingBackoff, certain_for, lease_ms
+from pyredisson._core.deadline import RETRY, certain_for, lease_ms
 from pyredisson._core.failures import Failure, Rejected, Unusable, as_failure
 from pyredisson._core.hold import gone_hint, holder_alive
 from pyredisson._core.presence import Presence
@@ -151,8 +151,6 @@ def report_collected(client: ClientCore, event: events.ClientCollected) -> None:
     for ownership in client.watchdog.ownerships():
         client.report_lost(ownership, ownership.lose(REASON), quietly=True)
 
-
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: The number of requests that may be in flight at once on a cluster.
 WAVE = 1000

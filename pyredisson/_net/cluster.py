@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyredisson._net.link import ServerLink
 
 #: Between two tries of a request that the cluster cannot take at this moment.
-RETRY = DoublingBackoff(first=0.005, maximum=0.1)
+REROUTE = DoublingBackoff(first=0.005, maximum=0.1)
 
 #: What nodes say that soon will serve the slot, or that another one does.
 PASSING = frozenset({"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN"})
@@ -235,7 +235,7 @@ class ClusterLink:
             if isinstance(said, Unanswered) or code not in PASSING:
                 raise said
             self.map.stale |= code == "CLUSTERDOWN"
-            pause = RETRY.longest(pauses)
+            pause = REROUTE.longest(pauses)
             if self._now() + pause >= over:
                 raise NotNow(said.cause)
             await self._sleep(pause)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson._core import events
-from pyredisson._core.deadline import DoublingBackoff
+from pyredisson._core.deadline import RETRY
 from pyredisson._core.failures import Failure, NotSent, Rejected
 from pyredisson._core.messages import INTERRUPTED
 from pyredisson._net.refusals import LEAVES, failure_of
@@ -242,10 +242,6 @@ def _sent(stream: Stream, command: bytes) -> bool:
 
 # ---- conversation ----------------------------------------------------------------------------------------------------
 # One connection of a subscriber: what is sent and received on it, from its first SUBSCRIBE to its end.
-
-
-#: Between two connections, and between two searches for displaced channels.
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
 class Conversation:

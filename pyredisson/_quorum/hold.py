@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, lease_ms
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, lease_ms
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
 from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
 from pyredisson._core.messages import explain_type, is_wrong_type
@@ -575,9 +575,6 @@ def spread(rounds: int, round_took: float) -> float:
 
 Outcome: TypeAlias = "Failure | RedissonError | None"
 """The outcome of a release on one server: ``None`` if it has confirmed it."""
-
-#: After a round in which too few servers answered.
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
 # ---- a failed acquire ------------------------------------------------------------------------------------------------

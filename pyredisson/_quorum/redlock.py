@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
-from pyredisson._core.deadline import Deadline, DoublingBackoff
+from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson._core.hold import HoldState
 from pyredisson._core.messages import explain_type
@@ -24,7 +24,6 @@ from pyredisson._core.subscriptions import Waiter, WaitGroup
 from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.token_lock import TOKEN_BYTES
 from pyredisson._quorum.hold import (
-    RETRY,
     acquire_part,
     free_in_ms,
     spread,

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from pyredisson._core import watchdog as backlog
+from pyredisson._core.deadline import RETRY
 from pyredisson._core.failures import Rejected, Unanswered, Unusable
 from pyredisson._core.hold import Hold
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
 from pyredisson._core.server import ServerState
-from pyredisson._core.watchdog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson._core.watchdog import QUICK, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
