@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import Hold, HoldState
+from pyredisson._core.hold import HoldState, SingleHold
 from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
@@ -33,7 +33,7 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
         return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
     ownership: Any = core.last
     client, watchdog = core.client, core.client.watchdog
-    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+    hold = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
     try:
         in_flight.state, in_flight.without_end = SENT, False

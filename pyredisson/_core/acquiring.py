@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.ownership import Ownership, SettleBegun
     from pyredisson._core.requests import Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply
@@ -44,7 +44,7 @@ async def acquire(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     wait: float | None,
     *,
     for_multi_lock: bool = False,
@@ -113,7 +113,7 @@ async def leave(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     began: float,
     error: BaseException,
     *,
@@ -146,7 +146,7 @@ async def _failed(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     began: float,
     failure: Failure,
     for_multi_lock: bool,
@@ -211,7 +211,7 @@ def report_failed(client: ClientCore, kind: str, key: tuple[str, str], began: fl
         client.emit_ordinary(events.AcquireFailed(*key, waited, reason_of(error), error, kind))
 
 
-async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: Hold) -> None:
+async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: SingleHold) -> None:
     """The caller is interrupted during an acquire (Ctrl-C, cancellation): release what it may have acquired."""
     if ownership.undo_acquire(hold):
         ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
@@ -351,12 +351,17 @@ class Attempt:
     __slots__ = ("_exchange", "_in_doubt", "client", "hold", "kind", "ownership")
 
     def __init__(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, exchange: Exchange | None = None
+        self,
+        client: ClientCore,
+        kind: LockKind,
+        ownership: Ownership,
+        hold: SingleHold,
+        exchange: Exchange | None = None,
     ) -> None:
         self.client: ClientCore = client
         self.kind: LockKind = kind
         self.ownership: Ownership = ownership
-        self.hold: Hold = hold
+        self.hold: SingleHold = hold
         self._exchange = exchange  # How to send the request, as for :func:`request_lock`.
         self._in_doubt = False  # Whether the last request that left in one of the calls has no answer.
 
@@ -401,7 +406,7 @@ class Attempt:
 
 
 def begin_attempt(
-    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, update: QueueUpdate | None = None
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: SingleHold, update: QueueUpdate | None = None
 ) -> tuple[AcquireCall, int] | None:
     """Note that the lock is about to be requested. Returns the request, and the epoch of its first copy.
 
@@ -422,7 +427,7 @@ async def request_lock(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     exchange: Exchange | None = None,
     update: QueueUpdate | None = None,
     first: FirstRequest | None = None,
@@ -480,7 +485,7 @@ async def _begin_in_turn(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     exchange: Exchange | None,
     update: QueueUpdate | None,
 ) -> tuple[AcquireCall, int]:
@@ -517,7 +522,7 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
 
 
 async def _give_back_unacknowledged(
-    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: Exchange | None
+    client: ClientCore, ownership: Ownership, hold: SingleHold, short: NotAcknowledged, exchange: Exchange | None
 ) -> Exception:
     """The lock was acquired, and too few replicas know of it: give it back. Returns the error that says so."""
     ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)

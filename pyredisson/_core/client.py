@@ -36,7 +36,7 @@ from pyredisson._core.watchdog import Watchdog
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from pyredisson._core.hold import Hold, Owned
+    from pyredisson._core.hold import Owned, SingleHold
     from pyredisson._core.names import Names
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.presence import Presence
@@ -142,7 +142,7 @@ class ClientCore:
         return isinstance(error, Exception) or (is_contained(error) and self.runtime.in_background())
 
     def report_lost(
-        self, ownership: Ownership, lost: Sequence[Hold], reason: str | None = None, *, quietly: bool = False
+        self, ownership: Ownership, lost: Sequence[SingleHold], reason: str | None = None, *, quietly: bool = False
     ) -> None:
         """Report to the holders of these holds, and to all who want to know, that they are lost.
 

@@ -55,7 +55,7 @@ class HoldState(Enum):
     OVER = "over"
 
 
-class Hold:
+class SingleHold:
     """One hold among the nested ones of an owner.
 
     Attributes:
@@ -106,7 +106,7 @@ class Hold:
         self.trace: Callable[[], Trace | None] | None = None
 
     @classmethod
-    def endless(cls) -> Hold:
+    def endless(cls) -> SingleHold:
         """Return a hold without a lease: what it holds does not expire."""
         return cls(0, math.inf, watchdog=False)
 

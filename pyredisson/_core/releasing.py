@@ -25,7 +25,7 @@ from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Exchange
@@ -58,7 +58,7 @@ async def leave_block(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold | None,
+    hold: SingleHold | None,
     progress: Progress | None = None,
     exchange: Exchange | None = None,
 ) -> None:
@@ -106,7 +106,7 @@ async def release_all(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    holds: Sequence[Hold],
+    holds: Sequence[SingleHold],
     progress: Progress | None = None,
     exchange: Exchange | None = None,
     *,
@@ -149,7 +149,7 @@ async def release_all(
 async def leave_release(
     client: ClientCore,
     ownership: Ownership,
-    holds: Sequence[Hold],
+    holds: Sequence[SingleHold],
     error: BaseException,
     exchange: Exchange | None = None,
     *,
@@ -217,7 +217,7 @@ def begin_release(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    holds: Sequence[Hold],
+    holds: Sequence[SingleHold],
     *,
     block: bool,
     becoming: HoldState = HoldState.OVER,
@@ -393,7 +393,11 @@ async def _with_holder(client: ClientCore, ownership: Ownership, error: LockNotO
 
 
 async def extend(
-    client: ClientCore, ownership: Ownership, lease_ms: int, hold: Hold | None = None, kind: LockKind | None = None
+    client: ClientCore,
+    ownership: Ownership,
+    lease_ms: int,
+    hold: SingleHold | None = None,
+    kind: LockKind | None = None,
 ) -> bool:
     """Let what an owner holds last for ``lease_ms`` from now on; what lasts longer stays as it is.
 
@@ -443,7 +447,7 @@ async def extend(
     return False
 
 
-def _raise_if_lost(ownership: Ownership, hold: Hold) -> None:
+def _raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
     if ownership.loss is not None or hold.state is not HoldState.HELD:
         raise lost_error(ownership, ownership.loss or "its lease expired")
 
@@ -475,7 +479,7 @@ def report_held(client: ClientCore) -> None:
         client.emit(events.ClosedWhileHolding(client.id, names[:10], len(names), shortest))
 
 
-async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, Hold | None]], error: GeneratorExit) -> None:
+async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, SingleHold | None]], error: GeneratorExit) -> None:
     """Release what a block holds in which a generator is closed: now if that can wait, else in the background."""
     pending: list[tuple[ClientCore, Ownership]] = []
     for client, ownership, hold in parts:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.requests import Answer, PermitOutcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.wait_queue import QueueUpdate
@@ -404,7 +404,7 @@ class Block:
         self,
         core: PermitsCore,
         count: int,
-        hold: Hold,
+        hold: SingleHold,
         acquire: Operation[PermitOutcome],
         release: Operation[int],
         wait: float | None,

@@ -20,7 +20,7 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, lease_ms
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
-from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
+from pyredisson._core.hold import CallNote, HoldState, Owned, SingleHold, lost_error
 from pyredisson._core.messages import explain_type, is_wrong_type
 from pyredisson._core.ownership import OF_CALL
 from pyredisson._core.releasing import leave_block, release_all
@@ -62,7 +62,7 @@ class MultiHold(Owned):
     """One hold of a multi-lock by one owner; a :class:`pyredisson.Lease` can be of it.
 
     Attributes:
-        block: As for :class:`Hold`; for all parts.
+        block: As for :class:`SingleHold`; for all parts.
         client: The first member's client.
         key: Which multi-lock this is.
         members: Its members.
@@ -124,7 +124,7 @@ class MultiHold(Owned):
         self.watched: bool = block or self.watchdog
         self.block: Callable[[], object | None] | None = None
         self.ownerships: tuple[Ownership, ...] = ()
-        self.parts: list[Hold | None] = [None] * len(members)
+        self.parts: list[SingleHold | None] = [None] * len(members)
         self.votes: list[bool] = [True] * len(members)
         self.since: float = 0.0
         self.state: HoldState = HoldState.NEW
@@ -149,7 +149,7 @@ class MultiHold(Owned):
             return member.client.watchdog.lease_ms
         return max(map(_lease_of, self.members))
 
-    def each(self) -> list[tuple[int, Member, Ownership, Hold]]:
+    def each(self) -> list[tuple[int, Member, Ownership, SingleHold]]:
         """Return the parts that were acquired, each with its index, its member, and what the owner holds of that."""
         found = []
         for index, part in enumerate(self.parts):
@@ -163,7 +163,7 @@ class MultiHold(Owned):
         wholes = {id(part.whole): part.whole for part in parts if part.whole is not None}
         return sum(each.key == self.key and each.remaining(now) > 0 for each in wholes.values())
 
-    def held(self) -> list[tuple[int, Member, Ownership, Hold]]:
+    def held(self) -> list[tuple[int, Member, Ownership, SingleHold]]:
         """Return the parts that are held, in the same form."""
         return [each for each in self.each() if each[3].state is HoldState.HELD]
 
@@ -223,13 +223,13 @@ class MultiHold(Owned):
 
     # ---- changes -------------------------------------------------------------------------------------------------
 
-    def new_part(self, index: int, *, renewed: bool = False) -> Hold:
+    def new_part(self, index: int, *, renewed: bool = False) -> SingleHold:
         """Return the hold of a member, which is yet to be acquired. ``renewed``: in any case, until all are there."""
         watchdog, lease = self.members[index].client.watchdog, self._lease
         if lease is None:
-            part = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
+            part = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
         else:
-            part = Hold(lease, watchdog=renewed, whole=self)
+            part = SingleHold(lease, watchdog=renewed, whole=self)
         part.watched = self.watched or renewed
         part.block = self.block
         bound = self.client.config.quorum_max_extensions
@@ -441,7 +441,7 @@ def request_once(
         raise
 
 
-async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
+async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> Answer:
     """Request the lock of a member, of this kind, once.
 
     Raises:
@@ -463,7 +463,7 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     return end_attempt(client, call, outcome, sent)
 
 
-async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None:
+async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -> None:
     """Release the hold of a member, once, or settle its release, if that is pending.
 
     Raises:
@@ -701,7 +701,7 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tupl
         call has sent has no answer.
     """
     runtime = whole.client.runtime
-    parts: dict[int, tuple[Member, Ownership, Hold]] = {}
+    parts: dict[int, tuple[Member, Ownership, SingleHold]] = {}
     for index, member, own, part in whole.each():
         if block or not member.client.closed:  # Else that one's lease runs out by itself, as after a crash.
             parts[index] = member, own, part

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
-from pyredisson._core.hold import NO_CALL, Hold, HoldState
+from pyredisson._core.hold import NO_CALL, HoldState, SingleHold
 from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
@@ -49,7 +49,7 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     if not usual or _running_loop() is not None or os.getpid() != forks.pid:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
     client, in_flight, watchdog = core.client, ownership.in_flight, core.client.watchdog
-    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+    hold = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     begun, sent, request_id = False, monotonic(), 0
     try:
         ownership.call = who.call
@@ -102,7 +102,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
+    holds: list[SingleHold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
     known = ownership.chains.trace_of(holds[0]) if len(holds) == 1 and holds[0].plain else None
     if known is not None:
         client, in_flight, hold = core.client, ownership.in_flight, holds[0]

@@ -25,7 +25,7 @@ from pyredisson import Config
 from pyredisson._asyncio.pipe import Pipe
 from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.owners import CallChains
 from pyredisson._core.ownership import IN_DOUBT, Ownership
 from pyredisson._core.runtime import run
@@ -372,7 +372,7 @@ def test_a_handle_that_another_thread_uses_meanwhile(
         def loop() -> None:
             core.last = others
 
-        def sees(chains: CallChains, hold: Hold) -> bool:
+        def sees(chains: CallChains, hold: SingleHold) -> bool:
             core.last = others
             return saw(chains, hold)
 

@@ -52,7 +52,7 @@ ENTRIES = {
     "Lock.release",
     "AnyLock.release",
     "AnyLock.unlock",
-    "HoldContext.__exit__",
+    "Hold.__exit__",
     "Semaphore.__exit__",
     "PermitExpirableSemaphore.release",
     "CountDownLatch.count_down",

@@ -10,7 +10,7 @@ import pytest
 from pyredisson._core import acquiring as attempt
 from pyredisson._core import client
 from pyredisson._core.client import ClientCore
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.numbered import NumberedCall
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.replicas import NotAcknowledged, Replicas
@@ -109,7 +109,7 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 
 
 async def _lock_is_kept(
-    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: object
+    client: ClientCore, ownership: Ownership, hold: SingleHold, short: NotAcknowledged, exchange: object
 ) -> Exception:
     ownership.refused(ownership.request_id)
     return client.replicas.error(ownership.name, short, given_back=True)

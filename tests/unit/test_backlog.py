@@ -11,7 +11,7 @@ import pytest
 from pyredisson._core import watchdog as backlog
 from pyredisson._core.deadline import RETRY
 from pyredisson._core.failures import Rejected, Unanswered, Unusable
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
 from pyredisson._core.server import ServerState
@@ -30,9 +30,9 @@ def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, Hold]:
+def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, SingleHold]:
     """Return an ownership, and the one hold that it has."""
-    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), Hold(30_000, watchdog=True)  # type: ignore[arg-type]
+    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), SingleHold(30_000, watchdog=True)  # type: ignore[arg-type]
     assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, runtime.now())
     return ownership, hold
 

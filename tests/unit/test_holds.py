@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 
 from pyredisson._core.deadline import certain_for
-from pyredisson._core.hold import GONE, Hold
+from pyredisson._core.hold import GONE, SingleHold
 from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
 from pyredisson._core.ownership_table import REMEMBERED, OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-PLAIN = partial(Hold, 30_000, watchdog=True)
-FIXED = partial(Hold, 10_000, watchdog=False)
-BLOCK = partial(Hold, 5_000, watchdog=False, block=True)
+PLAIN = partial(SingleHold, 30_000, watchdog=True)
+FIXED = partial(SingleHold, 10_000, watchdog=False)
+BLOCK = partial(SingleHold, 5_000, watchdog=False, block=True)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def ownership(world: FakeRuntime) -> Ownership:
     return Ownership(("orders", "client:1"), FakeOwner(), world)
 
 
-def take(ownership: Ownership, *makers: Callable[[], Hold], now: float = 1000.0) -> list[Hold]:
+def take(ownership: Ownership, *makers: Callable[[], SingleHold], now: float = 1000.0) -> list[SingleHold]:
     """Let an ownership acquire these holds, which are returned."""
     holds = [make() for make in makers]
     for hold in holds:
@@ -99,7 +99,7 @@ def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: 
     ],
 )
 def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
-    ownership: Ownership, levels: list[Callable[[], Hold]], block: bool, done_with: bool, unclaimed: int
+    ownership: Ownership, levels: list[Callable[[], SingleHold]], block: bool, done_with: bool, unclaimed: int
 ) -> None:
     take(ownership, *levels)
     assert not ownership.done_with()
@@ -240,7 +240,9 @@ def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
     ],
     ids=["fixed", "fixed twice", "watchdog", "hold()", "hold() within fixed"],
 )
-def test_expiry(ownership: Ownership, levels: list[Callable[[], Hold]], told: bool, lost: bool, over: int) -> None:
+def test_expiry(
+    ownership: Ownership, levels: list[Callable[[], SingleHold]], told: bool, lost: bool, over: int
+) -> None:
     take(ownership, *levels)
     assert not ownership.expire(ownership.deadline - 0.001)
     assert bool(ownership.expire(ownership.deadline)) is told
@@ -290,7 +292,7 @@ def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) 
     ("level", "late", "told"), [(FIXED, False, True), (FIXED, True, False), (BLOCK, True, True), (PLAIN, True, True)]
 )
 def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
-    ownership: Ownership, level: Callable[[], Hold], late: bool, told: bool
+    ownership: Ownership, level: Callable[[], SingleHold], late: bool, told: bool
 ) -> None:
     take(ownership, level)
     request_id = begin_release(ownership).request_id
@@ -339,7 +341,7 @@ def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
     return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
-def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], Hold]) -> Ownership:
+def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], SingleHold]) -> Ownership:
     """Enter an ownership, and let it acquire its lock."""
     ownership = ownerships.enter(ownership_of(world, name))
     take(ownership, level)

@@ -11,7 +11,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership, Pending
 from pyredisson._core.requests import ACQUIRED, Refused
 from pyredisson._core.runtime import Runtime, ServerRequest, run, together
@@ -136,7 +136,7 @@ class Part:
         self.client = ClientCore(cast("Runtime", self.node), Config())
         self.member = Member(LockCore(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
-        self.hold = Hold(30_000, watchdog=True)
+        self.hold = SingleHold(30_000, watchdog=True)
 
     def acquire(self) -> Any:
         asking = acquire_part(self.member, self.member.kind, self.ownership, self.hold)

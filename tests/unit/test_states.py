@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyredisson._core import ownership as ownerships
 from pyredisson._core import wait_queue
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.names import ACQUIRED, GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
 from pyredisson._core.ownership import Ownership, Pending, RequestState
 from pyredisson._core.subscriptions import Subscriptions, Waiter
@@ -79,11 +79,11 @@ ENDS = (
 )
 
 
-def new_hold() -> Hold:
-    return Hold(10_000, watchdog=False)
+def new_hold() -> SingleHold:
+    return SingleHold(10_000, watchdog=False)
 
 
-def held(ownership: Ownership) -> list[Hold]:
+def held(ownership: Ownership) -> list[SingleHold]:
     return ownership.holds[-1:]
 
 
