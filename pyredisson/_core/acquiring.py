@@ -214,7 +214,7 @@ def report_failed(client: ClientCore, kind: str, key: tuple[str, str], began: fl
 async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: SingleHold) -> None:
     """The caller is interrupted during an acquire (Ctrl-C, cancellation): release what it may have acquired."""
     if ownership.undo_acquire(hold):
-        ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
+        ownership.keep_pending_until(client.runtime.now() + hold.lease_ms / 1000)
         await settle_on_leaving(client, ownership)
         ownership.claim(hold)
         resume(client, ownership)
@@ -226,7 +226,7 @@ async def leave_queue(client: ClientCore, ownership: Ownership, *, at_once: bool
         if at_once:
             await settle_on_leaving(client, ownership, leaving=False)
         else:
-            client.watchdog.settle(ownership)
+            client.watchdog.settle_later(ownership)
 
 
 def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
@@ -275,7 +275,7 @@ async def make_ready(
     """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for
     :func:`request_lock`.
     """
-    if _must_settle(client, kind, ownership):
+    if _has_to_settle(client, kind, ownership):
         try:
             await settle(client, ownership, exchange=exchange)
         except Failure as failure:
@@ -283,7 +283,7 @@ async def make_ready(
     check_reentrant(kind, ownership)
 
 
-def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+def _has_to_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
     """Whether an acquire has to be preceded by :func:`settle`. Raises ``LockLostError`` if the outer holds are lost."""
     check_not_lost(client, ownership)
     pending = ownership.pending
@@ -525,12 +525,12 @@ async def _give_back_unacknowledged(
     client: ClientCore, ownership: Ownership, hold: SingleHold, short: NotAcknowledged, exchange: Exchange | None
 ) -> Exception:
     """The lock was acquired, and too few replicas know of it: give it back. Returns the error that says so."""
-    ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
+    ownership.keep_pending_until(client.runtime.now() + hold.lease_ms / 1000)
     given_back = True
     try:
         await settle(client, ownership, exchange=exchange)
     except Failure:
-        client.watchdog.settle(ownership)
+        client.watchdog.settle_later(ownership)
         given_back = False
     return client.replicas.error(ownership.name, short, given_back=given_back)
 
@@ -580,7 +580,7 @@ async def settle(
             reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
             if reply is None and begun.pending is Pending.RELEASE and exchange is None:
                 await client.learn_cause(ownership.name)
-            if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
+            if not _take_reply(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
                     return None
                 if exchange is not None:
@@ -595,12 +595,12 @@ async def settle(
                 ownership.doubt(begun.request_id)
             # It was taken over, so no other call remembers it: leave it to the watchdog.
             if ownership.pending is not None and ownership.request_id == begun.request_id:
-                client.watchdog.settle(ownership)
+                client.watchdog.settle_later(ownership)
             raise
         last, since = begun.pending, begun.request_id
 
 
-def _settled(
+def _take_reply(
     client: ClientCore,
     ownership: Ownership,
     begun: SettleBegun,
@@ -653,7 +653,7 @@ async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving
         await client.runtime.guard(try_to_settle(), CLEANUP_BUDGET, leaving=leaving)
     finally:
         if ownership.pending is not None:
-            client.watchdog.settle(ownership)
+            client.watchdog.settle_later(ownership)
 
 
 async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, exchange: Exchange | None) -> None:

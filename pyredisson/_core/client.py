@@ -497,8 +497,8 @@ class ClientCore:
 
     def settle_later(self, ownership: Ownership, lease_ms: int) -> None:
         """Let the watchdog settle the pending request, until a lease that it may have begun has ended."""
-        ownership.settle_until(self.runtime.now() + lease_ms / 1000)
-        self.watchdog.settle(ownership)
+        ownership.keep_pending_until(self.runtime.now() + lease_ms / 1000)
+        self.watchdog.settle_later(ownership)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 

@@ -240,7 +240,7 @@ class NumberedCall(Generic[T]):
     async def _give_back(self, short: NotAcknowledged) -> Exception:
         """Undo what too few replicas know of, and return the error that says so."""
         client = self._client
-        await client.finish(self.settling(), self._abandon().until, leaving=False)
+        await client.finish(self.to_settle(), self._abandon().until, leaving=False)
         return client.replicas.error(self.key[0], short, given_back=client.ledger.first(self.key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class NumberedCall(Generic[T]):
         """Settle while the caller is being interrupted; what takes too long is done in the background."""
         if self._request is not None or self._operation.undo is None:
             until = self._abandon().until
-            await self._client.finish(self.settling(), until)
+            await self._client.finish(self.to_settle(), until)
 
     def leave_later(self) -> None:
         """Settle in the background, where nothing can be awaited."""
@@ -272,7 +272,7 @@ class NumberedCall(Generic[T]):
 
     def _settle_later(self) -> Open:
         left = self._abandon()
-        self._client.watchdog.do_later(self.settling(), left.until)
+        self._client.watchdog.do_later(self.to_settle(), left.until)
         return left
 
     async def explain(self, failure: Failure) -> Exception:
@@ -325,7 +325,7 @@ class NumberedCall(Generic[T]):
         self.given_up = True
         return left
 
-    def settling(self) -> Callable[[], Coroutine[Any, Any, object]]:
+    def to_settle(self) -> Callable[[], Coroutine[Any, Any, object]]:
         """Return what settles what this owner has left open."""
         return partial(self._client.ledger.settle, self.key, CLEANUP_BUDGET)
 

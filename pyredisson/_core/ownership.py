@@ -543,7 +543,7 @@ class Ownership(Owned):
             self.in_flight.queued_ms = 0
             return True
 
-    def settle_until(self, at: float = 0.0) -> None:
+    def keep_pending_until(self, at: float = 0.0) -> None:
         """The pending request is worth settling until then, or as long as something is certain to be held."""
         self.in_flight.until = max(self.deadline, at)
 

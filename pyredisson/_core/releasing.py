@@ -158,9 +158,9 @@ async def leave_release(
     """Clean up after an error, or after an interruption, whose caller has no use for the holds in any case."""
     if is_interruption(error):
         if ownership.redo_release(*holds, becoming=becoming):
-            ownership.settle_until()
+            ownership.keep_pending_until()
             if exchange is not None or (isinstance(error, GeneratorExit) and client.runtime.suspends):
-                client.watchdog.settle(ownership)  # A multi-lock settles all its members at once, if it can wait.
+                client.watchdog.settle_later(ownership)  # A multi-lock settles all its members at once, if it can wait.
             else:
                 await settle_on_leaving(client, ownership)
         resume(client, ownership)  # In any case: it may have been released, and be watched still.
@@ -288,9 +288,9 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
     ownership = call.ownership
     if call.lost is not None:
         raise lost_error(ownership, call.lost) from failure.cause
-    ownership.settle_until()
+    ownership.keep_pending_until()
     if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
-        client.watchdog.settle(ownership)
+        client.watchdog.settle_later(ownership)
 
 
 def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
@@ -456,11 +456,6 @@ def _raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
 # What a client leaves behind that was closed.
 
 
-def settle_later(client: ClientCore, ownership: Ownership) -> None:
-    """Settle what such a block has left pending of an ownership: as :func:`release_later`."""
-    release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
-
-
 def report_held(client: ClientCore) -> None:
     """Report what a client holds that is being closed: an event for each hold, and one about all of them."""
     now, found = client.runtime.now(), dict[object, tuple[str, str, float]]()
@@ -484,13 +479,13 @@ async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, SingleHold | No
     pending: list[tuple[ClientCore, Ownership]] = []
     for client, ownership, hold in parts:
         if ownership.hand_over(hold):
-            client.watchdog.settle(ownership)
+            client.watchdog.settle_later(ownership)
             pending.append((client, ownership))
         if not ownership.watched():
             client.watchdog.unwatch(ownership)
     if cannot_wait(error):
         for client, ownership in pending:
-            settle_later(client, ownership)
+            release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
         return
 
     async def settle_now() -> None:

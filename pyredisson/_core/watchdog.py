@@ -227,13 +227,13 @@ class Watchdog:
         self.watch(ownership)
         self.wake_by(self._short[ownership])
 
-    def settle(self, ownership: Ownership) -> None:
-        """Settle the pending request of this ownership in the background, until its lease has expired."""
+    def settle_later(self, ownership: Ownership) -> None:
+        """Let the background settle the pending request of this ownership, until its lease has expired."""
         mine = ownership.owner.startswith(self._client.id)  # Else it is the parent's, or the original's.
-        if mine and self._backlog.settle(ownership):
+        if mine and self._backlog.settle_later(ownership):
             self._nudge()
 
-    def settles(self, ownership: Ownership) -> bool:
+    def in_backlog(self, ownership: Ownership) -> bool:
         """Whether the pending request of this ownership is left to the background."""
         return ownership in self._unsettled
 
@@ -551,8 +551,8 @@ class Backlog:
         self._paused_until = -math.inf
         self._new_at = math.inf  # When the first entry is due that was added since the round began.
 
-    def settle(self, ownership: Ownership) -> bool:
-        """Settle the pending request of an ownership. Returns whether it was not in the backlog yet."""
+    def settle_later(self, ownership: Ownership) -> bool:
+        """Add an ownership with a pending request. Returns whether it was not in the backlog yet."""
         known = self.ownerships.get(ownership)
         if known is not None:
             known.request_id = ownership.request_id

@@ -148,7 +148,7 @@ class LockCore(HolderCore[Ownership]):
         client = self.client
         if not who.is_shared:
             return who
-        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
+        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.in_backlog)
 
     def mine(self, who: Caller | None = None) -> Ownership:
         """Return the ownership of the caller. ``who``: the calling thread, task or made owner, if that is known."""

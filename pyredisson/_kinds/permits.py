@@ -360,7 +360,7 @@ class PermitsCore(NumberedCore, ABC):
         call = NumberedCall(client, self.names, self.kind, release, left=closed)
         if closed:
             call.leave_later()
-            release_later(client, call.settling())
+            release_later(client, call.to_settle())
             return True
         releasing = call.once(progress, insist=True)
         if client.closed:

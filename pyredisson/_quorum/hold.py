@@ -608,7 +608,7 @@ async def undo_interrupted(whole: MultiHold, error: BaseException) -> None:
     whole.state = HoldState.OVER
     for _, member, own, part in whole.each():
         if own.undo_acquire(part):
-            own.settle_until(member.client.runtime.now() + part.lease_ms / 1000)
+            own.keep_pending_until(member.client.runtime.now() + part.lease_ms / 1000)
     await _settle_on_leaving(whole, error)
     for _, _, own, part in whole.each():
         own.claim(part)
@@ -625,7 +625,7 @@ async def _settle_on_leaving(whole: MultiHold, error: BaseException) -> None:
     finally:
         for _, member, own, _ in whole.each():
             if own.pending is not None:
-                member.client.watchdog.settle(own)
+                member.client.watchdog.settle_later(own)
             resume(member.client, own)
 
 
@@ -677,7 +677,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         if is_interruption(error):  # The caller has no use for the hold in any case.
             for _, _, own, part in whole.each():
                 if own.redo_release(part):
-                    own.settle_until()
+                    own.keep_pending_until()
             await _settle_on_leaving(whole, error)
         raise
     finally:

@@ -64,7 +64,7 @@ class FakeClient:
             return
         self.runtime.pass_time(min(self.takes, budget))
         ownership.answered(ownership.take_over(since).request_id)
-        self.backlog.settle(ownership)  # As a client does for what is in doubt.
+        self.backlog.settle_later(ownership)  # As a client does for what is in doubt.
         raise trouble()
 
     def open(self, name: str) -> Ownership:
@@ -72,8 +72,8 @@ class FakeClient:
         ownership, hold = held_by(self.runtime, name)
         begun = ownership.begin_release(hold)
         ownership.answered(begun.request_id)
-        ownership.settle_until(self.runtime.now() + 3600)
-        assert self.backlog.settle(ownership)
+        ownership.keep_pending_until(self.runtime.now() + 3600)
+        assert self.backlog.settle_later(ownership)
         return ownership
 
     def round(self) -> list[str]:
@@ -204,7 +204,7 @@ def test_a_release_that_is_due_is_settled() -> None:
     client = FakeClient()
     ownership, hold = held_by(client.runtime, "orders")
     assert ownership.release_later(hold, block=True)
-    client.backlog.settle(ownership)
+    client.backlog.settle_later(ownership)
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships
     assert client.backlog.due() == math.inf

@@ -120,7 +120,7 @@ CALLS: dict[str, Call] = {
     "begin_force": lambda own: own.begin_force(),
     "raise_epoch": lambda own: own.raise_epoch(own.request_id, 1),
     "take_released_behind": lambda own: own.take_released_behind(),
-    "settle_until": lambda own: own.settle_until(),
+    "keep_pending_until": lambda own: own.keep_pending_until(),
     "leave_given_up": lambda own: own.leave_given_up(own.holds[-1] if own.holds else None),
 }
 
