@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import Hold, HoldState
-from pyredisson._core.ownership import ASKED, Pending
+from pyredisson._core.hold import HoldState, SingleHold
+from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._kinds.lock import LockCore
@@ -33,10 +33,10 @@ async def acquire(core: Any, wait: float | None, lease_time: Seconds | None = No
         return await core.try_lock(wait, lease_time)  # type: ignore[no-any-return]
     ownership: Any = core.last
     client, watchdog = core.client, core.client.watchdog
-    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+    hold = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     ready, in_flight, deadline = ownership.ready, ownership.in_flight, sent + hold.certain
     try:
-        in_flight.state, in_flight.without_end = ASKED, False
+        in_flight.state, in_flight.without_end = SENT, False
         in_flight.lease_ms = hold.lease_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.holds, in_flight.pending = (hold,), Pending.ACQUIRE
@@ -74,7 +74,7 @@ async def release(core: Any, of_block: bool, error: BaseException | None = None)
     ownership: Any = core.last
     client, in_flight, ready, hold = core.client, ownership.in_flight, ownership.ready, ownership.holds[0]
     try:
-        in_flight.state, in_flight.of_block = ASKED, of_block
+        in_flight.state, in_flight.of_block = SENT, of_block
         in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.pending = Pending.RELEASE

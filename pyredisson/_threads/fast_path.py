@@ -15,8 +15,8 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
-from pyredisson._core.hold import NO_CALL, Hold, HoldState
-from pyredisson._core.ownership import ASKED, Pending
+from pyredisson._core.hold import NO_CALL, HoldState, SingleHold
+from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import run
@@ -49,13 +49,13 @@ def acquire(core: Any, wait: float | None, lease_time: Seconds | None = None) ->
     if not usual or _running_loop() is not None or os.getpid() != forks.pid:
         return run(core.try_lock(wait, lease_time))  # type: ignore[no-any-return]
     client, in_flight, watchdog = core.client, ownership.in_flight, core.client.watchdog
-    hold = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+    hold = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     begun, sent, request_id = False, monotonic(), 0
     try:
         ownership.call = who.call
         with ownership.mutex:
             if core.prepare_fast_path(ownership, who, 0, sent):
-                in_flight.state, in_flight.without_end = ASKED, False
+                in_flight.state, in_flight.without_end = SENT, False
                 in_flight.lease_ms = hold.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 in_flight.queued_ms = ownership.ready.queued_ms
@@ -102,7 +102,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
     ownership: Any = core.last if served else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
+    holds: list[SingleHold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
     known = ownership.chains.trace_of(holds[0]) if len(holds) == 1 and holds[0].plain else None
     if known is not None:
         client, in_flight, hold = core.client, ownership.in_flight, holds[0]
@@ -112,7 +112,7 @@ def release(core: Any, of_block: bool, error: BaseException | None, progress: Pr
             with ownership.mutex:
                 if core.prepare_fast_path(ownership, who, 1, sent) and ownership.holds[0] is hold:
                     progress.begun = True
-                    in_flight.state, in_flight.of_block = ASKED, of_block
+                    in_flight.state, in_flight.of_block = SENT, of_block
                     in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
                     in_flight.request_id = request_id = in_flight.request_id + 1
                     in_flight.pending = Pending.RELEASE

@@ -301,7 +301,7 @@ class Watch:
     def _cause(self, lock: Watched, former: str, read_at: float) -> str | None:
         """Return why a server no longer has what it, or the former master, had when it was read, if that is known."""
         server = self._servers.of(encode_name(self._inspector.prefix + lock.name))
-        if self._states.may_ask(server.node, time.monotonic()):
+        if self._states.may_inspect(server.node, time.monotonic()):
             self._learn(server)
         if server.node != former:
             return f"the master is {server.node} now (was {former}), which does not have it"

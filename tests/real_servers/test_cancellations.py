@@ -20,7 +20,7 @@ import redis.asyncio
 import pyredisson.asyncio
 from pyredisson._asyncio.pipe import fan_out
 from pyredisson._asyncio.transport import FORM
-from pyredisson._core.runtime import Ask, Runtime
+from pyredisson._core.runtime import Runtime, ServerRequest
 from pyredisson._net.urls import target_of
 from pyredisson.config import Config
 from tests.real_servers.observation import calls
@@ -124,7 +124,7 @@ def test_while_one_of_several_is_waited_for():
                 return 1
 
             link = SimpleNamespace(eval=lambda *_, answer=answer: answer())
-            ask = Ask(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
+            ask = ServerRequest(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
             await cancelled(fan_out([ask]), turns)
 
     asyncio.run(use())

@@ -51,7 +51,7 @@ ENTRIES = {
     "Lock.release",
     "AnyLock.release",
     "AnyLock.unlock",
-    "HoldContext.__exit__",
+    "Hold.__exit__",
     "Semaphore.__exit__",
     "PermitExpirableSemaphore.release",
     "CountDownLatch.count_down",

@@ -27,7 +27,7 @@ from pyredisson._core import releasing as release
 from pyredisson._core import waiting as wait_loop
 from pyredisson._core.acquiring import settle
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.ownership_table import OwnershipTable
 from pyredisson._core.requests import ACQUIRED, LockAcquired
@@ -54,26 +54,26 @@ FIRST = 12
 SEEDS = 60
 
 
-def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+def _granted_from_the_reply(self: Ownership, request_id: int, one: SingleHold, sent: float) -> bool:
     return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4)
 
 
-def _granted_without_counting(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+def _granted_without_counting(self: Ownership, request_id: int, one: SingleHold, sent: float) -> bool:
     granted = ORIGINAL_GRANTED(self, request_id, one, sent)
     if len(self.holds) > 1:
         self.holds.pop()
     return granted
 
 
-def _permit_granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+def _permit_granted_from_the_reply(self: Ownership, request_id: int, one: SingleHold, sent: float) -> bool:
     return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4 * isinstance(self.kind, PermitKind))
 
 
-def _never_expires(self: Ownership, now: float) -> tuple[Hold, ...]:
+def _never_expires(self: Ownership, now: float) -> tuple[SingleHold, ...]:
     return ()
 
 
-async def _no_compensation(client: client.ClientCore, ownership: Ownership, hold: Hold) -> None:
+async def _no_compensation(client: client.ClientCore, ownership: Ownership, hold: SingleHold) -> None:
     return None
 
 

@@ -51,15 +51,15 @@ class Stage(stages.Stage):
         self.asked = 0
         if wrong is not None:
             runtime: Any = self.client.runtime
-            ask = runtime.ask
+            execute = runtime.execute
 
             async def ask_wrongly(command: tuple[str, ...], timeout: float) -> Reply:
                 if command[0] not in ("SET", "DEL"):
-                    return await ask(command, timeout)  # type: ignore[no-any-return]
+                    return await execute(command, timeout)  # type: ignore[no-any-return]
                 self.asked += 1
                 return await wrong(timeout, self.client)  # type: ignore[no-any-return]
 
-            runtime.ask = ask_wrongly
+            runtime.execute = ask_wrongly
 
     def heard(self, kind: type) -> list[Any]:
         return [event for _, event in self.events if isinstance(event, kind)]
@@ -155,10 +155,10 @@ def test_a_search_for_the_holder_that_goes_wrong_hides_no_error():
     runtime = stage.client.runtime
     for wrong in WRONG:
 
-        async def ask(command, timeout, wrong=wrong):
+        async def execute(command, timeout, wrong=wrong):
             return await wrong(timeout, stage.client)  # type: ignore[no-any-return]
 
-        runtime.ask = ask
+        runtime.execute = execute
         began = stage.world.now
 
         async def hold():

@@ -123,18 +123,18 @@ def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers():
 def test_split_votes_do_not_go_on_for_ever():
     """Five clients who want it at the same moment, again and again: the rounds that each acquire took."""
     asked = {}
-    ask_all = redlock.Rounds.ask_all
+    attempt_all = redlock.Rounds.attempt_all
 
     async def counted(self):
         asked[self.whole] = asked.get(self.whole, 0) + 1
-        return await ask_all(self)
+        return await attempt_all(self)
 
     async def work(lock):
         await lock.lock(2)
         await lock.unlock()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redlock.Rounds, "ask_all", counted)
+        patch.setattr(redlock.Rounds, "attempt_all", counted)
         for seed in range(30):
             scene = Scene(seed=seed)
             tasks = [

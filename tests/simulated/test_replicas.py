@@ -10,7 +10,7 @@ import pytest
 from pyredisson._core import acquiring as attempt
 from pyredisson._core import client
 from pyredisson._core.client import ClientCore
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.numbered import NumberedCall
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.replicas import NotAcknowledged, Replicas
@@ -108,7 +108,7 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked():
 
 
 async def _lock_is_kept(
-    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: object
+    client: ClientCore, ownership: Ownership, hold: SingleHold, short: NotAcknowledged, exchange: object
 ) -> Exception:
     ownership.refused(ownership.request_id)
     return client.replicas.error(ownership.name, short, given_back=True)
@@ -142,7 +142,7 @@ BUGS = {
     "a permit without acknowledgement is not given back": in_code(NumberedCall, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": in_code(Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": in_code(NumberedCall, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": in_code(client, "unasked", lambda: LockError("planted")),
+    "whoever has no connection yet asks nobody": in_code(client, "replicas_appeared", lambda: LockError("planted")),
 }
 
 FINDERS = {

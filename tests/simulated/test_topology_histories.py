@@ -342,7 +342,7 @@ BUGS: dict[str, dict[str, Bug]] = {
             in_code(ClusterMap, "suspect", _nothing), in_code(cluster, "_unreachable", lambda failure: False)
         ),
         "a request about a slot on its way is refused": all_of(
-            in_code(cluster, "RETRY", DoublingBackoff(first=1e6, maximum=1e6)), in_code(cluster, "NotNow", Rejected)
+            in_code(cluster, "REROUTE", DoublingBackoff(first=1e6, maximum=1e6)), in_code(cluster, "NotNow", Rejected)
         ),
         **OF_BOTH,
     },

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from pyredisson._core import watchdog as backlog
+from pyredisson._core.deadline import RETRY
 from pyredisson._core.failures import Rejected, Unanswered, Unusable
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
 from pyredisson._core.server import ServerState
-from pyredisson._core.watchdog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson._core.watchdog import QUICK, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
@@ -28,9 +29,9 @@ def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, Hold]:
+def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, SingleHold]:
     """Return an ownership, and the one hold that it has."""
-    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), Hold(30_000, watchdog=True)  # type: ignore[arg-type]
+    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), SingleHold(30_000, watchdog=True)  # type: ignore[arg-type]
     assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, runtime.now())
     return ownership, hold
 
@@ -62,7 +63,7 @@ class FakeClient:
             return
         self.runtime.pass_time(min(self.takes, budget))
         ownership.answered(ownership.take_over(since).request_id)
-        self.backlog.settle(ownership)  # As a client does for what is in doubt.
+        self.backlog.settle_later(ownership)  # As a client does for what is in doubt.
         raise trouble()
 
     def open(self, name: str) -> Ownership:
@@ -70,8 +71,8 @@ class FakeClient:
         ownership, hold = held_by(self.runtime, name)
         begun = ownership.begin_release(hold)
         ownership.answered(begun.request_id)
-        ownership.settle_until(self.runtime.now() + 3600)
-        assert self.backlog.settle(ownership)
+        ownership.keep_pending_until(self.runtime.now() + 3600)
+        assert self.backlog.settle_later(ownership)
         return ownership
 
     def round(self) -> list[str]:
@@ -202,7 +203,7 @@ def test_a_release_that_is_due_is_settled():
     client = FakeClient()
     ownership, hold = held_by(client.runtime, "orders")
     assert ownership.release_later(hold, block=True)
-    client.backlog.settle(ownership)
+    client.backlog.settle_later(ownership)
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships
     assert client.backlog.due() == math.inf

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyredisson._core import owners as call_chains
-from pyredisson._core.hold import Hold, HoldState
+from pyredisson._core.hold import HoldState, SingleHold
 from pyredisson._core.owners import FEW, CallChains
 from tests.unit.fake import FakeOwner
 
@@ -19,14 +19,14 @@ class Contexts:
     """Contexts, and for each the holds that have to be visible there."""
 
     def __init__(self) -> None:
-        self.each: list[tuple[contextvars.Context, set[Hold]]] = [(contextvars.Context(), set())]
+        self.each: list[tuple[contextvars.Context, set[SingleHold]]] = [(contextvars.Context(), set())]
         self.chains = [CallChains() for _ in range(LOCKS)]
         self.owners = [FakeOwner(number) for number in range(LOCKS)]
-        self.held: list[tuple[int, Hold]] = []
+        self.held: list[tuple[int, SingleHold]] = []
 
     def hold(self, at: int, lock: int) -> None:
         context, visible = self.each[at % len(self.each)]
-        hold = Hold(1000, watchdog=True)
+        hold = SingleHold(1000, watchdog=True)
         hold.state = HoldState.HELD
         context.run(self.chains[lock].enter, hold, self.owners[lock])
         visible.add(hold)
@@ -86,10 +86,10 @@ def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(steps):
 
 def test_what_is_held_again_and_again_leaves_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
-    outer, traces = Hold(1000, watchdog=True), []
+    outer, traces = SingleHold(1000, watchdog=True), []
     context.run(chains.enter, outer, FakeOwner())
     for _ in range(1000):
-        hold = Hold(1000, watchdog=True)
+        hold = SingleHold(1000, watchdog=True)
         context.run(chains.enter, hold, FakeOwner())
         hold.become(HoldState.OVER)
         traces.append(hold.trace)
@@ -102,7 +102,7 @@ def test_holds_that_overlap_leave_nothing_in_a_context():
     holds = []
     traces = []
     for _ in range(1000):
-        holds.append(Hold(1000, watchdog=True))
+        holds.append(SingleHold(1000, watchdog=True))
         context.run(chains.enter, holds[-1], FakeOwner())
         traces.append(holds[-1].trace)
         if len(holds) > 3:  # The outermost goes first, as of blocks that are left in the order in which they began.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson._net.urls import SCHEMES, asks_for_embedded, cluster_url, own_settings, url_of
+from pyredisson._net.urls import SCHEMES, cluster_url, is_embedded_url, own_settings, url_of
 
 both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
 
@@ -179,15 +179,15 @@ def test_a_client_with_unknowable_settings_is_refused():
 
 @pytest.mark.parametrize("url", ["embedded://", "embedded:"])
 def test_embedded(url):
-    assert asks_for_embedded(url, {})
+    assert is_embedded_url(url, {})
     with pytest.raises(TypeError, match="settings"):
-        asks_for_embedded(url, {"db": 1})
+        is_embedded_url(url, {"db": 1})
 
 
 @pytest.mark.parametrize("url", ["embedded://host", "embedded:///path", "embedded://?db=1", "embedded:x"])
 def test_embedded_accepts_no_options(url):
     with pytest.raises(ValueError, match="embedded"):
-        asks_for_embedded(url, {})
+        is_embedded_url(url, {})
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 
 from pyredisson._core.deadline import certain_for
-from pyredisson._core.hold import GONE, Hold
+from pyredisson._core.hold import GONE, SingleHold
 from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
 from pyredisson._core.ownership_table import REMEMBERED, OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-PLAIN = partial(Hold, 30_000, watchdog=True)
-FIXED = partial(Hold, 10_000, watchdog=False)
-BLOCK = partial(Hold, 5_000, watchdog=False, block=True)
+PLAIN = partial(SingleHold, 30_000, watchdog=True)
+FIXED = partial(SingleHold, 10_000, watchdog=False)
+BLOCK = partial(SingleHold, 5_000, watchdog=False, block=True)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def ownership(world: FakeRuntime) -> Ownership:
     return Ownership(("orders", "client:1"), FakeOwner(), world)
 
 
-def take(ownership: Ownership, *makers: Callable[[], Hold], now: float = 1000.0) -> list[Hold]:
+def take(ownership: Ownership, *makers: Callable[[], SingleHold], now: float = 1000.0) -> list[SingleHold]:
     """Let an ownership acquire these holds, which are returned."""
     holds = [make() for make in makers]
     for hold in holds:
@@ -335,7 +335,7 @@ def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
     return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
-def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], Hold]) -> Ownership:
+def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], SingleHold]) -> Ownership:
     """Enter an ownership, and let it acquire its lock."""
     ownership = ownerships.enter(ownership_of(world, name))
     take(ownership, level)

@@ -11,20 +11,20 @@ import redis.exceptions as rx
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership, Pending
 from pyredisson._core.requests import ACQUIRED, Refused
-from pyredisson._core.runtime import Ask, Runtime, run, together
+from pyredisson._core.runtime import Runtime, ServerRequest, run, together
 from pyredisson._kinds.lock import LockCore
 from pyredisson._quorum.hold import Member, acquire_part, release_part
 from pyredisson.config import Config
 from pyredisson.errors import LockError, LockLostError, OutcomeUnknownError
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-AskT = TypeVar("AskT", bound=Ask)
+RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
-class Question(Ask):
+class Question(ServerRequest):
     """A request that is only a word."""
 
     def __await__(self) -> Generator[Question, None, Any]:
@@ -41,22 +41,22 @@ class Servers(FakeRuntime):
     says: Callable[[Any], Any] = lambda request: request
     waves: list[list[Any]] = field(default_factory=list)
 
-    async def fan_out(self, asks: Iterable[AskT]) -> list[AskT]:
+    async def fan_out(self, requests: Iterable[RequestT]) -> list[RequestT]:
         self.waves.append(wave := [])
         made = []
-        for ask in asks:
-            wave.append(ask.request)
-            made.append(ask)
-        for ask in made:
-            ask.answer = self.says(ask.request)
+        for each in requests:
+            wave.append(each.prepared)
+            made.append(each)
+        for each in made:
+            each.answer = self.says(each.prepared)
         return made
 
-    def ask(self, word: str) -> Question:  # type: ignore[override]
+    def each(self, word: str) -> Question:  # type: ignore[override]
         return Question(cast("Runtime", self), word, 1.0)
 
 
 async def spell(servers: Servers, *words: str) -> str:
-    return " ".join([await servers.ask(word) for word in words])
+    return " ".join([await servers.each(word) for word in words])
 
 
 def test_the_results_are_in_order_however_long_each_takes():
@@ -73,7 +73,7 @@ def test_each_is_begun_when_the_request_of_the_one_before_was_sent():
     async def begin(word):
         begun.append(word)
         assert servers.waves == [begun[:-1]]
-        return cast("str", await servers.ask(word))
+        return cast("str", await servers.each(word))
 
     servers = Servers()
     assert run(together(cast("Runtime", servers), map(begin, "abc"))) == ["a", "b", "c"]
@@ -96,10 +96,10 @@ def test_an_interruption_ends_all_of_them_and_is_raised(error, where):
         try:
             if (word, where) == ("b", "beginning"):
                 raise interruption
-            await servers.ask(word)
+            await servers.each(word)
             if (word, where) == ("b", "ending"):
                 raise interruption
-            await servers.ask(word)
+            await servers.each(word)
         finally:
             ended.append(word)
 
@@ -136,7 +136,7 @@ class Part:
         self.client = ClientCore(cast("Runtime", self.node), Config())
         self.member = Member(LockCore(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
-        self.hold = Hold(30_000, watchdog=True)
+        self.hold = SingleHold(30_000, watchdog=True)
 
     def acquire(self) -> Any:
         asking = acquire_part(self.member, self.member.kind, self.ownership, self.hold)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyredisson._core import ownership as ownerships
 from pyredisson._core import wait_queue
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.names import ACQUIRED, GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
 from pyredisson._core.ownership import Ownership, Pending, RequestState
 from pyredisson._core.subscriptions import Subscriptions, Waiter
@@ -76,11 +76,11 @@ def walk(
 ENDS = ("granted", "refused", "released", "lose_one", "given_back", "abandon", "expire", "clear", "redo_release")
 
 
-def new_hold() -> Hold:
-    return Hold(10_000, watchdog=False)
+def new_hold() -> SingleHold:
+    return SingleHold(10_000, watchdog=False)
 
 
-def held(ownership: Ownership) -> list[Hold]:
+def held(ownership: Ownership) -> list[SingleHold]:
     return ownership.holds[-1:]
 
 
@@ -117,7 +117,7 @@ CALLS: dict[str, Call] = {
     "begin_force": lambda own: own.begin_force(),
     "raise_epoch": lambda own: own.raise_epoch(own.request_id, 1),
     "take_released_behind": lambda own: own.take_released_behind(),
-    "settle_until": lambda own: own.settle_until(),
+    "keep_pending_until": lambda own: own.keep_pending_until(),
     "leave_given_up": lambda own: own.leave_given_up(own.holds[-1] if own.holds else None),
 }
 

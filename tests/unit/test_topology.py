@@ -50,7 +50,7 @@ class Node:
                 answers.append(failure)
         return answers
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Any:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Any:
         if command == ("CLUSTER", "SLOTS"):
             self.world.log.append((self.address[0], "map"))
             if self.address in self.world.dead:
@@ -167,7 +167,7 @@ def test_ask_is_followed_this_once(world):
 
 def test_ask_is_followed_by_a_query(world):
     world.answers = [f"ASK {slot_of(NAME)} b:2", 7]
-    assert run(world.link.ask(("EXISTS", NAME), 5.0)) == 7
+    assert run(world.link.execute(("EXISTS", NAME), 5.0)) == 7
     assert world.evals() == [("a", "ask"), ("b", "asking")]
     assert world.asked == [pack("EXISTS", NAME)]
 
@@ -232,10 +232,10 @@ def test_a_node_that_does_not_answer_one_hundred_is_not_asked_the_next(world):
 
 
 def test_what_is_about_no_key_is_asked_of_any_master(world):
-    assert run(world.link.ask(("INFO",), 5.0)) == 1
+    assert run(world.link.execute(("INFO",), 5.0)) == 1
     world.link.map.owners = [None] * len(world.link.map.owners)
     with pytest.raises(NotSent, match="no node"):
-        run(world.link.ask(("INFO",), 5.0))
+        run(world.link.execute(("INFO",), 5.0))
 
 
 def test_the_client_learns_that_a_node_refused_a_wait_queue(world):
@@ -248,7 +248,7 @@ def test_the_client_learns_that_a_node_refused_a_wait_queue(world):
 
 # ---- slots, and what nodes say of them -------------------------------------------------------------------------------
 
-ASKED = ("10.0.0.1", 7000)
+REPORTER = ("10.0.0.1", 7000)
 
 
 def test_slots_are_those_of_the_cluster_specification():
@@ -276,18 +276,18 @@ def test_the_reply_of_cluster_slots():
         [0, 5460, [b"10.0.0.2", 7001, b"id", []], [b"10.0.0.3", 7002, b"id", []]],
         [5461, 16383, [None, 7000, b"id"]],
     ]
-    assert read_slots(reply, ASKED, None) == [(0, 5460, ("10.0.0.2", 7001)), (5461, 16383, ("10.0.0.1", 7000))]
-    assert read_slots([], ASKED, None) == []
+    assert read_slots(reply, REPORTER, None) == [(0, 5460, ("10.0.0.2", 7001)), (5461, 16383, ("10.0.0.1", 7000))]
+    assert read_slots([], REPORTER, None) == []
     for host in (b"", b"?", None):  # A node that does not know its address means the one by which it was asked.
-        assert read_slots([[0, 1, [host, 7005, b"id"]]], ASKED, None) == [(0, 1, ("10.0.0.1", 7005))]
+        assert read_slots([[0, 1, [host, 7005, b"id"]]], REPORTER, None) == [(0, 1, ("10.0.0.1", 7005))]
 
 
 def test_addresses_are_made_reachable():
     def remap(address):
         return "gate", address[1] + 1000
 
-    assert read_slots([[0, 1, [b"10.0.0.9", 7005, b"id"]]], ASKED, remap) == [(0, 1, ("gate", 8005))]
-    moved = read_redirection(rx.ResponseError("MOVED 7 10.0.0.9:7005"), ASKED, remap)
+    assert read_slots([[0, 1, [b"10.0.0.9", 7005, b"id"]]], REPORTER, remap) == [(0, 1, ("gate", 8005))]
+    moved = read_redirection(rx.ResponseError("MOVED 7 10.0.0.9:7005"), REPORTER, remap)
     assert moved == Moved(7, ("gate", 8005))
 
 
@@ -305,7 +305,7 @@ def test_addresses_are_made_reachable():
     ],
 )
 def test_redirections(text, expected):
-    found = read_redirection(rx.ResponseError(text), ASKED, None)
+    found = read_redirection(rx.ResponseError(text), REPORTER, None)
     assert found == expected
     assert type(found) is type(expected)
 
@@ -361,17 +361,17 @@ def test_another_sentinel_is_asked_and_then_first_until_none_is_left(what):
     asked = []
     silent = {first}
 
-    async def ask(settings, command, timeout):
+    async def query(settings, command, timeout):
         asked.append((settings["host"], settings["port"]))
         return NO_MASTER[what] if asked[-1] in silent else [b"10.0.0.9", b"6379"]
 
     sentinels = Sentinels([first, second], "service")
-    assert run(sentinels.locate(ask, 1.0)) == ("10.0.0.9", 6379)
-    assert run(sentinels.locate(ask, 1.0)) == ("10.0.0.9", 6379)
+    assert run(sentinels.locate(query, 1.0)) == ("10.0.0.9", 6379)
+    assert run(sentinels.locate(query, 1.0)) == ("10.0.0.9", 6379)
     assert asked == [first, second, second]
     silent.add(second)
     with pytest.raises(NotSent) as error:
-        run(sentinels.locate(ask, 1.0))
+        run(sentinels.locate(query, 1.0))
     cause = error.value.cause
     assert type(cause) is rx.ConnectionError
     assert str(cause).startswith("no sentinel knows the master of 'service' (10.0.0.")

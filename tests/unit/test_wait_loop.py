@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson._core.deadline import Deadline
+from pyredisson._core.deadline import RETRY, Deadline
 from pyredisson._core.failures import NotSent, Rejected
 from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson._core.runtime import run
 from pyredisson._core.subscriptions import Subscriptions, Waiter, WaitGroup
-from pyredisson._core.waiting import RETRY, lock_message, wait_loop
+from pyredisson._core.waiting import lock_message, wait_loop
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, new_waiter, woken
 

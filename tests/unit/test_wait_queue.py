@@ -111,7 +111,7 @@ def test_an_attempt_says_for_how_long_its_client_waits_and_for_how_long_when_it_
     assert begin_update(first) == QueueUpdate(1, "me:1", 3000, 1000, notified=False)
     assert begin_update(second) == QueueUpdate(2, "me:1", 3000, 3000, notified=False)
     leave(first)
-    assert begin_update(second) == QueueUpdate(3, "me:1", 1000, -1, notified=False)
+    assert begin_update(second) == QueueUpdate(3, "me:1", 1000, None, notified=False)
 
 
 @pytest.mark.parametrize(("answer", "left"), [(ACQUIRED, None), (WITHOUT_END, "me:1")])
@@ -125,7 +125,7 @@ def test_the_last_one_has_its_client_taken_out_unless_its_attempt_has(subscripti
     first = join(subscriptions)
     assert run(group_of(first).check(first, attempt)) is answer
     leave(first)
-    assert updates == [QueueUpdate(1, "me:1", 0, -1, notified=False)]
+    assert updates == [QueueUpdate(1, "me:1", 0, None, notified=False)]
     assert first.leaves_queue == left
 
 

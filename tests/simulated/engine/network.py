@@ -517,7 +517,7 @@ class SimulatedTransport:
             stream.close()
         return stream
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         wire = Wire(self._port, await self._port.reach((settings["host"], settings["port"]), timeout), None)
         try:
             return await wire.call(pack(*command), timeout)
